@@ -1,0 +1,25 @@
+# Everything runs in .venv, made on the first call.
+PYTHON ?= python3
+export OMP_WAIT_POLICY = PASSIVE
+
+.PHONY: run test test-slow check bench setup clean
+
+.venv/ready: requirements.lock pyproject.toml
+	@PYTHON=$(PYTHON) sh scripts/setup.sh
+
+setup: .venv/ready
+
+run: .venv/ready
+	@.venv/bin/flywheel run
+
+test: .venv/ready
+	@.venv/bin/python -m pytest
+
+test-slow: .venv/ready
+	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest -m "slow or not slow"
+
+check: .venv/ready
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports
+
+bench: .venv/ready
+	@.venv/bin/python -m benchmarks.sandbox --short && .venv/bin/python -m benchmarks.wheel --short

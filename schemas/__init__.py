@@ -1,0 +1,1 @@
+"""The contracts: one noun, one module. Nothing here imports anything heavy."""

@@ -1,0 +1,198 @@
+"""The unified action space of UI-TARS (arXiv 2501.12326, Table 1) as a closed, typed union.
+
+Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these
+actions are *dialects* and live in `models.dialects`; this module knows only the typed action and its one
+canonical JSON form, which is what the lake stores.
+"""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Direction = Literal["up", "down", "left", "right"]
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Pointed(_Action):
+    x: Fraction
+    y: Fraction
+
+
+class Click(_Pointed):
+    """A left click."""
+
+    type: Literal["click"] = "click"
+
+
+class LeftDouble(_Pointed):
+    """A left double click."""
+
+    type: Literal["left_double"] = "left_double"
+
+
+class RightSingle(_Pointed):
+    """A right click."""
+
+    type: Literal["right_single"] = "right_single"
+
+
+class LongPress(_Pointed):
+    """A touch held down (mobile)."""
+
+    type: Literal["long_press"] = "long_press"
+
+
+class Scroll(_Pointed):
+    """A scroll with the pointer at (x, y)."""
+
+    type: Literal["scroll"] = "scroll"
+    direction: Direction
+
+
+class Drag(_Pointed):
+    """Press at (x, y), move, release at (to_x, to_y)."""
+
+    type: Literal["drag"] = "drag"
+    to_x: Fraction
+    to_y: Fraction
+
+
+class Type(_Action):
+    """Text typed into what has the focus; a trailing newline submits."""
+
+    type: Literal["type"] = "type"
+    content: str
+
+
+class Hotkey(_Action):
+    """One to three keys pressed together, lower case, separated by spaces: `ctrl c`."""
+
+    type: Literal["hotkey"] = "hotkey"
+    key: Annotated[str, Field(pattern=r"^\S+( \S+){0,2}$")]
+
+
+class Press(_Action):
+    """A key pressed and held."""
+
+    type: Literal["press"] = "press"
+    key: str
+
+
+class Release(_Action):
+    """A held key released."""
+
+    type: Literal["release"] = "release"
+    key: str
+
+
+class OpenApp(_Action):
+    """An app started by its name (mobile)."""
+
+    type: Literal["open_app"] = "open_app"
+    app_name: str
+
+
+class PressHome(_Action):
+    """The home button (mobile)."""
+
+    type: Literal["press_home"] = "press_home"
+
+
+class PressBack(_Action):
+    """The back button (mobile)."""
+
+    type: Literal["press_back"] = "press_back"
+
+
+class PressEnter(_Action):
+    """The enter key (mobile)."""
+
+    type: Literal["press_enter"] = "press_enter"
+
+
+class Navigate(_Action):
+    """A browser sent to an address."""
+
+    type: Literal["navigate"] = "navigate"
+    content: str
+
+
+class NavigateBack(_Action):
+    """A browser sent one page back."""
+
+    type: Literal["navigate_back"] = "navigate_back"
+
+
+class Wait(_Action):
+    """Nothing, for a while."""
+
+    type: Literal["wait"] = "wait"
+
+
+class Finished(_Action):
+    """Terminal: the policy says the task is done."""
+
+    type: Literal["finished"] = "finished"
+    content: str = ""
+
+
+class CallUser(_Action):
+    """Terminal: the policy asks for a person."""
+
+    type: Literal["call_user"] = "call_user"
+
+
+Action = Annotated[
+    Click
+    | LeftDouble
+    | RightSingle
+    | LongPress
+    | Scroll
+    | Drag
+    | Type
+    | Hotkey
+    | Press
+    | Release
+    | OpenApp
+    | PressHome
+    | PressBack
+    | PressEnter
+    | Navigate
+    | NavigateBack
+    | Wait
+    | Finished
+    | CallUser,
+    Field(discriminator="type"),
+]
+TERMINAL: tuple[str, ...] = ("finished", "call_user")
+
+_ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
+
+
+def to_json(action: Action) -> str:
+    """The canonical JSON of an action: sorted keys, no spaces."""
+    return json.dumps(action.model_dump(), sort_keys=True, separators=(",", ":"))
+
+
+def from_json(text: str) -> Action:
+    """The action a canonical JSON stands for.
+
+    Raises:
+        pydantic.ValidationError: unknown type, unknown or missing argument, coordinate outside [0, 1].
+    """
+    return _ADAPTER.validate_json(text)
+
+
+def action_of(fields: dict[str, object]) -> Action:
+    """The action with these fields (`type` names the kind); raises as `from_json` does."""
+    return _ADAPTER.validate_python(fields)
+
+
+def point_of(action: Action) -> tuple[float, float] | None:
+    """The point an action aims at, or None for actions without one."""
+    return (action.x, action.y) if isinstance(action, _Pointed) else None

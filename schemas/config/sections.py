@@ -1,0 +1,167 @@
+"""The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+class Section(BaseModel):
+    """A part of the config; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LakeConfig(Section):
+    """Where data rests."""
+
+    uri: str = "lake"
+    """A folder, or `s3://bucket/prefix`."""
+    endpoint: str | None = None
+    """S3 endpoint, if it is not the cloud's own; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+    region: str = "us-east-1"
+    min_free_mb: Whole = 500
+    """A run is refused when the lake's or the work folder's disk has less than this left."""
+
+
+class EnvironmentConfig(Section):
+    """Where the agent acts."""
+
+    kind: Literal["miniwob", "fake"] = "miniwob"
+    browser: str | None = None
+    """Path of a headless Chromium; found by itself if not set."""
+    browsers: Count = 2
+    pages: Count = 4
+    """Pages per browser: how many trajectories are played at the same time in it."""
+    step_timeout_s: Positive = 20.0
+
+
+class SuiteConfig(Section):
+    """What is played and what is only measured. A task is named by its template."""
+
+    tasks: tuple[str, ...]
+    hard: tuple[str, ...] = ()
+    """Tasks of the suite in which the explorer succeeds in under 10 %; reported apart."""
+    held_out: tuple[str, ...] = ()
+    """Tasks that are evaluated and never played for data."""
+    max_steps: dict[str, Count] = {}
+    """Step limits that differ from the catalog's."""
+
+
+class CurriculumConfig(Section):
+    """How the next trajectories are shared out."""
+
+    method: Literal["learnable", "uniform"] = "learnable"
+    forgetting: Share = 0.5
+    """What an iteration's counts are worth one iteration later."""
+    floor: Share = 0.25
+    """The share that is spread evenly over all tasks whatever was learnt."""
+
+
+class CollectConfig(Section):
+    """How trajectories are played."""
+
+    trajectories_per_task: Count = 80
+    """Mean over the suite; the curriculum moves them between tasks."""
+    policy_share: Share = 0.5
+    """Share of trajectories that the policy plays alone, once there is a trained one."""
+    relay_share: Share = 0.0
+    """Share that the policy begins and the explorer goes on with from the state reached."""
+    temperature: Positive = 1.0
+    chunk: Count = 64
+    """Finished trajectories per write to the lake."""
+
+
+class PolicyConfig(Section):
+    """The vision-language policy."""
+
+    base: str = "tiny"
+    """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
+    dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
+    history_images: Count = 1
+    """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
+    max_new_tokens: Count = 32
+    hidden: Count = 192
+    layers: Count = 3
+    vision_hidden: Count = 128
+    vision_layers: Count = 3
+    patch: Count = 16
+    merge: Count = 2
+
+
+class TrainConfig(Section):
+    """How the policy changes."""
+
+    method: Literal["sft"] = "sft"
+    steps_first: Count = 400
+    """Optimiser steps of the first training, from nothing."""
+    steps: Count = 400
+    batch: Count = 32
+    """Samples per optimiser step over all processes."""
+    learning_rate_first: Positive = 1.5e-3
+    learning_rate: Positive = 1.0e-3
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
+    warmup: Whole = 30
+    clip: Positive = 1.0
+    processes: Count = 2
+    threads: Count = 1
+    grounding: Whole = 4
+    """Grounding questions answered per sample, about the same screenshot."""
+    soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
+    """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
+    shift: Whole = 8
+    """Screenshots are moved by up to this many pixels, and their targets with them."""
+    task_balance: Share = 1.0
+    """0: samples as they come; 1: tasks share the training by their weakness."""
+
+
+class EvaluateConfig(Section):
+    """How a candidate is measured."""
+
+    seeds: Count = 20
+    """Held-out seeds per task of the suite; the same for every policy, so that comparisons are paired."""
+    held_out_seeds: Whole = 10
+    """Seeds per held-out task."""
+    explorer_seeds: Whole = 20
+    """Seeds per task on which the explorer is measured, once per lake."""
+
+
+class PromoteConfig(Section):
+    """When the candidate plays next."""
+
+    tolerance: Share = 0.02
+    """The candidate may be this much below the champion on the same seeds and still be called not worse."""
+
+
+class QualityConfig(Section):
+    """The quality gate."""
+
+    keep_docs: Count = 3
+    """How many iterations' Data Docs are kept."""
+
+
+class Config(Section):
+    """Everything a run is made of; saved resolved beside all it made."""
+
+    name: str = "laptop"
+    seed: Whole = 0
+    iterations: Count = 4
+    """How many iterations `flywheel run` turns unless told otherwise."""
+    lake: LakeConfig = LakeConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
+    suite: SuiteConfig
+    curriculum: CurriculumConfig = CurriculumConfig()
+    collect: CollectConfig = CollectConfig()
+    policy: PolicyConfig = PolicyConfig()
+    train: TrainConfig = TrainConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    promote: PromoteConfig = PromoteConfig()
+    quality: QualityConfig = QualityConfig()
+
+    def canonical(self) -> str:
+        """The resolved config as JSON."""
+        return self.model_dump_json()

@@ -1,0 +1,38 @@
+"""A curriculum choice: the weight of one task in one iteration, with the numbers and the sentence why."""
+
+from typing import Literal
+
+from schemas.table import Float64, Int32, Row, Table, Text, between, not_null, one_of, unique
+
+Pool = Literal["unseen", "hopeless", "learnable", "saturated", "uniform"]
+
+
+class CurriculumChoice(Row):
+    """Why a task is played as often as it is."""
+
+    iteration: Int32
+    task_id: Text
+    weight: Float64
+    """Share of the iteration's trajectories; the weights of an iteration add up to 1."""
+    explorer_trajectories: Int32
+    policy_trajectories: Int32
+    relay_trajectories: Int32
+    pool: Pool
+    successes: Float64
+    """The policy's successes so far, older ones counted less."""
+    failures: Float64
+    reason: Text
+
+
+TABLE = Table(
+    name="curriculum",
+    row=CurriculumChoice,
+    key=("iteration", "task_id"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("iteration", "task_id")),
+        between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
+        *not_null("reason", because="a choice nobody can explain cannot be mended"),
+        one_of("pool", ("unseen", "hopeless", "learnable", "saturated", "uniform"), because="the report draws these pools"),
+    ),
+)

@@ -1,0 +1,34 @@
+"""An evaluation: one greedy play of one held-out seed by one policy version."""
+
+from schemas.failure import Boundary
+from schemas.table import Flag, Float32, Int32, Int64, Row, Table, Text, between, not_null, unique
+
+
+class Evaluation(Row):
+    """One held-out play."""
+
+    policy_version: Text
+    suite: Text
+    """`suite` (the played tasks on held-out seeds), `held_out` (tasks never played), or the name of an ad-hoc call."""
+    task_id: Text
+    seed: Int64
+    iteration: Int32
+    success: Flag | None
+    """Null for an environment failure, which enters no mean."""
+    reward: Float32 | None
+    n_steps: Int32
+    failure_boundary: Boundary | None
+
+
+TABLE = Table(
+    name="evaluations",
+    row=Evaluation,
+    key=("policy_version", "suite", "task_id", "seed"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("policy_version", "suite", "task_id", "seed")),
+        *not_null("policy_version", "task_id", because="a score of nobody on nothing is no score"),
+        between("seed", 1_000_000, None, because="evaluation seeds are held out from training"),
+        between("reward", -1.0, 1.0, because="raw rewards are normalised"),
+    ),
+)

@@ -1,0 +1,73 @@
+"""Failures as data, and the errors a person sees.
+
+A failure that ends one trajectory is a row: it names the boundary it is blamed on and is kept. What is
+blamed on the policy or its action counts as the policy's failure; every other boundary is an environment
+failure: neither a success nor a failure, so it enters no mean, no group and no curriculum.
+"""
+
+from typing import Literal, get_args
+
+Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget"]
+BOUNDARIES: tuple[str, ...] = get_args(Boundary)
+POLICY_BOUNDARIES: tuple[str, ...] = ("policy", "action")
+
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE = 0, 1, 2, 3
+
+
+def is_environment_failure(boundary: str | None) -> bool:
+    """Whether a trajectory's failure says nothing about its policy."""
+    return boundary is not None and boundary not in POLICY_BOUNDARIES
+
+
+class FlywheelError(Exception):
+    """An error a person can mend: what is wrong (naming the field, file or id) and what to do."""
+
+    exit_code = EXIT_ERROR
+
+    def __init__(self, problem: str, mend: str = "") -> None:
+        self.problem = problem
+        self.mend = mend
+        super().__init__(f"{problem} {mend}".strip())
+
+
+class UsageError(FlywheelError):
+    """The command line or the config asks for something that does not exist."""
+
+    exit_code = EXIT_USAGE
+
+
+class LakeError(FlywheelError):
+    """The lake cannot be used: not ours, another schema version, out of reach, full."""
+
+
+class CheckpointError(FlywheelError):
+    """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
+
+
+class GateRefused(FlywheelError):
+    """The data-quality gate found critical failures; training was not started."""
+
+    exit_code = EXIT_GATE
+
+
+class TrajectoryFailure(Exception):
+    """Ends one trajectory; caught where the trajectory is recorded, never above it."""
+
+    def __init__(self, boundary: Boundary, reason: str) -> None:
+        self.boundary: Boundary = boundary
+        self.reason = reason
+        super().__init__(f"{boundary}: {reason}")
+
+
+class SandboxFailure(TrajectoryFailure):
+    """The box died, hung or could not be started: not the policy's fault."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("sandbox", reason)
+
+
+class ActionFailure(TrajectoryFailure):
+    """The policy's text held no action that this environment can perform."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("action", reason)

@@ -1,0 +1,64 @@
+"""What a sandbox shows: the pixels, the instruction, and (for the explorer and the annotator only) the page's elements."""
+
+from dataclasses import dataclass, field
+
+ELEMENT_KINDS: tuple[str, ...] = (
+    "button", "link", "text field", "password field", "textarea", "checkbox", "radio", "select", "option", "tab", "slider", "text", "shape", "other",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One visible element. The box is (left, top, right, bottom) in fractions of the screen."""
+
+    name: str
+    """Its visible text or label; empty if it has none."""
+    kind: str
+    """One of `ELEMENT_KINDS`."""
+    box: tuple[float, float, float, float]
+    interactive: bool
+    """Whether a click or a key does something here."""
+    value: str = ""
+    """What a field holds, or `checked`."""
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """The middle of the box, in [0, 1]."""
+        left, top, right, bottom = self.box
+        return ((left + right) / 2, (top + bottom) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at the screen."""
+
+    png: bytes
+    width: int
+    height: int
+    instruction: str
+    elements: tuple[Element, ...] = field(default=())
+    """Empty unless the sandbox was asked for them; a policy under evaluation never sees them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One past step as the policy remembers it."""
+
+    thought: str
+    action_text: str
+    """The action in the policy's own dialect, without thought."""
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the verifier read from the sandbox."""
+
+    done: bool
+    reward: float
+    """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done."""
+
+    @property
+    def success(self) -> bool:
+        """Success is the full raw reward: fractional rewards are not success."""
+        return self.done and self.reward >= 1.0

@@ -1,0 +1,40 @@
+"""A policy version and what it was made from."""
+
+from typing import Literal
+
+from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
+
+Status = Literal["initial", "candidate", "champion", "retired", "rejected"]
+
+
+class PolicyVersion(Row):
+    """One trained (or initial) policy; exactly one row is the champion."""
+
+    policy_version: Text
+    parent: Text | None
+    iteration: Int32
+    method: Text
+    checkpoint: Text
+    """Address of a Hugging Face model directory."""
+    data_versions: Text
+    """Canonical JSON: the version of every table it was trained from."""
+    config: Text
+    """The resolved config as canonical JSON."""
+    code: Text
+    """The code's commit."""
+    seed: Int64
+    metrics: Text
+    status: Status
+    created_at: Instant
+
+
+TABLE = Table(
+    name="policies",
+    row=PolicyVersion,
+    key=("policy_version",),
+    expectations=(
+        unique(("policy_version",)),
+        *not_null("checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"),
+        one_of("status", ("initial", "candidate", "champion", "retired", "rejected"), because="promotion knows these"),
+    ),
+)

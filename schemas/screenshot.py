@@ -1,0 +1,31 @@
+"""A screenshot, stored once by the hash of its PNG bytes."""
+
+from schemas.table import Blob, Int32, Row, Table, Text, between, matches, not_null, unique
+
+
+class Screenshot(Row):
+    """One distinct picture."""
+
+    sha256: Text
+    iteration: Int32
+    """The iteration that saw it first."""
+    png: Blob
+    width: Int32
+    height: Int32
+    phash: Text
+    """64-bit average hash in hex: near-identical pictures differ in few bits."""
+
+
+TABLE = Table(
+    name="screenshots",
+    row=Screenshot,
+    key=("sha256",),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("sha256",)),
+        *not_null("png", because="a missing picture breaks every step that refers to it"),
+        matches("sha256", r"^[0-9a-f]{64}$", because="the name is the content's hash"),
+        between("width", 1, 16384, because="an empty picture teaches nothing"),
+        between("height", 1, 16384, because="an empty picture teaches nothing"),
+    ),
+)

@@ -1,0 +1,33 @@
+"""A stage: one finished part of one iteration. Its row is the commit mark a restart goes on from."""
+
+from typing import Literal
+
+from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
+
+StageName = Literal["curriculum", "collect", "filter", "annotate", "quality", "train", "evaluate", "promote"]
+STAGES: tuple[StageName, ...] = ("curriculum", "collect", "filter", "annotate", "quality", "train", "evaluate", "promote")
+
+
+class Stage(Row):
+    """A finished stage: how long it took and what it said."""
+
+    iteration: Int32
+    stage: StageName
+    run_id: Text
+    started_at: Instant
+    wall_s: Float32
+    result: Text
+    """Canonical JSON of the stage's own numbers."""
+
+
+TABLE = Table(
+    name="stages",
+    row=Stage,
+    key=("iteration", "stage"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("iteration", "stage")),
+        *not_null("result", because="status and report read it"),
+        between("wall_s", 0.0, None, because="time does not run backwards"),
+    ),
+)

@@ -1,0 +1,54 @@
+"""A step: a screenshot, a thought, an action, and what is needed to learn from it."""
+
+from schemas.table import Float32, FloatList, Int32, IntList, Row, Table, Text, between, matches, not_null, unique
+
+
+class Step(Row):
+    """One step of one trajectory."""
+
+    trajectory_id: Text
+    step: Int32
+    iteration: Int32
+    screenshot: Text
+    """sha256 of what was seen before the action."""
+    next_screenshot: Text | None
+    """sha256 of what was seen after it; null if the sandbox was gone by then."""
+    screen_width: Int32
+    screen_height: Int32
+    thought: Text
+    action: Text | None
+    """Canonical JSON; null if the text held none."""
+    action_type: Text | None
+    x: Float32 | None
+    y: Float32 | None
+    dialect: Text
+    raw_text: Text
+    action_error: Text | None
+    actor: Text
+    """`policy` or `explorer`: who chose this step (a relay has both)."""
+    policy_version: Text
+    token_ids: IntList | None
+    logprobs: FloatList | None
+    elements: Text
+    """Canonical JSON list of the page's visible elements before the action: name, kind, box in [0,1]."""
+    observe_ms: Float32
+    think_ms: Float32
+    act_ms: Float32
+
+
+TABLE = Table(
+    name="steps",
+    row=Step,
+    key=("trajectory_id", "step"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("trajectory_id", "step")),
+        *not_null("trajectory_id", "screenshot", "dialect", because="a step without its pixels or dialect cannot be replayed"),
+        matches("screenshot", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
+        between("x", 0.0, 1.0, because="coordinates are fractions of the screen"),
+        between("y", 0.0, 1.0, because="coordinates are fractions of the screen"),
+        between("screen_width", 1, 16384, because="an empty screen teaches nothing"),
+        between("screen_height", 1, 16384, because="an empty screen teaches nothing"),
+        between("step", 0, 1000, because="a trajectory ends"),
+    ),
+)

@@ -1,0 +1,75 @@
+"""A trajectory: one play of one task, with one seed, by one policy version; and where its data goes next."""
+
+import hashlib
+from typing import Literal
+
+from schemas.failure import BOUNDARIES, Boundary
+from schemas.table import Flag, Float32, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
+
+Termination = Literal["done", "finished", "call_user", "max_steps", "failure"]
+Route = Literal["sft", "ct", "rl", "none"]
+SeedSplit = Literal["train", "validation", "test"]
+
+
+class Trajectory(Row):
+    """The outcome of one play."""
+
+    trajectory_id: Text
+    iteration: Int32
+    run_id: Text
+    task_id: Text
+    seed: Int64
+    split: SeedSplit
+    group_id: Text | None = None
+    """Trajectories of one group share task, seed and policy version."""
+    attempt: Int32
+    policy: Text
+    """Who played: `explorer`, `policy`, or `relay` (the policy first, then the explorer from the state it reached)."""
+    policy_version: Text
+    instruction: Text
+    n_steps: Int32
+    reward: Float32 | None
+    """Raw reward of the verifier; null when an environment failure ended the play."""
+    success: Flag | None
+    """Raw reward is 1; null when an environment failure ended the play."""
+    termination: Termination
+    failure_boundary: Boundary | None = None
+    failure_reason: Text | None = None
+    sampling: Text
+    """Canonical JSON of how actions were drawn: temperature, seed, relay step."""
+    started_at: Instant
+    wall_s: Float32
+
+
+TABLE = Table(
+    name="trajectories",
+    row=Trajectory,
+    key=("trajectory_id",),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("trajectory_id",)),
+        *not_null("trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"),
+        between("n_steps", 0, 1000, because="a trajectory ends"),
+        between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
+        one_of("failure_boundary", BOUNDARIES, because="a failure is blamed on exactly one boundary"),
+        one_of("split", ("train", "validation", "test"), because="a seed outside the splits may leak into evaluation"),
+        between("seed", 0, 999_999, because="collected seeds are training seeds: 1,000,000 and up are held out"),
+        between("wall_s", 0.0, 600.0, because="a play of many minutes points at a stuck sandbox", severity="warning"),
+    ),
+)
+
+SPLIT_STARTS: dict[str, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
+"""First seed of each split: training data, the paired promotion decision, and numbers to quote."""
+
+
+def split_of(seed: int) -> SeedSplit:
+    """The split a seed belongs to."""
+    if seed >= SPLIT_STARTS["test"]:
+        return "test"
+    return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
+
+
+def trajectory_id(lake_id: str, iteration: int, task_id: str, seed: int, policy: str, policy_version: str, attempt: int) -> str:
+    """A trajectory's identity, derived from what it plays: playing it again writes the same key."""
+    name = f"{lake_id}|{iteration}|{task_id}|{seed}|{policy}|{policy_version}|{attempt}"
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
