@@ -1,5 +1,7 @@
 """What a sandbox shows: the pixels, the instruction, and (for the explorer and the annotator only) the page's elements."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ELEMENT_KINDS: tuple[str, ...] = (
@@ -62,3 +64,16 @@ class Outcome:
     def success(self) -> bool:
         """Success is the full raw reward: fractional rewards are not success."""
         return self.done and self.reward >= 1.0
+
+
+def elements_json(elements: Sequence[Element]) -> str:
+    """Elements as canonical JSON, boxes rounded to a tenth of a thousandth."""
+    return json.dumps(
+        [[e.name, e.kind, [round(edge, 4) for edge in e.box], int(e.interactive), e.value] for e in elements],
+        separators=(",", ":"),
+    )
+
+
+def elements_of(text: str) -> list[Element]:
+    """The elements such JSON stands for."""
+    return [Element(name, kind, tuple(box), bool(live), value) for name, kind, box, live, value in json.loads(text)]

@@ -34,7 +34,7 @@ Severity = Literal["critical", "warning"]
 class Row(BaseModel):
     """One row of a table."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Expectation(BaseModel):

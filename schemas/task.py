@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict
-
 from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
 Split = Literal["train", "held_out"]
@@ -11,8 +9,6 @@ Split = Literal["train", "held_out"]
 
 class GuiTask(Row):
     """An instruction template with its environment and verifier; a seed makes it one concrete instance."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task_id: Text
     """`environment/template`, for example `miniwob/click-button`."""

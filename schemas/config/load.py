@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.config.sections import Config
+from schemas.config.sections import Config, read_toml
 from schemas.failure import UsageError
 
 PREFIX = "FLYWHEEL__"
@@ -22,7 +21,7 @@ def load_config(path: str | Path, words: Iterable[str] = (), environ: Mapping[st
     Raises:
         UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and the mend.
     """
-    fields = _read(Path(path))
+    fields = read_toml(Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(PREFIX):
             _put(fields, name[len(PREFIX) :].lower().split("__"), _value(value))
@@ -40,15 +39,6 @@ def config_of(fields: Mapping[str, Any]) -> Config:
         return Config.model_validate(fields)
     except ValidationError as error:
         raise UsageError(_explain(error)) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise UsageError(f"There is no config file {path}.", "configs/laptop.toml is the default profile.")
-    try:
-        return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}.", "Mend that line.") from error
 
 
 def _put(fields: dict[str, Any], keys: list[str], value: Any) -> None:

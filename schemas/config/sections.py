@@ -1,8 +1,12 @@
 """The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
 
-from typing import Annotated, Literal
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schemas.failure import UsageError
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=1)]
@@ -13,7 +17,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 class Section(BaseModel):
     """A part of the config; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class LakeConfig(Section):
@@ -162,6 +166,26 @@ class Config(Section):
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_file(cls, value: Any) -> Any:
+        """A deployment may name its config file instead of spelling the config out."""
+        return read_toml(Path(value)) if isinstance(value, str) else value
+
     def canonical(self) -> str:
         """The resolved config as JSON."""
         return self.model_dump_json()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The fields of a config file.
+
+    Raises:
+        UsageError: the file is missing or not TOML.
+    """
+    if not path.is_file():
+        raise UsageError(f"There is no config file {path}.", "configs/laptop.toml is the default profile.")
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}.", "Mend that line.") from error

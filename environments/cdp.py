@@ -1,0 +1,140 @@
+"""The Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
+
+A pipe needs no port, no handshake and no web socket library, and its end is the browser's end: when the browser
+goes, every pending call fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
+"""
+
+import asyncio
+import json
+import os
+from collections import defaultdict
+from typing import Any
+
+from schemas.failure import SandboxFailure
+
+Reply = dict[str, Any]
+
+
+class Connection(asyncio.Protocol):
+    """One browser's pipe."""
+
+    def __init__(self) -> None:
+        self._replies: dict[int, tuple[str, asyncio.Future[Reply]]] = {}
+        self._events: dict[tuple[str, str], list[asyncio.Future[Reply]]] = defaultdict(list)
+        self._lost: dict[str, str] = {}
+        self._buffer = bytearray()
+        self._number = 0
+        self._reader: asyncio.ReadTransport | None = None
+        self._writer: asyncio.WriteTransport | None = None
+        self.gone = False
+        """Whether the browser's end of the pipe is closed."""
+
+    async def open(self, read_fd: int, write_fd: int) -> None:
+        """Takes over both descriptors; they are closed with the connection."""
+        loop = asyncio.get_running_loop()
+        self._reader, _ = await loop.connect_read_pipe(lambda: self, os.fdopen(read_fd, "rb", 0))
+        self._writer, _ = await loop.connect_write_pipe(lambda: _Outlet(self), os.fdopen(write_fd, "wb", 0))
+
+    def close(self) -> None:
+        """Closes both ends; whatever is pending fails."""
+        for transport in (self._reader, self._writer):
+            if transport is not None:
+                transport.close()
+        self._lose("the browser is closed")
+
+    def send(self, method: str, params: Reply | None = None, session: str = "") -> "asyncio.Future[Reply]":
+        """Sends a command and returns the future of its result, so that commands can be sent without waiting.
+
+        The future raises SandboxFailure if the browser or the session goes, or if the command is refused.
+        """
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        lost = "the browser has died" if self.gone else self._lost.get(session)
+        if lost is not None or self._writer is None:
+            reply.set_exception(SandboxFailure(f"{method}: {lost or 'not connected'}"))
+            return reply
+        self._number += 1
+        message: Reply = {"id": self._number, "method": method, "params": params or {}}
+        if session:
+            message["sessionId"] = session
+        self._replies[self._number] = (session, reply)
+        self._writer.write(json.dumps(message).encode() + b"\0")
+        return reply
+
+    def event(self, method: str, session: str = "") -> "asyncio.Future[Reply]":
+        """The future of the next event of this name; ask before causing it."""
+        event: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        if self.gone or session in self._lost:
+            event.set_exception(SandboxFailure(f"{method}: the browser has died"))
+        else:
+            self._events[session, method].append(event)
+        return event
+
+    def data_received(self, data: bytes) -> None:
+        """Splits the stream into messages."""
+        self._buffer += data
+        if b"\0" not in data:
+            return
+        *messages, rest = self._buffer.split(b"\0")
+        self._buffer = bytearray(rest)
+        for message in messages:
+            self._take(json.loads(message))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The browser closed its end."""
+        self._lose("the browser has died")
+
+    def _take(self, message: Reply) -> None:
+        if "id" in message:
+            _, reply = self._replies.pop(message["id"], ("", None))
+            _settle(reply, message)
+            return
+        method, session = message["method"], message.get("sessionId", "")
+        if method == "Target.detachedFromTarget":
+            self._lose_session(message["params"]["sessionId"], "the page is closed")
+        elif method == "Inspector.targetCrashed":
+            self._lose_session(session, "the page has crashed")
+        for event in self._events.pop((session, method), ()):
+            if not event.done():
+                event.set_result(message["params"])
+
+    def _lose_session(self, session: str, why: str) -> None:
+        self._lost[session] = why
+        for number in [number for number, (owner, _) in self._replies.items() if owner == session]:
+            _fail(self._replies.pop(number)[1], why)
+        for key in [key for key in self._events if key[0] == session]:
+            for event in self._events.pop(key):
+                _fail(event, why)
+
+    def _lose(self, why: str) -> None:
+        self.gone = True
+        pending = [reply for _, reply in self._replies.values()]
+        pending += [event for events in self._events.values() for event in events]
+        self._replies.clear()
+        self._events.clear()
+        for future in pending:
+            _fail(future, why)
+
+
+class _Outlet(asyncio.BaseProtocol):
+    """Hears that the writing end has broken."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+
+def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
+    if reply is None or reply.done():
+        return
+    if "error" in message:
+        reply.set_exception(SandboxFailure(f"the browser refused: {message['error'].get('message', '')}"))
+    else:
+        reply.set_result(message["result"])
+
+
+def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
+    if not future.done():
+        future.set_exception(SandboxFailure(why))
+        future.exception()

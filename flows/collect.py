@@ -1,0 +1,20 @@
+"""Collection alone: the data half of an iteration."""
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.collect import collect_trajectories
+from tasks.curriculum import choose_tasks
+from tasks.filter import filter_trajectories
+from tasks.iterations import plan_iterations
+from tasks.prepare import prepare_lake
+
+
+@flow(name="collect")
+def collect(config: Config) -> None:
+    """Plays and filters the next iteration's trajectories; `flywheel run` goes on from there."""
+    prepare_lake(config, -1)
+    for iteration in plan_iterations(config, 1):
+        choose_tasks(config, iteration)
+        collect_trajectories(config, iteration)
+        filter_trajectories(config, iteration)

@@ -1,0 +1,21 @@
+"""Measuring a policy, without touching the champion."""
+
+from typing import Any
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.measure import measure_policy
+
+
+@flow(name="evaluate")
+def evaluate(config: Config, policy: str = "champion", tasks: list[str] | None = None, seeds: tuple[int, int] | None = None) -> dict[str, Any]:
+    """Plays held-out seeds greedily and returns success by task with a 95 % interval.
+
+    Args:
+        config: the resolved config.
+        policy: `champion`, a version, or a Hugging Face folder.
+        tasks: templates; the suite if not given.
+        seeds: first and one past the last seed, at least 1,000,000; the test split's first 50 if not given.
+    """
+    return measure_policy(config, policy, tasks, seeds)

@@ -1,0 +1,32 @@
+"""The wheel: what one iteration is made of, and how many are turned."""
+
+from prefect import flow
+
+from flows.learn import learn
+from schemas.config import Config
+from tasks.annotate import annotate_steps
+from tasks.collect import collect_trajectories
+from tasks.curriculum import choose_tasks
+from tasks.filter import filter_trajectories
+from tasks.iterations import close_iteration, plan_iterations
+from tasks.prepare import prepare_lake
+from tasks.quality import check_quality
+
+
+@flow(name="flywheel")
+def flywheel(config: Config, iterations: int | None = None) -> None:
+    """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
+
+    Args:
+        config: the resolved config.
+        iterations: how many to turn; the config's number if not given.
+    """
+    prepare_lake(config, -1)
+    for iteration in plan_iterations(config, iterations):
+        choose_tasks(config, iteration)
+        collect_trajectories(config, iteration)
+        filter_trajectories(config, iteration)
+        annotate_steps(config, iteration)
+        check_quality(config, iteration)
+        learn(config, iteration)
+        close_iteration(config, iteration)

@@ -1,0 +1,16 @@
+"""The half of an iteration that changes the policy."""
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.evaluate import evaluate_candidate
+from tasks.promote import promote_candidate
+from tasks.train import train_policy
+
+
+@flow(name="learn")
+def learn(config: Config, iteration: int) -> None:
+    """Trains a candidate, measures it, and lets it play next if it is not worse than the champion."""
+    train_policy(config, iteration)
+    evaluate_candidate(config, iteration)
+    promote_candidate(config, iteration)

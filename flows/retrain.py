@@ -1,0 +1,24 @@
+"""Retraining from pinned data, without collecting."""
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.retrain import challenge_champion, evaluate_retrained, pin_data, train_retrained
+
+
+@flow(name="retrain")
+def retrain(config: Config, like: str | None = None) -> str:
+    """Trains, evaluates and promotes from pinned data versions.
+
+    Args:
+        config: the resolved config.
+        like: a policy version whose data versions, parent, config and seed are repeated; today's data if not given.
+
+    Returns:
+        The new policy's version.
+    """
+    pins = pin_data(config, like)
+    version = train_retrained(config, pins)
+    evaluate_retrained(config, version)
+    challenge_champion(config, version)
+    return version

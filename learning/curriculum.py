@@ -1,0 +1,81 @@
+"""Turns curriculum weights into plays: how many of which kind for which task, and on which seeds.
+
+Kinds: the explorer alone, the policy alone, and the relay (the policy begins, the explorer goes on from the state
+it reached). Counts are exact: they add up to the budget whatever the weights.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.trajectory import SPLIT_STARTS
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Plays of one task by kind."""
+
+    explorer: int
+    policy: int
+    relay: int
+
+
+def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
+    """Whole numbers that add up to `total`, as near to the weights as can be (largest remainder).
+
+    Raises:
+        ValueError: no weights, or weights that do not add up to more than 0.
+    """
+    mass = sum(weights.values())
+    if mass <= 0:
+        raise ValueError("curriculum weights add up to nothing")
+    exact = {name: total * weight / mass for name, weight in weights.items()}
+    counts = {name: int(share) for name, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))
+    for name in by_remainder[: total - sum(counts.values())]:
+        counts[name] += 1
+    return counts
+
+
+def mix(count: int, pool: str, policy_share: float, relay_share: float) -> Mix:
+    """Shares one task's plays out over the kinds.
+
+    Where the policy is hopeless or unseen its own plays would only repeat failure, so there half of them go to the
+    explorer.
+    """
+    damp = 0.5 if pool in ("hopeless", "unseen") else 1.0
+    parts = {"policy": policy_share * damp, "relay": relay_share}
+    parts["explorer"] = max(0.0, 1.0 - sum(parts.values()))
+    counts = apportion(parts, count)
+    return Mix(counts["explorer"], counts["policy"], counts["relay"])
+
+
+def seeds(lake_id: str, iteration: int, task_id: str, kind: str, count: int) -> list[int]:
+    """Training seeds for these plays: distinct, below the held-out ones, the same for the same arguments."""
+    found: list[int] = []
+    taken: set[int] = set()
+    number = 0
+    while len(found) < count:
+        name = f"{lake_id}|{iteration}|{task_id}|{kind}|{number}"
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % SPLIT_STARTS["validation"]
+        if seed not in taken:
+            taken.add(seed)
+            found.append(seed)
+        number += 1
+    return found
+
+
+def weakness(success: Mapping[str, float], tasks: Sequence[str], balance: float) -> dict[str, float]:
+    """How much of the training each task gets: more where the policy fails, but never nothing.
+
+    Args:
+        success: the policy's greedy success by task, in [0, 1]; a task without one counts as 0.5.
+        tasks: the tasks that have data.
+        balance: 0 for equal shares, 1 for shares in proportion to 0.15 + failure rate.
+
+    Returns:
+        Shares that add up to 1.
+    """
+    raw = {task: 1.0 - balance + balance * (0.15 + 1.0 - success.get(task, 0.5)) for task in tasks}
+    mass = sum(raw.values())
+    return {task: value / mass for task, value in raw.items()}

@@ -1,0 +1,28 @@
+"""Which steps of an accepted trajectory are worth imitating: the shortest way through its screens.
+
+A random explorer wanders. Where a later screen is pixel-identical to an earlier one, everything in between was a
+detour (an action that changed nothing is a detour of one step), so it is cut, from the targets and from the
+history alike (UI-TARS's rule filter drops redundant actions that do not change the screen). The last step is always
+kept: it is the one the verifier rewarded.
+"""
+
+from collections.abc import Sequence
+
+
+def shortest_way(screens: Sequence[str]) -> list[int]:
+    """Indices of the steps that stay.
+
+    Args:
+        screens: hashes of the screens before each of the n steps.
+
+    Returns:
+        Increasing indices in [0, n), ending with n - 1; following them leads from the first screen to the end.
+    """
+    last_seen = {screen: position for position, screen in enumerate(screens)}
+    kept: list[int] = []
+    position = 0
+    while position < len(screens):
+        position = last_seen[screens[position]]
+        kept.append(position)
+        position += 1
+    return kept

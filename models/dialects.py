@@ -1,0 +1,149 @@
+"""How actions are written and read: the three public text dialects of UI-TARS (arXiv 2501.12326, Table 1).
+
+`box_v1`  click(start_box='(480,520)')                     UI-TARS 1.0 and 1.5
+`point`   click(point='<point>480 520</point>')            Doubao, UI-TARS-1.5 template
+`bbox4`   click(start_box='[480, 520, 480, 520]')          desktop SDK; the point is the mean of the corners
+
+On the wire a coordinate is a thousandth of the screen, or, for models on Qwen2.5-VL, a pixel of the screen as
+`smart_resize` leaves it. A dialect rules the writing; reading takes any of them, as the public parser does.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pydantic import ValidationError
+
+from schemas.action import Action, action_of
+
+Dialect = Literal["box_v1", "point", "bbox4"]
+DIALECTS: tuple[str, ...] = get_args(Dialect)
+FACTOR = 28
+MIN_PIXELS = 100 * FACTOR**2
+MAX_PIXELS = 16384 * FACTOR**2
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n"}
+_UNESCAPES = {written[1]: raw for raw, written in _ESCAPES.items()}
+_QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
+_ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_QUOTED})\s*(?:,\s*|(?=\)))", re.DOTALL)
+_CALL = re.compile(rf"\s*(\w+)\(\s*((?:\w+\s*=\s*(?:{_QUOTED})\s*(?:,\s*|(?=\))))*)\)", re.DOTALL)
+_LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)\s*$""", re.DOTALL)
+_ACTION = re.compile(r"(?:^|\n)\s*Action:[ \t]*")
+_THOUGHT = re.compile(r"(?:Thought|Reflection|Action_Summary):[ \t]*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a reply's text held. `action` is None if it held none; then `error` says why."""
+
+    thought: str
+    action_text: str
+    action: Action | None
+    error: str | None = None
+
+
+def smart_resize(height: int, width: int) -> tuple[int, int]:
+    """The (height, width) in pixels that Qwen2.5-VL sees: multiples of 28, area within bounds, aspect kept."""
+    rows, columns = (round(side / FACTOR) * FACTOR for side in (height, width))
+    if rows * columns > MAX_PIXELS:
+        beta = math.sqrt(height * width / MAX_PIXELS)
+        rows, columns = (math.floor(side / beta / FACTOR) * FACTOR for side in (height, width))
+    elif rows * columns < MIN_PIXELS:
+        beta = math.sqrt(MIN_PIXELS / (height * width))
+        rows, columns = (math.ceil(side * beta / FACTOR) * FACTOR for side in (height, width))
+    return rows, columns
+
+
+def format_action(action: Action, dialect: str = "box_v1", grid: int = 1) -> str:
+    """An action as text; coordinates are rounded to multiples of `grid` thousandths.
+
+    Raises:
+        ValueError: no such dialect.
+    """
+    if dialect not in DIALECTS:
+        raise ValueError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
+    fields = action.model_dump(exclude={"type"})
+    arguments = []
+    for prefix, box, point in (("", "start_box", "point"), ("to_", "end_box", "end_point")):
+        if f"{prefix}x" in fields:
+            x, y = (round(fields.pop(prefix + axis) * 1000 / grid) * grid for axis in "xy")
+            key = box if dialect != "point" else "start_point" if action.type == "drag" and not prefix else point
+            arguments.append(f"{key}='{_point(x, y, dialect)}'")
+    arguments += [f"{key}='{_escape(value)}'" for key, value in fields.items() if value or action.type != "finished"]
+    return f"{action.type}({', '.join(arguments)})"
+
+
+def format_reply(thought: str, action_text: str) -> str:
+    """A whole reply: `Thought: ...` and `Action: ...` on two lines."""
+    return f"Thought: {thought}\nAction: {action_text}" if thought else f"Action: {action_text}"
+
+
+def parse_reply(text: str, absolute: tuple[int, int] | None = None) -> Parsed:
+    """Reads a reply; of several actions the first. Never raises for what a model may say.
+
+    Args:
+        text: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
+        absolute: (width, height) of the screen in pixels if the model writes pixels of the smart-resized screen.
+    """
+    parts = _ACTION.split(text, maxsplit=1)
+    thought = _THOUGHT.sub("", parts[0]).strip() if len(parts) == 2 else ""
+    action_text = parts[-1].strip()
+    call = _CALL.match(action_text) or _LOOSE_CALL.match(action_text.split("\n\n")[0])
+    if call is None:
+        return Parsed(thought, action_text, None, f"no action in {action_text[:80]!r}")
+    action_text = call.group(0).strip()
+    try:
+        return Parsed(thought, action_text, action_of(_fields(call, absolute)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return Parsed(thought, action_text, None, f"{where or 'action'}: {first['msg']} in {action_text[:80]!r}")
+    except ValueError as error:
+        return Parsed(thought, action_text, None, f"{error} in {action_text[:80]!r}")
+
+
+def _point(x: int, y: int, dialect: str) -> str:
+    written = {"box_v1": f"({x},{y})", "point": f"<point>{x} {y}</point>", "bbox4": f"[{x}, {y}, {x}, {y}]"}
+    return written[dialect]
+
+
+def _escape(text: str) -> str:
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _UNESCAPES.get(match[1], match[0]), text, flags=re.DOTALL)
+
+
+def _fields(call: re.Match[str], absolute: tuple[int, int] | None) -> dict[str, object]:
+    """The fields of an action from a matched call; ValueError for arguments that cannot be read."""
+    fields: dict[str, object] = {"type": call.group(1)}
+    loose = call.re is _LOOSE_CALL
+    arguments = [(call.group(2), call.group(4))] if loose else _arguments(call.group(2))
+    for key, value in arguments:
+        names = (f"{_POINTS[key]}x", f"{_POINTS[key]}y") if key in _POINTS else (key,)
+        if any(name in fields for name in names):
+            raise ValueError(f"argument {key!r} twice")
+        values = _coordinates(value, absolute) if key in _POINTS else (_unescape(value),)
+        fields.update(zip(names, values, strict=True))
+    return fields
+
+
+def _arguments(text: str) -> list[tuple[str, str]]:
+    return [(key, quoted[1:-1]) for key, quoted in _ARGUMENT.findall(text + ")")]
+
+
+def _coordinates(text: str, absolute: tuple[int, int] | None) -> tuple[float, float]:
+    """The point, in [0, 1], that two coordinates or the corners of a box stand for."""
+    numbers = [float(number) for number in _NUMBER.findall(text)]
+    if len(numbers) not in (2, 4):
+        raise ValueError(f"{text!r} is neither a point nor a box")
+    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
+    if absolute is None:
+        return x / 1000, y / 1000
+    width, height = absolute
+    rows, columns = smart_resize(height, width)
+    return x / columns, y / rows

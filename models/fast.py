@@ -1,0 +1,360 @@
+"""The small Qwen3-VL as two cores like it: the weights of the `transformers` model, run by fewer and larger operations.
+
+What a stock forward pass loses on a CPU in bf16, and what is done here instead: the patch embedding is one matrix
+product (a Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one
+product each, attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these
+lengths), all screens of a batch share one grid, logits are computed where they are needed only. All weights lie in
+one flat tensor, so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from schemas.failure import CheckpointError
+
+_VISION, _TEXT = "model.visual.", "model.language_model."
+_FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
+_ATTENTION, _MLP = "self_attn.", "mlp."
+
+
+class Grid(NamedTuple):
+    """Patches of a screen: rows and columns, both multiples of the merge size."""
+
+    rows: int
+    columns: int
+
+
+class Cache:
+    """Keys and values of every layer, room for `length` tokens."""
+
+    def __init__(self, layers: int, batch: int, heads: int, length: int, width: int, dtype: torch.dtype) -> None:
+        self.keys = torch.zeros(layers, batch, heads, length, width, dtype=dtype)
+        self.values = torch.zeros(layers, batch, heads, length, width, dtype=dtype)
+        self.filled = 0
+
+
+class TinyNet:
+    """The network. Leaves of the autograd graph are views of `flat`; matrices come first, then vectors.
+
+    Args:
+        config: the checkpoint's `config.json`.
+        state: its tensors by their `transformers` names.
+        dtype: what it computes in.
+
+    Raises:
+        CheckpointError: another architecture, a missing tensor, or a tensor of another shape.
+    """
+
+    def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> None:
+        check_architecture(config)
+        self.config = config
+        self.dtype = dtype
+        self.text, self.vision = config["text_config"], config["vision_config"]
+        self.heads, self.head = self.text["num_attention_heads"], self.text["head_dim"]
+        self.image_token: int = config["image_token_id"]
+        parts = _parts(config)
+        _check_state(parts, state)
+        names = sorted(parts, key=lambda name: len(next(iter(parts[name].values()))) == 1)
+        fused = {name: torch.cat([state[part].to(dtype).flatten() for part in parts[name]]) for name in names}
+        self.flat = torch.cat([fused[name] for name in names])
+        self.matrices = sum(fused[name].numel() for name in names if len(next(iter(parts[name].values()))) > 1)
+        self._parts = parts
+        self.leaves: dict[str, Tensor] = {}
+        offset = 0
+        for name in names:
+            shapes = list(parts[name].values())
+            rows = sum(shape[0] for shape in shapes)
+            size = fused[name].numel()
+            self.leaves[name] = self.flat[offset : offset + size].view(rows, *shapes[0][1:])
+            offset += size
+        self._grids: dict[Grid, tuple[Tensor, Tensor, Tensor]] = {}
+        self._tables = self._text_tables(1024)
+
+    @classmethod
+    def load(cls, directory: Path, dtype: torch.dtype = torch.bfloat16) -> TinyNet:
+        """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
+        return cls(*read_checkpoint(directory), dtype)
+
+    def state(self, flat: Tensor | None = None) -> dict[str, Tensor]:
+        """The tensors by their `transformers` names, taken from `flat` (default: the network's own)."""
+        source, offset = self.flat if flat is None else flat, 0
+        tensors = {}
+        for name in self.leaves:
+            for part, shape in self._parts[name].items():
+                size = math.prod(shape)
+                tensors[part] = source[offset : offset + size].view(shape).detach()
+                offset += size
+        return tensors
+
+    def gradients(self) -> Tensor:
+        """Makes every leaf gather its gradient in one flat tensor, which is returned."""
+        flat, offset = torch.zeros_like(self.flat), 0
+        for leaf in self.leaves.values():
+            leaf.requires_grad_()
+            leaf.grad = flat[offset : offset + leaf.numel()].view_as(leaf)
+            offset += leaf.numel()
+        return flat
+
+    def see(self, patches: Tensor, grid: Grid) -> Tensor:
+        """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block."""
+        w, vision = self.leaves, self.vision
+        batch, length, width = len(patches), grid.rows * grid.columns, vision["hidden_size"]
+        heads = vision["num_heads"]
+        spread, cosine, sine = self._grid(grid)
+        places = spread @ w[f"{_VISION}pos_embed.weight"]
+        kernel = w[f"{_VISION}patch_embed.proj.weight"].flatten(1)
+        x = F.linear(patches.to(self.dtype), kernel, w[f"{_VISION}patch_embed.proj.bias"]) + places
+        activate = _ACTIVATIONS[vision["hidden_act"]]
+        for layer in range(vision["depth"]):
+            at = f"{_VISION}blocks.{layer}."
+            y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
+            qkv = F.linear(y, w[f"{at}attn.qkv.weight"], w[f"{at}attn.qkv.bias"]).view(batch, length, 3, heads, -1)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)
+            y = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v, None)
+            x = x + F.linear(y, w[f"{at}attn.proj.weight"], w[f"{at}attn.proj.bias"])
+            y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
+            y = activate(F.linear(y, w[f"{at}mlp.linear_fc1.weight"], w[f"{at}mlp.linear_fc1.bias"]))
+            x = x + F.linear(y, w[f"{at}mlp.linear_fc2.weight"], w[f"{at}mlp.linear_fc2.bias"])
+        at = f"{_VISION}merger."
+        x = F.layer_norm(x, (width,), w[f"{at}norm.weight"], w[f"{at}norm.bias"], 1e-6)
+        x = x.reshape(batch, -1, width * vision["spatial_merge_size"] ** 2)
+        x = F.gelu(F.linear(x, w[f"{at}linear_fc1.weight"], w[f"{at}linear_fc1.bias"]))
+        return F.linear(x, w[f"{at}linear_fc2.weight"], w[f"{at}linear_fc2.bias"])
+
+    def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:
+        """The text stack.
+
+        Args:
+            x: embedded tokens and screens, (B, L, hidden).
+            positions: time, row and column of every token, (3, B, L).
+            mask: added to the attention scores, (B or 1, 1, L, keys).
+            cache: filled from its `filled` on, if given.
+
+        Returns:
+            Normed hidden states, (B, L, hidden).
+        """
+        w, batch, length = self.leaves, x.shape[0], x.shape[1]
+        cosine, sine = self._turns(positions)
+        for layer in range(self.text["num_hidden_layers"]):
+            at = f"{_TEXT}layers.{layer}."
+            y = self._norm(x, f"{at}input_layernorm.weight")
+            qkv = F.linear(y, w[f"{at}{_ATTENTION}qkv.weight"]).view(batch, length, 3, self.heads, self.head)
+            q = rotate(self._norm(qkv[:, :, 0], f"{at}{_ATTENTION}q_norm.weight").transpose(1, 2), cosine, sine)
+            k = rotate(self._norm(qkv[:, :, 1], f"{at}{_ATTENTION}k_norm.weight").transpose(1, 2), cosine, sine)
+            v = qkv[:, :, 2].transpose(1, 2)
+            if cache is not None:
+                end = cache.filled + length
+                cache.keys[layer, :, :, cache.filled : end] = k
+                cache.values[layer, :, :, cache.filled : end] = v
+                k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
+            x = x + F.linear(attend(q, k, v, mask), w[f"{at}{_ATTENTION}o_proj.weight"])
+            y = F.linear(self._norm(x, f"{at}post_attention_layernorm.weight"), w[f"{at}{_MLP}gate_up.weight"])
+            gate, up = y.chunk(2, dim=-1)
+            x = x + F.linear(F.silu(gate) * up, w[f"{at}{_MLP}down_proj.weight"])
+        if cache is not None:
+            cache.filled += length
+        return self._norm(x, f"{_TEXT}norm.weight")
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids to vectors."""
+        return F.embedding(tokens, self.leaves[f"{_TEXT}embed_tokens.weight"])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits of normed hidden states."""
+        return F.linear(hidden, self.leaves[f"{_TEXT}embed_tokens.weight"])
+
+    def new_cache(self, batch: int, length: int) -> Cache:
+        """An empty cache for `batch` rows of up to `length` tokens."""
+        return Cache(self.text["num_hidden_layers"], batch, self.heads, length, self.head, self.dtype)
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
+
+    def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine (B, 1, L, head / 2) of multi-axis positions: frequencies 1, 4, ... turn by row, 2, 5, ... by column."""
+        cosine, sine, axis = self._tables
+        if int(positions.max()) >= len(cosine):
+            cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
+        chosen = positions[axis].permute(1, 2, 0)
+        column = torch.arange(len(axis))
+        return cosine[chosen, column].unsqueeze(1), sine[chosen, column].unsqueeze(1)
+
+    def _text_tables(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        rope = self.text["rope_parameters"]
+        half = self.head // 2
+        axis = torch.zeros(half, dtype=torch.long)
+        for dimension in (1, 2):
+            axis[dimension : 3 * rope["mrope_section"][dimension] : 3] = dimension
+        rates = rope["rope_theta"] ** -(torch.arange(half) / half)
+        angles = torch.arange(length)[:, None] * rates
+        return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
+
+    def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
+        """For a grid: the matrix that spreads the position table over its patches, and the turns of rows and columns."""
+        if grid not in self._grids:
+            rows, columns = block_order(grid, self.vision["spatial_merge_size"])
+            side = math.isqrt(self.vision["num_position_embeddings"])
+            spread = _bilinear(rows, grid.rows, side)[:, :, None] * _bilinear(columns, grid.columns, side)[:, None]
+            head = self.vision["hidden_size"] // self.vision["num_heads"]
+            theta = (self.vision.get("rope_parameters") or {}).get("rope_theta", 10000.0)
+            rates = theta ** -(torch.arange(0, head // 2, 2) / (head // 2))
+            angles = torch.cat([rows[:, None] * rates, columns[:, None] * rates], dim=1)
+            self._grids[grid] = (spread.flatten(1).to(self.dtype), angles.cos().to(self.dtype), angles.sin().to(self.dtype))
+        return self._grids[grid]
+
+
+_ACTIVATIONS = {
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        ctx.save_for_backward(cosine, sine)
+        return _rotated(x, cosine, sine)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cosine, sine = ctx.saved_tensors
+        return _rotated(gradients[0], cosine, -sine), None, None
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    left, right = out.chunk(2, dim=-1)
+    torch.mul(first, cosine, out=left).addcmul_(second, sine, value=-1)
+    torch.mul(second, cosine, out=right).addcmul_(first, sine)
+    return out
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotary positions: turns the pairs (i, i + half) of (..., L, width) by angles whose cosine and sine are given."""
+    return _Rotate.apply(x, cosine, sine)  # type: ignore[return-value]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of (B, heads, L, width) as plain products; returns (B, L, heads * width)."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    if mask is not None:
+        scores = scores + mask
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:
+    """Row and column of every patch in the model's order: block by block of merge x merge patches."""
+    rows = torch.arange(grid.rows).view(-1, 1, merge, 1)
+    columns = torch.arange(grid.columns).view(1, -1, 1, merge)
+    rows, columns = torch.broadcast_tensors(
+        rows.expand(grid.rows // merge, 1, merge, 1), columns.expand(1, grid.columns // merge, 1, merge)
+    )
+    return rows.reshape(-1), columns.reshape(-1)
+
+
+def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
+    """Weights (n, side) with which cells of a table stand for positions 0..length-1, ends aligned with ends."""
+    place = index * ((side - 1) / max(length - 1, 1))
+    return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)
+
+
+def read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A checkpoint's `config.json` and tensors.
+
+    Raises:
+        CheckpointError: a file is missing or cannot be read.
+    """
+    try:
+        config = json.loads((directory / "config.json").read_text())
+        return config, load_file(directory / "model.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise CheckpointError(f"{directory}: {error}.", "Name a directory that a training wrote.") from error
+
+
+def is_tiny(config: dict[str, Any]) -> bool:
+    """Whether a `config.json` is of the one architecture that this module runs."""
+    text, vision = config.get("text_config", {}), config.get("vision_config", {})
+    return (
+        config.get("model_type") == "qwen3_vl"
+        and bool(config.get("tie_word_embeddings"))
+        and text.get("num_key_value_heads") == text.get("num_attention_heads")
+        and vision.get("temporal_patch_size") == 1
+        and not vision.get("deepstack_visual_indexes")
+        and vision.get("hidden_act") in _ACTIVATIONS
+    )
+
+
+def check_architecture(config: dict[str, Any]) -> None:
+    """Raises `CheckpointError` unless `is_tiny`."""
+    if not is_tiny(config):
+        raise CheckpointError(
+            f"config.json: a {config.get('model_type')!r} model is not the small Qwen3-VL.",
+            "Set policy.base to a directory that the default policy was written to.",
+        )
+
+
+def _parts(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """By leaf, the tensors it is made of, with their shapes."""
+    text, vision = config["text_config"], config["vision_config"]
+    d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
+    v, vff, merged = vision["hidden_size"], vision["intermediate_size"], vision["hidden_size"] * vision["spatial_merge_size"] ** 2
+    patch = vision["patch_size"]
+    parts: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def add(name: str, *shape: int, of: tuple[str, ...] = ()) -> None:
+        stem = name.removesuffix(".weight").rsplit(".", 1)[0]
+        parts[name] = {f"{stem}.{part}.weight": shape for part in of} if of else {name: shape}
+
+    def add_affine(name: str, *shape: int) -> None:
+        add(f"{name}.weight", *shape)
+        add(f"{name}.bias", shape[0])
+
+    add_affine(f"{_VISION}patch_embed.proj", v, vision["in_channels"], 1, patch, patch)
+    add(f"{_VISION}pos_embed.weight", vision["num_position_embeddings"], v)
+    for layer in range(vision["depth"]):
+        at = f"{_VISION}blocks.{layer}."
+        for name, shape in {
+            "norm1": (v,), "norm2": (v,), "attn.qkv": (3 * v, v), "attn.proj": (v, v),
+            "mlp.linear_fc1": (vff, v), "mlp.linear_fc2": (v, vff),
+        }.items():  # fmt: skip
+            add_affine(at + name, *shape)
+    for name, shape in {"norm": (v,), "linear_fc1": (merged, merged), "linear_fc2": (d, merged)}.items():
+        add_affine(f"{_VISION}merger.{name}", *shape)
+    add(f"{_TEXT}embed_tokens.weight", text["vocab_size"], d)
+    for layer in range(text["num_hidden_layers"]):
+        at = f"{_TEXT}layers.{layer}."
+        add(f"{at}{_ATTENTION}qkv.weight", inner, d, of=_FUSED["qkv"])
+        add(f"{at}{_ATTENTION}o_proj.weight", d, inner)
+        add(f"{at}{_MLP}gate_up.weight", ff, d, of=_FUSED["gate_up"])
+        add(f"{at}{_MLP}down_proj.weight", d, ff)
+        for name, width in {
+            "input_layernorm": d, "post_attention_layernorm": d,
+            f"{_ATTENTION}q_norm": text["head_dim"], f"{_ATTENTION}k_norm": text["head_dim"],
+        }.items():  # fmt: skip
+            add(f"{at}{name}.weight", width)
+    add(f"{_TEXT}norm.weight", d)
+    return parts
+
+
+def _check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: dict[str, Tensor]) -> None:
+    for name, shape in (item for part in parts.values() for item in part.items()):
+        if name not in state:
+            raise CheckpointError(f"model.safetensors: no tensor {name!r}.", "The checkpoint is broken or of another shape.")
+        if tuple(state[name].shape) != shape:
+            raise CheckpointError(
+                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json says {shape}.",
+                "The checkpoint is broken or of another shape.",
+            )

@@ -1,0 +1,115 @@
+"""Stage: plays the curriculum's choices and writes trajectories as they finish."""
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from environments.catalog import catalog
+from environments.session import Actor, Play, Record
+from learning.curriculum import seeds
+from models.explorer import Explorer
+from schemas.config import Config
+from schemas.screenshot import Screenshot
+from schemas.task import GuiTask
+from schemas.trajectory import trajectory_id
+from storage.lake import Lake
+from storage.pictures import average_hash
+from tasks.actors import BatchedActor
+from tasks.checkpoints import champion, load_policy
+from tasks.playing import play_all
+from tasks.stage import stage
+
+
+@stage("collect", retries=1)
+def collect_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """Plays what the curriculum chose and is not in the lake yet."""
+    drop_unfinished(lake, iteration)
+    version = champion(lake)["policy_version"]
+    plays = planned(config, lake, iteration, version)
+    done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
+    explorer = BatchedActor("explorer", Explorer(), 1.0)
+    cast: dict[str, list[Actor]] = {"explorer": [explorer]}
+    actors = [explorer]
+    left = [one for one in plays if one.trajectory_id not in done]
+    if any(one.policy != "explorer" for one in left):
+        policy = BatchedActor("policy", load_policy(config, lake, version), config.collect.temperature)
+        cast |= {"policy": [policy], "relay": [policy, explorer]}
+        actors.append(policy)
+    try:
+        play_all(config, left, lambda one: cast[one.policy], lambda chunk: write(lake, chunk), "collect", for_data=True)
+    finally:
+        for actor in actors:
+            actor.close()
+    return _numbers(lake, iteration)
+
+
+def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Play]:
+    """All plays of an iteration, in a shuffled order that mixes tasks; the same for the same lake and iteration."""
+    tasks = {task.task_id: task for task in catalog(config)}
+    plays: list[Play] = []
+    for choice in lake.read("curriculum", where={"iteration": iteration}).to_pylist():
+        task = tasks[choice["task_id"]]
+        for kind in ("explorer", "policy", "relay"):
+            played_by = version if kind != "explorer" else Explorer.version
+            count = choice[f"{kind}_trajectories"]
+            plays += [
+                _play(config, lake, iteration, task, seed, kind, played_by)
+                for seed in seeds(lake.lake_id, iteration, task.task_id, kind, count)
+            ]
+    random.Random(iteration).shuffle(plays)
+    return plays
+
+
+def write(lake: Lake, records: Iterable[Record]) -> None:
+    """Writes finished plays: pictures first, then steps, then the trajectories that vouch for them."""
+    records = list(records)
+    iteration = records[0].trajectory.iteration
+    pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
+    lake.append("screenshots", [_screenshot(iteration, digest, *picture) for digest, picture in pictures.items()])
+    lake.append("steps", [step for record in records for step in record.steps])
+    lake.append("trajectories", [record.trajectory for record in records])
+
+
+def drop_unfinished(lake: Lake, iteration: int) -> int:
+    """Deletes steps whose trajectory was never written: a kill fell between the two. Returns how many."""
+    steps = lake.read("steps", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
+    done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
+    orphans = sorted(set(steps) - done)
+    if orphans:
+        names = ", ".join(f"'{name}'" for name in orphans)
+        lake.delete("steps", f"iteration = {iteration} AND trajectory_id IN ({names})")
+    return len(orphans)
+
+
+def _play(config: Config, lake: Lake, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> Play:
+    relay_step = 1 + random.Random(seed).randrange(max(1, min(4, task.max_steps - 1))) if kind == "relay" else None
+    sampling = {"temperature": config.collect.temperature if kind != "explorer" else 1.0, "relay_step": relay_step}
+    return Play(
+        trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, kind, version, 0),
+        iteration=iteration,
+        run_id=lake.lake_id,
+        task=task,
+        seed=seed,
+        attempt=0,
+        policy=kind,
+        policy_version=version,
+        relay_step=relay_step,
+        sampling=json.dumps(sampling, sort_keys=True),
+    )
+
+
+def _screenshot(iteration: int, digest: str, png: bytes, width: int, height: int) -> Screenshot:
+    return Screenshot(
+        sha256=digest, iteration=iteration, png=png, width=width, height=height, phash=average_hash(png)
+    )
+
+
+def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:
+    rows = lake.read("trajectories", ["policy", "success", "n_steps"], {"iteration": iteration}).to_pylist()
+    numbers: dict[str, Any] = {"trajectories": len(rows), "steps": sum(row["n_steps"] for row in rows)}
+    for kind in sorted({row["policy"] for row in rows}):
+        played = [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
+        numbers[kind] = {"trajectories": len(played), "successes": sum(played)}
+    said = [f"{kind} {numbers[kind]['successes']} of {numbers[kind]['trajectories']}" for kind in numbers if isinstance(numbers[kind], dict)]
+    return {**numbers, "say": f"{len(rows)} trajectories; successes: " + ", ".join(said)}

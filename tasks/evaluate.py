@@ -1,0 +1,134 @@
+"""Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from environments.catalog import catalog
+from environments.session import Play, Record
+from models.explorer import Explorer
+from models.policy import Policy
+from schemas.config import Config
+from schemas.evaluation import Evaluation
+from schemas.task import GuiTask
+from schemas.trajectory import SPLIT_STARTS, trajectory_id
+from storage.intervals import mean_interval
+from storage.lake import Lake
+from tasks.actors import BatchedActor
+from tasks.checkpoints import candidate_of, load_policy
+from tasks.playing import play_all
+from tasks.stage import stage
+
+SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
+
+
+@stage("evaluate", retries=1)
+def evaluate_candidate(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """The candidate on the suite's held-out seeds, and on the tasks it was never trained on."""
+    candidate = candidate_of(lake, iteration)
+    if candidate is None:
+        return {"say": "nothing was trained"}
+    version = candidate["policy_version"]
+    return measure_suites(config, lake, load_policy(config, lake, version), iteration)
+
+
+def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -> dict[str, Any]:
+    """Evaluates one policy on both suites; returns its means with their intervals."""
+    tasks = catalog(config)
+    start = SPLIT_STARTS["validation"]
+    suite = [(task, range(start, start + config.evaluate.seeds)) for task in tasks if task.split == "train"]
+    unseen = [(task, range(start, start + config.evaluate.held_out_seeds)) for task in tasks if task.split == "held_out"]
+    rows = measure(config, lake, policy, suite, iteration, "suite")
+    numbers = summary(rows)
+    rest = summary(measure(config, lake, policy, unseen, iteration, "held_out"))
+    low, high = numbers["ci"]
+    said = f"success {numbers['success']:.3f} [{low:.3f}, {high:.3f}] over {len(suite)} tasks"
+    if unseen:
+        said += f"; never trained on: {rest['success']:.3f} over {len(unseen)}"
+    return {"policy": policy.version, "suite": numbers, "held_out": rest, "say": said}
+
+
+def measure(
+    config: Config, lake: Lake, policy: Policy, plan: SeedsOf, iteration: int, suite: str
+) -> list[dict[str, Any]]:
+    """Plays what the lake does not hold yet of this policy's evaluation; returns all its rows."""
+    where = {"policy_version": policy.version, "suite": suite}
+    rows = lake.read("evaluations", where=where).to_pylist()
+    done = {(row["task_id"], row["seed"]) for row in rows}
+    plays = [
+        _play(lake, policy, task, seed, iteration, suite)
+        for task, seeds in plan
+        for seed in seeds
+        if (task.task_id, seed) not in done
+    ]
+
+    def sink(records: list[Record]) -> None:
+        lake.append("evaluations", evaluation_rows(records, suite))
+
+    perform(config, policy, plays, sink)
+    return lake.read("evaluations", where=where).to_pylist()
+
+
+def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any) -> None:
+    """Plays greedily and hands finished plays to `sink`; nothing is recorded here."""
+    actor = BatchedActor("explorer" if policy.needs_elements else "policy", policy, 0.0)
+    try:
+        play_all(config, plays, lambda _: [actor], sink, "evaluate")
+    finally:
+        actor.close()
+
+
+def evaluation_rows(records: Sequence[Record], suite: str) -> list[Evaluation]:
+    """Evaluation rows of finished plays."""
+    return [
+        Evaluation(
+            policy_version=played.policy_version,
+            suite=suite,
+            task_id=played.task_id,
+            seed=played.seed,
+            iteration=played.iteration,
+            success=played.success,
+            reward=played.reward,
+            n_steps=played.n_steps,
+            failure_boundary=played.failure_boundary,
+        )
+        for played in (record.trajectory for record in records)
+    ]
+
+
+def explorer_suite(config: Config) -> SeedsOf:
+    """The seeds on which the explorer is measured, once per lake."""
+    start = SPLIT_STARTS["validation"]
+    seeds = range(start, start + config.evaluate.explorer_seeds)
+    return [(task, seeds) for task in catalog(config) if task.split == "train"]
+
+
+def explorer_policy() -> Policy:
+    """The policy without a model that everything is compared with."""
+    return Explorer()
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean success over tasks with its 95 % interval, and per task; environment failures left out."""
+    by_task: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["success"] is not None:
+            by_task.setdefault(row["task_id"], []).append(bool(row["success"]))
+    if not by_task:
+        return {"success": None, "ci": [None, None], "tasks": {}}
+    mean, low, high = mean_interval(by_task)
+    tasks = {task: {"success": sum(plays) / len(plays), "n": len(plays)} for task, plays in sorted(by_task.items())}
+    return {"success": mean, "ci": [low, high], "tasks": tasks}
+
+
+def _play(lake: Lake, policy: Policy, task: GuiTask, seed: int, iteration: int, suite: str) -> Play:
+    name = f"evaluate-{suite}"
+    return Play(
+        trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, name, policy.version, 0),
+        iteration=iteration,
+        run_id=lake.lake_id,
+        task=task,
+        seed=seed,
+        attempt=0,
+        policy="explorer" if policy.needs_elements else "policy",
+        policy_version=policy.version,
+    )

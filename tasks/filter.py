@@ -1,0 +1,33 @@
+"""Stage: what every gate says of every trajectory, and the route its data takes."""
+
+from collections import Counter
+from typing import Any
+
+from learning.filtering import judge
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.stage import stage
+
+
+@stage("filter")
+def filter_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """Rules, then the verifier; environment failures set apart; every rejection with its gate and reason."""
+    trajectories = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
+    columns = ["trajectory_id", "step", "screenshot", "action", "action_error"]
+    steps = steps_by_trajectory(lake, iteration, columns)
+    verdicts = [
+        verdict for row in trajectories for verdict in judge(row, steps.get(row["trajectory_id"], []))
+    ]
+    lake.append("verdicts", verdicts)
+    routes = Counter(verdict.route for verdict in verdicts if verdict.gate == "route")
+    said = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))
+    return {"routes": dict(routes), "say": said}
+
+
+def steps_by_trajectory(lake: Lake, iteration: int, columns: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """An iteration's steps, in order, by trajectory."""
+    rows = lake.read("steps", columns, {"iteration": iteration}).to_pylist()
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        grouped.setdefault(row["trajectory_id"], []).append(row)
+    return grouped

@@ -1,0 +1,66 @@
+"""Measures any policy on any seeds; writes nothing that a promotion reads."""
+
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from environments.catalog import catalog
+from environments.session import Play, Record
+from models.policy import Policy
+from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.trajectory import SPLIT_STARTS, trajectory_id
+from storage.lake import Lake
+from tasks.checkpoints import load_policy
+from tasks.evaluate import evaluation_rows, explorer_policy, perform, summary
+
+DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
+
+
+@task(name="measure", cache_policy=NO_CACHE)
+def measure_policy(
+    config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None
+) -> dict[str, Any]:
+    """Success of a policy, greedy, by task and over all, with a 95 % interval.
+
+    Raises:
+        UsageError: an unknown task, or seeds of the training split.
+        CheckpointError: an unknown or broken policy.
+    """
+    first, end = seeds or DEFAULT_SEEDS
+    if not SPLIT_STARTS["validation"] <= first < end:
+        raise UsageError(f"--seeds {first}:{end}: evaluation seeds start at 1,000,000 and must not be empty.", "Write, for example, 2000000:2000050.")
+    chosen = config if templates is None else config.model_copy(
+        update={"suite": config.suite.model_copy(update={"tasks": tuple(templates), "held_out": ()})}
+    )
+    tasks = [task for task in catalog(chosen) if task.split == "train"]
+    player = _policy(config, policy)
+    plays = [_play(player, task, seed) for task in tasks for seed in range(first, end)]
+    rows: list[dict[str, Any]] = []
+
+    def sink(records: list[Record]) -> None:
+        rows.extend(row.model_dump() for row in evaluation_rows(records, "ad hoc"))
+
+    perform(config, player, plays, sink)
+    numbers = summary(rows)
+    return {"policy": player.version, **numbers, "plays": [[r["task_id"], r["seed"], r["success"]] for r in rows]}
+
+
+def _policy(config: Config, policy: str) -> Policy:
+    if policy == "explorer":
+        return explorer_policy()
+    return load_policy(config, Lake.open(config.lake, create=False), policy)
+
+
+def _play(policy: Policy, task: Any, seed: int) -> Play:
+    return Play(
+        trajectory_id=trajectory_id("ad hoc", -1, task.task_id, seed, "evaluate", policy.version, 0),
+        iteration=-1,
+        run_id="ad hoc",
+        task=task,
+        seed=seed,
+        attempt=0,
+        policy="explorer" if policy.needs_elements else "policy",
+        policy_version=policy.version,
+    )

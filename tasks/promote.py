@@ -1,0 +1,42 @@
+"""Stage: champion or not."""
+
+import dataclasses
+from typing import Any
+
+from learning.promotion import Plays, decide
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.checkpoints import candidate_of, champion, policy_row
+from tasks.stage import stage
+
+
+@stage("promote")
+def promote_candidate(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """The candidate plays next only if it is not worse than the champion on the same seeds."""
+    candidate = candidate_of(lake, iteration)
+    if candidate is None:
+        stays = champion(lake)["policy_version"]
+        return {"promoted": False, "champion": stays, "say": "nothing was trained; the champion stays"}
+    return challenge(config, lake, candidate)
+
+
+def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str, Any]:
+    """Compares a candidate with the champion, stores the outcome, returns the decision's numbers."""
+    reigning = champion(lake)
+    if reigning["policy_version"] == candidate["policy_version"]:
+        # A kill fell between the promotion and its record: decide the same thing again.
+        reigning = policy_row(lake, candidate["parent"])
+    new, old = candidate["policy_version"], reigning["policy_version"]
+    decision = decide(plays_of(lake, new), plays_of(lake, old), config.promote.tolerance)
+    crowned = [{**candidate, "status": "champion"}, {**reigning, "status": "retired"}]
+    lake.upsert("policies", crowned if decision.promoted else [{**candidate, "status": "rejected"}])
+    word = "promoted" if decision.promoted else "kept the champion"
+    numbers = {"candidate": new, "against": old, "champion": new if decision.promoted else old}
+    return {**dataclasses.asdict(decision), **numbers, "say": f"{word}: {decision.reason}"}
+
+
+def plays_of(lake: Lake, version: str) -> Plays:
+    """A policy's plays of the suite's held-out seeds."""
+    where = {"policy_version": version, "suite": "suite"}
+    rows = lake.read("evaluations", ["task_id", "seed", "success"], where).to_pylist()
+    return {(row["task_id"], row["seed"]): row["success"] for row in rows}
