@@ -17,10 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from environments import tether
 from environments.cdp import Connection
 from schemas.failure import FlywheelError, SandboxFailure
+
+if TYPE_CHECKING:
+    from environments.page import Page
 
 VARIABLE = "FLYWHEEL_BROWSER"
 PROFILE = "flywheel-browser-"
@@ -111,6 +115,8 @@ class Browser:
         self.connection = connection
         self.frames = asyncio.Lock()
         """Held while a frame is drawn: one at a time in the whole browser."""
+        self.resting: list["Page"] = []
+        """Pages that no trajectory holds."""
 
     @classmethod
     async def launch(cls, path: Path) -> "Browser":

@@ -60,8 +60,8 @@ class MiniwobSandbox(Sandbox):
         return self._opened
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._opened = await Page.open(self._browser, WIDTH, HEIGHT)
-        await self._page.load((html_folder() / f"{task.template}.html").as_uri(), _script())
+        self._opened = await Page.take(self._browser, WIDTH, HEIGHT, _script())
+        await self._page.load((html_folder() / f"{task.template}.html").as_uri())
         if not await self._page.evaluate(f"__wob.start({seed})"):
             raise SandboxFailure(f"{task.task_id} does not get ready")
         await self._page.frame()
@@ -89,7 +89,9 @@ class MiniwobSandbox(Sandbox):
 
     async def _stop(self) -> None:
         if self._opened is not None:
-            await self._opened.close()
+            for key in list(self._held):
+                await self._release(act.Release(key=key))
+            await self._opened.give_back()
 
     async def _abandon(self) -> None:
         self._browser.kill()

@@ -61,6 +61,13 @@
     return listen.call(this, kind, ...rest);
   };
 
+  /* A dialog would wait for a hand that never comes. */
+  window.alert = () => undefined;
+  window.confirm = () => true;
+  window.prompt = () => null;
+  window.print = () => undefined;
+  window.open = () => null;
+
   /* A clipboard of the page's own: the browser's is shared by all its pages. */
   let clipboard = "";
   const copied = () => {
@@ -114,8 +121,8 @@
   /* The visible elements: [name, kind, left, top, right, bottom, interactive, value]. */
   const WIDTH = 160, HEIGHT = 210, MAX_ELEMENTS = 150;
   const SKIPPED = new Set(["SCRIPT", "STYLE", "BR", "HR", "HEAD", "OPTGROUP", "DEFS", "TITLE"]);
-  const LIVE = "a, button, input, select, textarea, option, label, summary, [contenteditable], [onclick], [draggable=true], "
-    + ".ui-slider-handle, .ui-draggable, .ui-draggable-handle, .ui-sortable > *, .ui-selectee, .ui-resizable-handle";
+  const LIVE = "a, button, input, select, textarea, option, summary, [contenteditable], [onclick], [draggable=true], "
+    + ".ui-slider-handle, .ui-draggable, .ui-draggable-handle, .ui-sortable > *, .ui-selectee, .ui-resizable-se";
   const SHAPES = new Set(["circle", "ellipse", "line", "path", "polygon", "polyline", "rect", "image", "text"]);
   const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim();
   const isContainer = (node) => node === document.body || node === document.documentElement || node.id === "wrap" || node.id === "area";
@@ -145,7 +152,10 @@
     return "";
   };
   const textBefore = (node) => {
-    for (let part = node.previousSibling; part; part = part.previousSibling) if (squeeze(part.textContent)) return squeeze(part.textContent);
+    for (let part = node.previousSibling; part; part = part.previousSibling) {
+      if (part instanceof Element && (part.matches(LIVE) || part.querySelector(LIVE))) return "";
+      if (squeeze(part.textContent)) return squeeze(part.textContent);
+    }
     const parent = node.parentElement;
     return parent && !isContainer(parent) && parent.querySelectorAll("input, textarea, select").length === 1 ? textBefore(parent) : "";
   };
@@ -183,6 +193,12 @@
     if (node.matches(LIVE) || node.tabIndex >= 0 || listening.has(node) || node.onclick || node.onmousedown) return true;
     return SHAPES.has(node.tagName) || node.tagName === "CANVAS";
   };
+  const area = (item) => (item[4] - item[2]) * (item[5] - item[3]);
+  const covers = (outer, inner) => {
+    const edge = 0.002;
+    const within = inner[2] >= outer[2] - edge && inner[3] >= outer[3] - edge && inner[4] <= outer[4] + edge && inner[5] <= outer[5] + edge;
+    return within && area(inner) >= 0.5 * area(outer);
+  };
   const isPointed = (node) => getComputedStyle(node).cursor === "pointer" && getComputedStyle(node.parentElement).cursor !== "pointer";
 
   wob.elements = () => {
@@ -211,6 +227,6 @@
       for (const child of node.children) walk(child);
     };
     walk(document.body);
-    return found;
+    return found.filter((outer, at) => !outer[6] || !found.some((inner, later) => later > at && inner[6] && covers(outer, inner)));
   };
 })();

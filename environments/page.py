@@ -1,6 +1,8 @@
 """One page of a browser: its own target and session, evaluated, fed with input, and drawn on demand.
 
-A page is opened fresh for each trajectory: a page that is used again keeps enough of its past to change rewards.
+Every trajectory gets a document freshly loaded, with a JavaScript world of its own: a document that is seeded again
+instead keeps enough of its past to change rewards. The empty target around it is used again, because making one takes
+most of the time of a start.
 """
 
 import asyncio
@@ -10,38 +12,58 @@ from collections.abc import Sequence
 from typing import Any
 
 from environments.browser import Browser
+from environments.cdp import Reply
 from schemas.failure import SandboxFailure
 
 PUMP_S = 0.005
-SCREENSHOT = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
+LOADS = 200
+"""Documents loaded in one target before it is closed, so that what leaks stays small."""
+SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
+AT_REST: Reply = {"type": "mouseMoved", "x": 0, "y": 0}
 
 
 class Page:
-    """A page. Made by `open`, ended by `close`; every method raises SandboxFailure once it is gone."""
+    """A page, held by one trajectory at a time; every method raises SandboxFailure once it is gone."""
 
     def __init__(self, browser: Browser, target: str, session: str) -> None:
         self._browser = browser
         self._target = target
         self._session = session
+        self._loads = 0
 
     @classmethod
-    async def open(cls, browser: Browser, width: int, height: int) -> "Page":
-        """A blank page of this many pixels."""
+    async def take(cls, browser: Browser, width: int, height: int, script: str) -> "Page":
+        """A page of this many pixels, at rest; `script` runs before anything of the documents it loads."""
+        if browser.resting:
+            return browser.resting.pop()
         send = browser.connection.send
         shape = {"url": "about:blank", "width": width, "height": height, "enableBeginFrameControl": True}
         target = (await send("Target.createTarget", shape))["targetId"]
         session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
-        return cls(browser, target, session)
+        page = cls(browser, target, session)
+        await asyncio.gather(
+            page.send("Page.enable"),
+            page.send("Emulation.setFocusEmulationEnabled", enabled=True),
+            page.send("Page.addScriptToEvaluateOnNewDocument", source=script),
+        )
+        await page.input([page.send("Input.dispatchMouseEvent", **AT_REST)])
+        return page
 
-    def send(self, method: str, **params: Any) -> "asyncio.Future[dict[str, Any]]":
+    async def give_back(self) -> None:
+        """Lays the pointer to rest, forgets where it has been, and keeps the page for the next trajectory; closes it if it has served enough."""
+        if self._loads >= LOADS:
+            await self._close()
+        elif self._browser.alive:
+            await self.input([self.send("Input.dispatchMouseEvent", **AT_REST), self.send("Page.resetNavigationHistory")])
+            self._browser.resting.append(self)
+
+    def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":
         """Sends a command to the page without waiting."""
         return self._browser.connection.send(method, params, self._session)
 
-    async def load(self, url: str, script: str) -> None:
-        """Goes to `url`, running `script` before anything of the page; returns when the document has begun."""
-        await asyncio.gather(
-            self.send("Page.enable"), self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
-        )
+    async def load(self, url: str) -> None:
+        """Goes to `url`; returns when the document has begun."""
+        self._loads += 1
         answer = await self.send("Page.navigate", url=url)
         if "errorText" in answer:
             raise SandboxFailure(f"{url}: {answer['errorText']}")
@@ -54,7 +76,7 @@ class Page:
             raise SandboxFailure(f"script: {details.get('exception', {}).get('description', details['text'])}")
         return answer["result"].get("value")
 
-    async def input(self, events: Sequence["asyncio.Future[dict[str, Any]]"]) -> None:
+    async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
         """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
         taken = asyncio.gather(*events)
         try:
@@ -67,22 +89,27 @@ class Page:
 
     async def frame(self) -> None:
         """Draws a frame."""
-        await asyncio.shield(asyncio.ensure_future(self._draw({})))
+        await self._draw({})
 
     async def screenshot(self) -> bytes:
         """Draws a frame and returns it as PNG."""
         for _ in range(3):
-            drawn = await asyncio.shield(asyncio.ensure_future(self._draw(SCREENSHOT)))
+            drawn = await self._draw(SCREENSHOT)
             if "screenshotData" in drawn:
                 return base64.b64decode(drawn["screenshotData"])
         raise SandboxFailure("the browser draws no screenshots")
 
-    async def close(self) -> None:
-        """Closes the page, not while a frame is in flight."""
+    async def _draw(self, params: Reply) -> Reply:
+        """Draws to the end even if nobody waits any more: the next frame must not begin before this one is done."""
+        drawing = asyncio.ensure_future(self._draw_alone(params))
+        drawing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(drawing)
+
+    async def _draw_alone(self, params: Reply) -> Reply:
+        async with self._browser.frames:
+            return await self.send("HeadlessExperimental.beginFrame", **params)
+
+    async def _close(self) -> None:
         with contextlib.suppress(SandboxFailure):
             async with self._browser.frames:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
-
-    async def _draw(self, params: dict[str, Any]) -> dict[str, Any]:
-        async with self._browser.frames:
-            return await self.send("HeadlessExperimental.beginFrame", **params)

@@ -1,11 +1,6 @@
 """Whether the candidate plays next: it must not be worse than the champion on the same held-out seeds."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-Plays = Mapping[tuple[str, int], bool | None]
-"""Success by (task, seed); None is an environment failure, which enters no comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +9,7 @@ class Decision:
 
     promoted: bool
     difference: float
-    """Mean of candidate minus champion over the plays both finished, in [-1, 1]."""
+    """Mean over tasks of candidate minus champion, in [-1, 1], over the plays both finished."""
     low: float
     high: float
     """95 % interval of the difference."""
@@ -22,16 +17,17 @@ class Decision:
     reason: str
 
 
-def decide(candidate: Plays, champion: Plays, tolerance: float) -> Decision:
-    """Promotes a candidate whose paired difference is at least -tolerance."""
-    shared = [key for key in candidate if candidate[key] is not None and champion.get(key) is not None]
-    if not shared:
+def decide(difference: float, low: float, high: float, pairs: int, tolerance: float) -> Decision:
+    """Promotes a candidate whose paired difference is at least -tolerance; never one that was not compared.
+
+    Args:
+        difference: paired difference, candidate minus champion; `low` and `high` its 95 % interval.
+        pairs: plays that both finished.
+        tolerance: how far below the champion still counts as not worse.
+    """
+    if pairs == 0:
         return Decision(False, 0.0, 0.0, 0.0, 0, "no play that both finished: nothing to compare")
-    differences = [float(bool(candidate[key])) - float(bool(champion[key])) for key in shared]
-    mean = sum(differences) / len(differences)
-    variance = sum((d - mean) ** 2 for d in differences) / max(1, len(differences) - 1)
-    half = 1.96 * math.sqrt(variance / len(differences))
-    promoted = mean >= -tolerance
+    promoted = difference >= -tolerance
     word = "not worse" if promoted else "worse"
-    reason = f"{word} than the champion on the same {len(shared)} plays: {mean:+.3f} [{mean - half:+.3f}, {mean + half:+.3f}]"
-    return Decision(promoted, mean, mean - half, mean + half, len(shared), reason)
+    reason = f"{word} than the champion on the same {pairs} plays: {difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return Decision(promoted, difference, low, high, pairs, reason)

@@ -119,8 +119,9 @@ class TinyNet:
             at = f"{_VISION}blocks.{layer}."
             y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
             qkv = F.linear(y, w[f"{at}attn.qkv.weight"], w[f"{at}attn.qkv.bias"]).view(batch, length, 3, heads, -1)
-            q, k, v = qkv.permute(2, 0, 3, 1, 4)
-            y = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v, None)
+            qk, v = qkv.split([2, 1], dim=2)
+            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
+            y = attend(q, k, v, None)
             x = x + F.linear(y, w[f"{at}attn.proj.weight"], w[f"{at}attn.proj.bias"])
             y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
             y = activate(F.linear(y, w[f"{at}mlp.linear_fc1.weight"], w[f"{at}mlp.linear_fc1.bias"]))
@@ -149,9 +150,10 @@ class TinyNet:
             at = f"{_TEXT}layers.{layer}."
             y = self._norm(x, f"{at}input_layernorm.weight")
             qkv = F.linear(y, w[f"{at}{_ATTENTION}qkv.weight"]).view(batch, length, 3, self.heads, self.head)
-            q = rotate(self._norm(qkv[:, :, 0], f"{at}{_ATTENTION}q_norm.weight").transpose(1, 2), cosine, sine)
-            k = rotate(self._norm(qkv[:, :, 1], f"{at}{_ATTENTION}k_norm.weight").transpose(1, 2), cosine, sine)
-            v = qkv[:, :, 2].transpose(1, 2)
+            qk, v = qkv.split([2, 1], dim=2)
+            scale = torch.stack([w[f"{at}{_ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
+            qk = F.rms_norm(qk, (self.head,), eps=self.text["rms_norm_eps"]) * scale
+            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
             if cache is not None:
                 end = cache.filled + length
                 cache.keys[layer, :, :, cache.filled : end] = k
@@ -181,13 +183,13 @@ class TinyNet:
         return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
 
     def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (B, 1, L, head / 2) of multi-axis positions: frequencies 1, 4, ... turn by row, 2, 5, ... by column."""
+        """Turns (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... turn by row, 2, 5, ... by column."""
         cosine, sine, axis = self._tables
         if int(positions.max()) >= len(cosine):
             cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
         chosen = positions[axis].permute(1, 2, 0)
         column = torch.arange(len(axis))
-        return cosine[chosen, column].unsqueeze(1), sine[chosen, column].unsqueeze(1)
+        return turns(cosine[chosen, column], sine[chosen, column])
 
     def _text_tables(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         rope = self.text["rope_parameters"]
@@ -209,7 +211,8 @@ class TinyNet:
             theta = (self.vision.get("rope_parameters") or {}).get("rope_theta", 10000.0)
             rates = theta ** -(torch.arange(0, head // 2, 2) / (head // 2))
             angles = torch.cat([rows[:, None] * rates, columns[:, None] * rates], dim=1)
-            self._grids[grid] = (spread.flatten(1).to(self.dtype), angles.cos().to(self.dtype), angles.sin().to(self.dtype))
+            cosine, sine = turns(angles.cos().to(self.dtype), angles.sin().to(self.dtype))
+            self._grids[grid] = (spread.flatten(1).to(self.dtype), cosine, sine)
         return self._grids[grid]
 
 
@@ -225,26 +228,23 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         ctx.save_for_backward(cosine, sine)
-        return _rotated(x, cosine, sine)
+        return (x * cosine).addcmul_(x.roll(x.shape[-1] // 2, -1), sine)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         cosine, sine = ctx.saved_tensors
-        return _rotated(gradients[0], cosine, -sine), None, None
-
-
-def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    out = torch.empty(x.shape, dtype=x.dtype)
-    left, right = out.chunk(2, dim=-1)
-    torch.mul(first, cosine, out=left).addcmul_(second, sine, value=-1)
-    torch.mul(second, cosine, out=right).addcmul_(first, sine)
-    return out
+        gradient = gradients[0]
+        return (gradient * cosine).add_((gradient * sine).roll(gradient.shape[-1] // 2, -1)), None, None
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotary positions: turns the pairs (i, i + half) of (..., L, width) by angles whose cosine and sine are given."""
+    """Rotary positions of (..., L, 2, heads, width) by `turns`; a half turn of the last axis swaps the pairs."""
     return _Rotate.apply(x, cosine, sine)  # type: ignore[return-value]
+
+
+def turns(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine (..., L, 1, 1, width) for `rotate`, from those of the angles, (..., L, width / 2)."""
+    return torch.cat([cosine, cosine], -1)[..., None, None, :], torch.cat([-sine, sine], -1)[..., None, None, :]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -277,11 +277,22 @@ def read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]
     Raises:
         CheckpointError: a file is missing or cannot be read.
     """
+    config = read_config(directory)
     try:
-        config = json.loads((directory / "config.json").read_text())
         return config, load_file(directory / "model.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{directory}: {error}.", "Name a directory that a training wrote.") from error
+        raise CheckpointError(f"{directory}/model.safetensors: {error}.", "The checkpoint is broken.") from error
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """A checkpoint's `config.json`; raises `CheckpointError` if it is missing or no JSON object."""
+    try:
+        config = json.loads((directory / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{directory}/config.json: {error}.", "Name a directory that a training wrote.") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{directory}/config.json: no JSON object.", "The checkpoint is broken.")
+    return config
 
 
 def is_tiny(config: dict[str, Any]) -> bool:

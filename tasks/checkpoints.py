@@ -6,7 +6,6 @@ from typing import Any
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
-from storage.blobs import open_blobs
 from storage.lake import Lake
 from tasks.places import cache_folder
 
@@ -53,7 +52,7 @@ def version_of(iteration: int) -> str:
 def checkpoint_folder(lake: Lake, version: str) -> Path:
     """A local folder with the checkpoint of a version, fetched from the lake if need be."""
     row = policy_row(lake, version)
-    return open_blobs(lake.config).get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
+    return lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:

@@ -6,8 +6,8 @@ from environments.catalog import catalog
 from learning.curriculum import apportion, mix
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
+from storage.catalog import ask
 from storage.lake import Lake
-from storage.queries import curriculum
 from tasks.stage import stage
 
 
@@ -15,7 +15,16 @@ from tasks.stage import stage
 def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     tasks = [task.task_id for task in catalog(config) if task.split == "train"]
-    weighed = curriculum(lake, tasks, iteration, config.curriculum)
+    chosen = config.curriculum
+    weighed = ask(
+        lake,
+        "curriculum",
+        iteration=iteration,
+        tasks=tasks,
+        method=chosen.method,
+        forgetting=chosen.forgetting,
+        floor=chosen.floor,
+    ).to_pylist()
     total = config.collect.trajectories_per_task * len(tasks)
     counts = apportion({row["task_id"]: row["weight"] for row in weighed}, total)
     rows = [_choice(config, iteration, row, counts[row["task_id"]]) for row in weighed]

@@ -115,9 +115,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             by_task.setdefault(row["task_id"], []).append(bool(row["success"]))
     if not by_task:
         return {"success": None, "ci": [None, None], "tasks": {}}
-    mean, low, high = mean_interval(by_task)
+    interval = mean_interval([sum(plays) for plays in by_task.values()], [len(plays) for plays in by_task.values()])
     tasks = {task: {"success": sum(plays) / len(plays), "n": len(plays)} for task, plays in sorted(by_task.items())}
-    return {"success": mean, "ci": [low, high], "tasks": tasks}
+    return {"success": interval.mean, "ci": [interval.low, interval.high], "tasks": tasks}
 
 
 def _play(lake: Lake, policy: Policy, task: GuiTask, seed: int, iteration: int, suite: str) -> Play:

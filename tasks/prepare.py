@@ -13,7 +13,6 @@ from schemas.config import Config
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from schemas.task import GuiTask
-from storage.blobs import open_blobs
 from storage.lake import Lake
 from tasks.checkpoints import load_policy
 from tasks.evaluate import explorer_policy, explorer_suite, measure, measure_suites, summary
@@ -50,7 +49,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
         parent=None,
         iteration=-1,
         method="random" if config.policy.base == "tiny" else "given",
-        checkpoint=open_blobs(lake.config).put_directory(source, f"checkpoints/{INITIAL}"),
+        checkpoint=lake.blobs.put_directory(source, f"checkpoints/{INITIAL}"),
         data_versions="{}",
         config=config.canonical(),
         code=code_version(),

@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any
 
-from learning.promotion import Plays, decide
+from learning.promotion import decide
 from schemas.config import Config
+from storage.intervals import paired_difference
 from storage.lake import Lake
 from tasks.checkpoints import candidate_of, champion, policy_row
 from tasks.stage import stage
@@ -27,7 +28,8 @@ def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str
         # A kill fell between the promotion and its record: decide the same thing again.
         reigning = policy_row(lake, candidate["parent"])
     new, old = candidate["policy_version"], reigning["policy_version"]
-    decision = decide(plays_of(lake, new), plays_of(lake, old), config.promote.tolerance)
+    gap = paired_difference(plays_of(lake, new), plays_of(lake, old))
+    decision = decide(gap.mean, gap.low, gap.high, gap.n, config.promote.tolerance)
     crowned = [{**candidate, "status": "champion"}, {**reigning, "status": "retired"}]
     lake.upsert("policies", crowned if decision.promoted else [{**candidate, "status": "rejected"}])
     word = "promoted" if decision.promoted else "kept the champion"
@@ -35,8 +37,8 @@ def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str
     return {**dataclasses.asdict(decision), **numbers, "say": f"{word}: {decision.reason}"}
 
 
-def plays_of(lake: Lake, version: str) -> Plays:
-    """A policy's plays of the suite's held-out seeds."""
+def plays_of(lake: Lake, version: str) -> dict[tuple[str, int], bool]:
+    """Success of a policy by (task, seed) on the suite's held-out seeds; environment failures left out."""
     where = {"policy_version": version, "suite": "suite"}
     rows = lake.read("evaluations", ["task_id", "seed", "success"], where).to_pylist()
-    return {(row["task_id"], row["seed"]): row["success"] for row in rows}
+    return {(row["task_id"], row["seed"]): row["success"] for row in rows if row["success"] is not None}

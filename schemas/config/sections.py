@@ -114,7 +114,9 @@ class TrainConfig(Section):
     processes: Count = 2
     threads: Count = 1
     grounding: Whole = 4
-    """Grounding questions answered per sample, about the same screenshot."""
+    """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
+    reading: Whole = 2
+    """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
     soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
     """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
     shift: Whole = 8

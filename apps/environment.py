@@ -1,0 +1,36 @@
+"""Sets the environment that every process of ours runs in, before anything heavy is imported.
+
+Libraries read these variables when they are imported, and child processes inherit them: no telemetry, no model
+hub, threads that do not spin while they wait, and Prefect's own state beside the work folder. What the caller has
+set already stays.
+"""
+
+import os
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+"""The checkout: where requirements.lock, configs/ and prefect.yaml lie."""
+
+DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def settle() -> None:
+    """Sets what is not set yet."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+
+
+def home() -> Path:
+    """The work folder, as `tasks.places` finds it, without the imports that it needs."""
+    return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()

@@ -1,0 +1,130 @@
+"""`flywheel lineage`: what a policy was made from, and what was made from a trajectory."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve
+from schemas.failure import UsageError
+
+TRAINED_ROUTES = ("sft", "ct")
+Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A policy version, champion, or a trajectory's id.")]
+
+
+def lineage(name: Name, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Show what a policy was made from, or which policies a trajectory went into."""
+    from apps.lakes import open_lake
+
+    found = lineage_of(open_lake(resolve(config, words)), name)
+    if as_json:
+        print_json(found)
+    else:
+        (_show_policy if found["kind"] == "policy" else _show_trajectory)(found)
+
+
+def lineage_of(lake: Any, name: str) -> dict[str, Any]:
+    """The lineage of a policy version or a trajectory; raises UsageError if there is neither."""
+    from apps.lakes import policies, policy_named
+
+    if name == "champion" or name in policies(lake):
+        return _of_policy(lake, policy_named(lake, name))
+    rows = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
+    if rows:
+        return _of_trajectory(lake, rows[0])
+    known = ", ".join(policies(lake)) or "none"
+    raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
+
+
+def _of_policy(lake: Any, policy: dict[str, Any]) -> dict[str, Any]:
+    import json
+
+    from apps.lakes import pins, policies
+
+    rows = policies(lake)
+    chain = [policy]
+    while (parent := chain[-1]["parent"]) in rows:
+        chain.append(rows[parent])
+    return {
+        "kind": "policy",
+        "policy": policy["policy_version"],
+        "chain": [_link(row) for row in chain],
+        "data_versions": pins(policy),
+        "code": policy["code"],
+        "seed": policy["seed"],
+        "checkpoint": policy["checkpoint"],
+        "metrics": json.loads(policy["metrics"] or "{}"),
+        "config": json.loads(policy["config"]),
+        "trajectories": _trained_on(lake, pins(policy)),
+    }
+
+
+def _link(row: dict[str, Any]) -> dict[str, Any]:
+    names = {"policy": "policy_version", "parent": "parent", "iteration": "iteration", "method": "method"}
+    return {key: row[name] for key, name in names.items()} | {"status": row["status"], "code": row["code"]}
+
+
+def _trained_on(lake: Any, versions: dict[str, int]) -> dict[str, Any]:
+    """The trajectories whose data a training from these versions read."""
+    if not {"verdicts", "trajectories"} <= versions.keys():
+        return {"count": 0, "by": [], "ids": []}
+    routed = lake.read(
+        "verdicts", ["trajectory_id"], {"gate": "route", "route": TRAINED_ROUTES}, version=versions["verdicts"]
+    )
+    ids = sorted(set(routed["trajectory_id"].to_pylist()))
+    played = lake.read(
+        "trajectories", ["trajectory_id", "iteration", "task_id"], {"trajectory_id": ids}, version=versions["trajectories"]
+    ).to_pylist()
+    counts = Counter((row["iteration"], row["task_id"]) for row in played)
+    by = [{"iteration": iteration, "task": task, "n": n} for (iteration, task), n in sorted(counts.items())]
+    return {"count": len(ids), "by": by, "ids": ids}
+
+
+def _of_trajectory(lake: Any, row: dict[str, Any]) -> dict[str, Any]:
+    from apps.lakes import pins, policies
+
+    name = row["trajectory_id"]
+    verdicts = lake.read("verdicts", where={"trajectory_id": name}).to_pylist()
+    trained = [
+        version for version, policy in policies(lake).items() if name in _trained_on(lake, pins(policy))["ids"]
+    ]
+    told = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
+    return {
+        "kind": "trajectory",
+        "trajectory": name,
+        **{key: row[key] for key in told},
+        "failure_boundary": row["failure_boundary"],
+        "verdicts": [{key: one[key] for key in ("gate", "passed", "reason", "route")} for one in verdicts],
+        "policies": trained,
+    }
+
+
+def _show_policy(found: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    for depth, link in enumerate(found["chain"]):
+        said = f"{link['policy']}  [dim]iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
+        console.print("  " * depth + ("from " if depth else "") + said, soft_wrap=True)
+    versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
+    console.print(f"\ntable versions  {versions or 'none: made from nothing'}", soft_wrap=True)
+    console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")
+    console.print(f"checkpoint      {found['checkpoint']}", soft_wrap=True)
+    console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)\n")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("iteration", "task", "trajectories"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for row in found["trajectories"]["by"]:
+        table.add_row(str(row["iteration"]), row["task"], str(row["n"]))
+    if found["trajectories"]["by"]:
+        console.print(table)
+
+
+def _show_trajectory(found: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    for key in ("trajectory", "task_id", "seed", "iteration", "policy", "policy_version", "instruction", "success"):
+        console.print(f"{key:<15} {found[key]}", soft_wrap=True)
+    for verdict in found["verdicts"]:
+        word = "passed" if verdict["passed"] else "refused"
+        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} [dim]({verdict['route']})", soft_wrap=True)
+    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}", soft_wrap=True)

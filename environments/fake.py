@@ -1,0 +1,133 @@
+"""A pure Python GUI for tests: coloured buttons drawn with PIL, no browser, the same pixels for the same seed.
+
+`click-target` asks for one button, `two-steps` for two in order, `enter-text` for a typed word and a button, and
+`dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple of three.
+"""
+
+import io
+import random
+from dataclasses import dataclass, field
+
+from PIL import Image, ImageDraw
+
+from environments.sandbox import Sandbox
+from schemas import action as act
+from schemas.failure import ActionFailure, SandboxFailure
+from schemas.observation import Element, Observation, Outcome
+from schemas.task import GuiTask
+
+WIDTH, HEIGHT = 160, 210
+DEADLY = 3
+"""`fake/dies` dies on seeds divisible by this."""
+_COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "orange": (240, 150, 30)}
+_WORDS = ("ada", "grace", "joan", "mary", "edith")
+_BUTTON = (48, 24)
+_FIELD = (20, 60, 140, 78)
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class _Scene:
+    """What is on the screen."""
+
+    instruction: str
+    order: list[str]
+    """The buttons to click, in order."""
+    buttons: dict[str, Box]
+    word: str | None = None
+    """What the text field is to hold, if there is one."""
+    typed: str = ""
+    focused: bool = False
+    clicked: list[str] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=lambda: Outcome(done=False, reward=0.0))
+
+
+class FakeSandbox(Sandbox):
+    """One fake task; deterministic in its seed and the actions."""
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._task = task
+        self._seed = seed
+        self._scene = _scene(task.template, seed)
+
+    async def _observe(self, elements: bool) -> Observation:
+        scene = self._scene
+        found = _elements(scene) if elements else ()
+        return Observation(_draw(scene), WIDTH, HEIGHT, scene.instruction, found)
+
+    async def _perform(self, action: act.Action) -> None:
+        if self._task.template == "dies" and self._seed % DEADLY == 0:
+            raise SandboxFailure("the fake box died, as it was told to")
+        if isinstance(action, act.Click):
+            _click(self._scene, action.x * WIDTH, action.y * HEIGHT)
+        elif isinstance(action, act.Type):
+            self._scene.typed += action.content if self._scene.focused else ""
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag):
+            raise ActionFailure(f"the fake environment cannot perform {action.type}")
+
+    async def _verify(self) -> Outcome:
+        return self._scene.outcome
+
+    async def _stop(self) -> None:
+        return
+
+
+def _scene(template: str, seed: int) -> _Scene:
+    chance = random.Random(f"{template} {seed}")
+    names = chance.sample(sorted(_COLOURS), 2)
+    buttons = dict(zip(names, _places(chance), strict=True))
+    if template == "two-steps":
+        return _Scene(f'Click the "{names[0]}" button, then the "{names[1]}" button.', names, buttons)
+    if template == "enter-text":
+        word = chance.choice(_WORDS)
+        return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word)
+    return _Scene(f'Click the "{names[0]}" button.', names[:1], buttons)
+
+
+def _places(chance: random.Random) -> list[Box]:
+    wide, high = _BUTTON
+    rows = chance.sample(range(90, HEIGHT - high, high + 8), 2)
+    lefts = [chance.randrange(4, WIDTH - wide - 4) for _ in rows]
+    return [(left, top, left + wide, top + high) for left, top in zip(lefts, rows, strict=True)]
+
+
+def _inside(box: Box, x: float, y: float) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def _click(scene: _Scene, x: float, y: float) -> None:
+    scene.focused = scene.word is not None and _inside(_FIELD, x, y)
+    for name, box in scene.buttons.items():
+        if not scene.outcome.done and _inside(box, x, y):
+            scene.clicked.append(name)
+            right = scene.clicked == scene.order[: len(scene.clicked)] and scene.typed.strip() == (scene.word or "")
+            if not right or len(scene.clicked) == len(scene.order):
+                scene.outcome = Outcome(done=True, reward=1.0 if right else -1.0)
+
+
+def _draw(scene: _Scene) -> bytes:
+    image = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((0, 0, WIDTH, 50), fill=(255, 255, 0))
+    pen.multiline_text((3, 3), scene.instruction.replace('" ', '"\n'), fill="black")
+    if scene.word is not None:
+        pen.rectangle(_FIELD, outline="black", width=2 if scene.focused else 1)
+        pen.text((_FIELD[0] + 4, _FIELD[1] + 4), scene.typed, fill="black")
+    for name, box in scene.buttons.items():
+        pen.rectangle(box, fill=_COLOURS[name], outline="black", width=3 if name in scene.clicked else 1)
+        pen.text((box[0] + 6, box[1] + 6), name, fill="white")
+    stream = io.BytesIO()
+    image.save(stream, "png", compress_level=1)
+    return stream.getvalue()
+
+
+def _elements(scene: _Scene) -> tuple[Element, ...]:
+    found = [Element(name, "button", _fractions(box), True) for name, box in scene.buttons.items()]
+    if scene.word is not None:
+        found.append(Element("", "text field", _fractions(_FIELD), True, scene.typed))
+    return tuple(found)
+
+
+def _fractions(box: Box) -> tuple[float, float, float, float]:
+    return (box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT)

@@ -1,0 +1,192 @@
+"""Batches for the small policy: screens, one row of tokens per sample, and where the loss looks.
+
+A row is the step's own prompt and reply, then questions about the same screen (which is encoded once); the packing
+keeps them from seeing each other. Screens are moved by a few pixels and every coordinate with them, in targets,
+questions and history alike, so that a place is read off the screen and not remembered.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from learning.sample import TrainSample
+from models.dialects import format_action, format_reply
+from models.fast import Grid, TinyNet
+from models.packing import Packed, pack
+from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
+from models.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
+from schemas.action import Action, Click, from_json
+from schemas.config.sections import PolicyConfig, TrainConfig
+
+_AXES = ("x", "y", "to_x", "to_y")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one forward pass needs."""
+
+    patches: Tensor
+    grid: Grid
+    screens: int
+    packed: Packed
+    rows: Tensor
+    """(n,) row of every supervised position."""
+    columns: Tensor
+    """(n,) its index among the row's text tokens."""
+    targets: Tensor
+    """(n,) ids to be said there."""
+    places: Tensor
+    """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
+    weights: Tensor
+    """(n,)."""
+
+
+@dataclass(slots=True)
+class _Row:
+    questions: list[list[int]] = field(default_factory=list)
+    length: int = 0
+    supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """(column, target, place, weight)."""
+
+    def add(self, prompt: list[int], reply: list[tuple[int, float]], weight: float, skip: int = 0) -> None:
+        """Adds prompt and reply; the loss covers the reply from its token `skip` on."""
+        for index, (token, place) in enumerate(reply[skip:], skip):
+            self.supervised.append((self.length + len(prompt) + index - 1, token, place, weight))
+        tokens = [*prompt, *(token for token, _ in reply[:-1])]
+        self.questions.append(tokens)
+        self.length += len(tokens)
+
+
+class Batcher:
+    """Makes batches of samples.
+
+    Args:
+        tokenizer: the policy's.
+        net: the network they are for (its patch size).
+        pngs: PNG by sha256.
+        policy, train: dialect; questions, shift.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        net: TinyNet,
+        pngs: Mapping[str, bytes],
+        policy: PolicyConfig,
+        train: TrainConfig,
+    ) -> None:
+        self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
+        self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
+        self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
+        self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
+        families = [[tokenizer.token_to_id(token) for token in family] for family in coordinate_tokens(policy.dialect)]
+        self.first = torch.full((tokenizer.get_vocab_size(),), -1)
+        for family in families:
+            self.first[family] = family[0]
+        self._coordinates = {token for family in families for token in family}
+        self._pad = tokenizer.token_to_id(PAD)
+        self._end = tokenizer.token_to_id(END)
+
+    def batch(self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]]) -> Batch:
+        """The batch of these samples, each moved and questioned by its own seed."""
+        rows, shown = [], []
+        for sample, seed in zip(samples, seeds, strict=True):
+            draw = random.Random(hash(seed))
+            images = [self._pixels(sha) for sha in sample.screenshots[-self._policy.history_images :]]
+            down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
+            shift = (right / images[-1].shape[1], down / images[-1].shape[0])
+            row = self._row(sample, shift, draw)
+            if row is None:
+                down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
+            rows.append(row or _Row([[self._pad]], 1))
+            shown.append([(image, down, right) for image in images])
+        return self._lay(rows, shown)
+
+    def _lay(self, rows: list[_Row], shown: list[list[tuple[Pixels, int, int]]]) -> Batch:
+        screens = max(map(len, shown))
+        shown = [[images[0]] * (screens - len(images)) + images for images in shown]
+        flat = [item for images in shown for item in images]
+        height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
+        grid = grid_of(height, width, self._patch, self._merge)
+        canvases = [canvas_of(image, grid, self._patch, down, right) for image, down, right in flat]
+        marks = [(index, *mark) for index, row in enumerate(rows) for mark in row.supervised]
+        index, column, target, place, weight = zip(*marks, strict=True)
+        return Batch(
+            patches_of(canvases, self._patch, self._merge),
+            grid,
+            screens,
+            pack([row.questions for row in rows], (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad),
+            torch.tensor(index),
+            torch.tensor(column),
+            torch.tensor(target),
+            torch.tensor(place),
+            torch.tensor(weight),
+        )
+
+    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _Row | None:
+        """A sample's row, or None if the shift moves its target off the screen."""
+        row = _Row()
+        if sample.action is not None:
+            action = _moved(from_json(sample.action), shift)
+            if action is None:
+                return None
+            row.add(self._prompt(sample, shift), self._reply(sample.thought, action), 1.0)
+        for ask, most in ((self._where, self._train.grounding), (self._what, self._train.reading)):
+            for question in draw.sample(sample.questions, min(most, len(sample.questions))):
+                click = _moved(Click(x=question.x, y=question.y), shift)
+                if click is not None:
+                    ask(row, question.name, self._said(click))
+        return row if row.questions else None
+
+    def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+        """Grounding: a name, answered by a place."""
+        places = [index for index, (_, place) in enumerate(said) if place >= 0]
+        row.add(self._ids(f'"{name}"'), said[: places[-1] + 1], QUESTION_WEIGHT, places[0])
+
+    def _what(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+        """Reading: a place, answered by a name."""
+        place = [token for token, at in said if at >= 0]
+        row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
+
+    def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
+        """Instruction and history as `models.speaker.prompt_text` writes them."""
+        said = [sample.instruction]
+        for past in sample.history:
+            action = from_json(past.action)
+            text = format_action(_moved(action, shift) or action, self._policy.dialect, GRID)
+            said.append(f"{START}{format_reply(past.thought, text)}{END}")
+        return self._tokenizer.encode("".join([*said, START])).ids
+
+    def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
+        lead = format_reply(thought, "")
+        return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
+
+    def _said(self, action: Action) -> list[tuple[int, float]]:
+        """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""
+        fields = action.model_dump()
+        places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
+        if self._policy.dialect == "bbox4":
+            places = [place for point in (places[:2], places[2:]) for place in point * 2]
+        waiting = iter(places)
+        ids = self._tokenizer.encode(format_action(action, self._policy.dialect, GRID)).ids
+        return [(token, next(waiting, -1.0) if token in self._coordinates else -1.0) for token in ids]
+
+
+QUESTION_WEIGHT = 1.0
+"""What one token of an answer to a question counts, next to 1 for a token of the reply."""
+
+
+def _moved(action: Action, shift: tuple[float, float]) -> Action | None:
+    """The action on the moved screen, or None if it would fall off."""
+    if shift == (0.0, 0.0):
+        return action
+    fields = action.model_dump()
+    moved = {axis: fields[axis] + shift[axis.endswith("y")] for axis in _AXES if axis in fields}
+    if any(not 0 <= place <= 1 for place in moved.values()):
+        return None
+    return action.model_copy(update=moved)

@@ -1,0 +1,118 @@
+"""From rows of the lake to training samples: one sample per step worth imitating, and screens that teach grounding.
+
+The history of a sample is the shortest way to its screen, not everything the player tried. A task's share of the
+training follows its weakness; inside a task, samples share equally.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from learning.curriculum import weakness
+from learning.sample import Past, Question, TrainSample
+from learning.selection import shortest_way
+from schemas.action import Click, from_json
+
+Rows = Sequence[Mapping[str, Any]]
+GROUNDING_SHARE = 0.15
+"""The part of a task's training that goes to screens of its failed trajectories."""
+
+
+def samples_of(
+    trajectories: Rows,
+    steps: Mapping[str, Rows],
+    thoughts: Mapping[tuple[str, int], str],
+    questions: Mapping[str, Sequence[Question]],
+    history_images: int,
+) -> list[TrainSample]:
+    """One sample per kept step of accepted (`sft`) trajectories; a grounding screen per step of failed (`ct`) ones.
+
+    Args:
+        trajectories: rows with trajectory_id, task_id, instruction, route.
+        steps: rows in order by trajectory: step, screenshot, thought, action.
+        thoughts: annotated thoughts by (trajectory, step), for steps without one of their own.
+        questions: grounding questions by screenshot.
+        history_images: how many of the last screenshots a sample shows.
+    """
+    samples: list[TrainSample] = []
+    asked: set[str] = set()
+    for trajectory in trajectories:
+        played = steps.get(trajectory["trajectory_id"], ())
+        if trajectory["route"] == "sft":
+            samples += _imitation(trajectory, played, thoughts, questions, history_images)
+            asked.update(row["screenshot"] for row in played)
+    for trajectory in trajectories:
+        if trajectory["route"] == "ct":
+            for row in steps.get(trajectory["trajectory_id"], ()):
+                if row["screenshot"] not in asked and questions.get(row["screenshot"]):
+                    asked.add(row["screenshot"])
+                    samples.append(_grounding(trajectory, row, questions))
+    return samples
+
+
+def weigh(samples: Sequence[TrainSample], success: Mapping[str, float], balance: float) -> list[TrainSample]:
+    """Samples with their weights: tasks by weakness (`learning.curriculum.weakness`), equal inside a task.
+
+    With balance 0 every sample weighs the same, as the data came.
+    """
+    counts = Counter((sample.task_id, sample.action is None) for sample in samples)
+    if balance <= 0:
+        tamed = {True: GROUNDING_SHARE, False: 1.0}
+        return [replace(sample, weight=tamed[sample.action is None]) for sample in samples]
+    shares = weakness(success, sorted({sample.task_id for sample in samples}), balance)
+    weighed = []
+    for sample in samples:
+        part = GROUNDING_SHARE if sample.action is None else 1.0 - GROUNDING_SHARE
+        weight = shares[sample.task_id] * part / counts[sample.task_id, sample.action is None]
+        weighed.append(replace(sample, weight=weight))
+    return weighed
+
+
+def questions_of(annotations: Rows) -> dict[str, list[Question]]:
+    """Grounding questions by screenshot, from annotation rows joined with their step's screenshot."""
+    found: dict[str, list[Question]] = {}
+    for row in annotations:
+        click = from_json(row["action"])
+        if isinstance(click, Click):
+            found.setdefault(row["screenshot"], []).append(Question(row["thought"], click.x, click.y))
+    return found
+
+
+def _imitation(
+    trajectory: Mapping[str, Any],
+    played: Rows,
+    thoughts: Mapping[tuple[str, int], str],
+    questions: Mapping[str, Sequence[Question]],
+    history_images: int,
+) -> list[TrainSample]:
+    kept = [played[index] for index in shortest_way([row["screenshot"] for row in played])]
+    past: list[Past] = []
+    samples = []
+    for number, row in enumerate(kept):
+        thought = row["thought"] or thoughts.get((trajectory["trajectory_id"], row["step"]), "")
+        screens = tuple(seen["screenshot"] for seen in kept[max(0, number + 1 - history_images) : number + 1])
+        samples.append(
+            TrainSample(
+                task_id=trajectory["task_id"],
+                screenshots=screens,
+                instruction=trajectory["instruction"],
+                history=tuple(past),
+                thought=thought,
+                action=row["action"],
+                questions=tuple(questions.get(row["screenshot"], ())),
+            )
+        )
+        past.append(Past(thought, row["action"]))
+    return samples
+
+
+def _grounding(
+    trajectory: Mapping[str, Any], row: Mapping[str, Any], questions: Mapping[str, Sequence[Question]]
+) -> TrainSample:
+    return TrainSample(
+        task_id=trajectory["task_id"],
+        screenshots=(row["screenshot"],),
+        instruction=trajectory["instruction"],
+        questions=tuple(questions[row["screenshot"]]),
+    )

@@ -1,0 +1,39 @@
+"""A training job: all a trainer process is told, as one JSON file, kept beside the checkpoint it makes."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.config.sections import PolicyConfig, TrainConfig
+from schemas.failure import UsageError
+
+
+class Job(BaseModel):
+    """One training from a parent checkpoint to a new one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parent: Path
+    """Checkpoint directory to start from."""
+    out: Path
+    """Directory to make; appears only when it is whole."""
+    samples: Path
+    """Parquet of `learning.sample.write_samples`."""
+    screenshots: Path
+    """Parquet of `learning.sample.write_screenshots`."""
+    steps: Annotated[int, Field(ge=1)]
+    learning_rate: Annotated[float, Field(gt=0)]
+    seed: int = 0
+    policy: PolicyConfig = PolicyConfig()
+    train: TrainConfig = TrainConfig()
+
+
+def read_job(path: Path) -> Job:
+    """The job of a file; raises `UsageError` that names the field."""
+    try:
+        return Job.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error}.") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: {error}.") from error

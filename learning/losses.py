@@ -1,0 +1,40 @@
+"""Losses as pure functions of logits.
+
+A coordinate is a bin of the screen. Its target is spread over the neighbouring bins,
+
+    q(k) proportional to exp(-(k - t)^2 / (2 sigma^2)),
+
+t the exact place in bins: near misses cost little, so the network is led to the place instead of guessing which of
+101 unrelated classes it is. Decoding and text do not change.
+"""
+
+import torch
+from torch import Tensor
+
+
+def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
+    """Target shares (n, bins) of places (n,) in bins; sigma 0 puts all on the nearest bin."""
+    distance = torch.arange(bins) - places[:, None]
+    if sigma == 0:
+        return torch.nn.functional.one_hot(distance.abs().argmin(1), bins).float()
+    return (-(distance**2) / (2 * sigma**2)).softmax(-1)
+
+
+def token_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sum of the cross entropy of (n, vocabulary) logits against (n,) ids."""
+    return (torch.nn.functional.cross_entropy(logits.float(), targets, reduction="none") * weights).sum()
+
+
+def place_loss(logits: Tensor, places: Tensor, first: Tensor, weights: Tensor, bins: int, sigma: float) -> Tensor:
+    """Weighted sum of the cross entropy against soft bins.
+
+    Args:
+        logits: (n, vocabulary).
+        places: exact targets in bins, (n,).
+        first: the id of each target's bin 0, (n,); a family of bins has consecutive ids.
+        weights: (n,).
+        bins: bins per family.
+        sigma: spread in bins.
+    """
+    shares = logits.float().log_softmax(-1).gather(1, first[:, None] + torch.arange(bins))
+    return -((soft_bins(places, bins, sigma) * shares).sum(-1) * weights).sum()

@@ -1,0 +1,41 @@
+"""Which sample comes when, as arithmetic: sample id = f(seed, epoch, position), so there is no state to save or lose.
+
+An epoch of N positions is one systematic draw from the weights: position p takes the sample in whose interval of the
+cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class Sampler:
+    """Draws sample ids by weight.
+
+    Raises:
+        ValueError: no sample has a weight above 0, or one is negative or not a number.
+    """
+
+    def __init__(self, weights: Sequence[float], seed: int) -> None:
+        shares = np.asarray(weights, dtype=np.float64)
+        if not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or shares.sum() <= 0:
+            raise ValueError("sample weights must be finite, not negative, and not all 0")
+        self._edges = np.cumsum(shares / shares.sum())
+        self._seed = seed
+        self._epoch = -1
+        self._order = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def sample(self, position: int) -> int:
+        """The sample id at a position in [0, inf)."""
+        epoch, place = divmod(position, len(self))
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self._draw(epoch)
+        return int(self._order[place])
+
+    def _draw(self, epoch: int) -> np.ndarray:
+        rng = np.random.default_rng((self._seed, epoch))
+        points = (rng.permutation(len(self)) + rng.random()) / len(self)
+        return np.minimum(np.searchsorted(self._edges, points, side="right"), len(self) - 1)

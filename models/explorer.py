@@ -1,0 +1,121 @@
+"""The policy without a model: clicks, types and drags at random among the elements of the page.
+
+It starts the wheel from nothing, so it is broad rather than clever: every element that reacts is as likely as any
+other whatever the instruction says. The instruction is used only where text must come from somewhere. Being shown the
+page's elements, it clicks things rather than pixels; what is kept of it is only the screenshot and the coordinates.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+
+from models.dialects import format_action, format_reply, parse_reply
+from models.policy import Context, Policy, Reply
+from schemas import action as act
+from schemas.observation import Element
+
+FIELDS = ("text field", "password field", "textarea")
+HANDLES = ("shape", "slider", "other")
+LARGE = 0.15
+"""An element larger than this share of the screen is clicked anywhere; a smaller one in the middle."""
+P_TYPE = 0.9
+"""How often it types after clicking into an empty field."""
+P_ENTER = 0.05
+P_DRAG, P_DRAG_HANDLES = 0.04, 0.3
+P_SCROLL = 0.03
+P_WAIT = 0.02
+P_DEAD = 0.04
+"""How often it clicks something that does not look alive."""
+AGAIN = 0.25
+"""What a click on the same element again is worth beside the others."""
+DONE = 0.1
+"""What a click on a filled field or a checked box is worth."""
+
+
+class Explorer(Policy):
+    """Uniform play over the page's elements; the same seed, step and page always give the same action."""
+
+    version = "explorer-1"
+    dialect = "box_v1"
+    needs_elements = True
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
+        """One reply per context; the temperature changes nothing."""
+        return [self._reply(context) for context in contexts]
+
+    def _reply(self, context: Context) -> Reply:
+        chance = random.Random(f"{context.seed} {len(context.turns)}")
+        last = parse_reply(context.turns[-1].action_text).action if context.turns else None
+        text = format_action(_choose(chance, context, last), self.dialect)
+        parsed = parse_reply(f"Action: {text}")
+        return Reply(format_reply("", text), "", text, parsed.action, parsed.error)
+
+
+def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
+    elements = context.observation.elements
+    live = [element for element in elements if element.interactive]
+    if isinstance(last, act.Click) and any(_awaits_text(element, last) for element in live):
+        if chance.random() < P_TYPE:
+            return act.Type(content=_words(chance, context.instruction, elements))
+    elif isinstance(last, act.Type) and chance.random() < P_ENTER:
+        return act.Hotkey(key="enter")
+    if not elements or chance.random() < P_WAIT:
+        return act.Wait()
+    handles = [element for element in live if element.kind in HANDLES]
+    if chance.random() < (P_DRAG_HANDLES if handles else P_DRAG):
+        return _drag(chance, handles or list(elements), elements)
+    if chance.random() < P_SCROLL:
+        x, y = _point(chance, chance.choice(elements))
+        return act.Scroll(x=x, y=y, direction=chance.choice(("up", "down")))
+    if not live or chance.random() < P_DEAD:
+        return _click(chance, chance.choice(elements))
+    return _click(chance, chance.choices(live, [_worth(element, last) for element in live])[0])
+
+
+def _awaits_text(element: Element, last: act.Click) -> bool:
+    return element.kind in FIELDS and not element.value and _holds(element, last)
+
+
+def _holds(element: Element, point: act.Click) -> bool:
+    left, top, right, bottom = element.box
+    return left <= point.x <= right and top <= point.y <= bottom
+
+
+def _worth(element: Element, last: act.Action | None) -> float:
+    worth = DONE if element.value and element.kind in (*FIELDS, "checkbox", "radio") else 1.0
+    return worth * (AGAIN if isinstance(last, act.Click) and _holds(element, last) else 1.0)
+
+
+def _click(chance: random.Random, element: Element) -> act.Click:
+    x, y = _point(chance, element)
+    return act.Click(x=x, y=y)
+
+
+def _point(chance: random.Random, element: Element) -> tuple[float, float]:
+    left, top, right, bottom = element.box
+    if (right - left) * (bottom - top) <= LARGE:
+        return element.centre
+    return chance.uniform(left, right), chance.uniform(top, bottom)
+
+
+def _drag(chance: random.Random, handles: Sequence[Element], elements: Sequence[Element]) -> act.Drag:
+    """A handle dragged onto something, or somewhere near; text dragged over from its first letter to its last."""
+    handle = chance.choice(handles)
+    left, top, right, bottom = handle.box
+    if handle.kind == "text":
+        return act.Drag(x=left, y=top, to_x=right, to_y=bottom)
+    x, y = _point(chance, handle)
+    if len(elements) > 1 and chance.random() < 0.5:
+        to_x, to_y = _point(chance, chance.choice([other for other in elements if other is not handle]))
+    else:
+        to_x, to_y = x + chance.uniform(-0.5, 0.5), y + chance.uniform(-0.3, 0.3)
+    return act.Drag(x=x, y=y, to_x=min(max(to_x, 0.0), 1.0), to_y=min(max(to_y, 0.0), 1.0))
+
+
+def _words(chance: random.Random, instruction: str, elements: Sequence[Element]) -> str:
+    """Something to type: a quoted part of the instruction, else a number in it, else any word in sight."""
+    quoted = re.findall(r'"([^"]+)"', instruction)
+    numbers = re.findall(r"[-+]?\d[\d/:.]*(?: [AP]M)?", instruction)
+    shown = " ".join(element.name or element.value for element in elements if element.kind in ("text", "textarea"))
+    anything = re.findall(r"[\w@']+", f"{instruction} {shown}")
+    return chance.choice(quoted or numbers or anything or ["a"])

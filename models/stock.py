@@ -1,0 +1,66 @@
+"""Any image-text-to-text model, run as `transformers` runs it: processor, chat template, generate."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from models.prompt import Message
+from models.speaker import Spoken
+from schemas.failure import CheckpointError
+
+
+class StockSpeaker:
+    """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`; one chat at a time, so a draw
+    depends on its own seed only. Raises `CheckpointError` for what they cannot load."""
+
+    def __init__(self, directory: Path) -> None:
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        try:
+            self.processor: Any = AutoProcessor.from_pretrained(directory)
+            self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
+        except Exception as error:  # whatever the libraries raise, the directory is what is wrong
+            raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+
+    @torch.inference_mode()
+    def speak(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
+    ) -> list[Spoken]:
+        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
+        return [self._speak(chat, seed, temperature, limit) for chat, seed in zip(chats, seeds, strict=True)]
+
+    def _speak(self, chat: Sequence[Message], seed: int, temperature: float, limit: int) -> Spoken:
+        inputs = self.processor.apply_chat_template(
+            [_with_images(message) for message in chat],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        ).to(self.model.device)
+        draw = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            out = self.model.generate(
+                **inputs, **draw, max_new_tokens=limit, output_logits=True, return_dict_in_generate=True
+            )
+        ids = out.sequences[0, inputs["input_ids"].shape[1] :]
+        shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
+        logprobs = shares.gather(1, ids[:, None])[:, 0].tolist()
+        text = self.processor.decode(ids, skip_special_tokens=True)
+        return Spoken(text, tuple(ids.tolist()), tuple(logprobs))
+
+
+def _with_images(message: Message) -> Message:
+    """A turn with its screens decoded."""
+    parts = []
+    for part in message["content"]:
+        if part["type"] == "image":
+            image = Image.open(io.BytesIO(part["observation"].png)).convert("RGB")
+            parts.append({"type": "image", "image": image})
+        else:
+            parts.append(part)
+    return {**message, "content": parts}

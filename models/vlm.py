@@ -1,0 +1,75 @@
+"""The vision-language policy: any Hugging Face image-text-to-text directory, the small one by its fast path."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from models.dialects import parse_reply
+from models.fast import is_tiny, read_config
+from models.policy import Context, Policy, Reply
+from models.prompt import Message, messages_of
+from models.speaker import Spoken, TinySpeaker
+from schemas.config.sections import PolicyConfig
+
+
+class Speaker(Protocol):
+    """A model that goes on with chats."""
+
+    def speak(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
+    ) -> list[Spoken]:
+        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
+        ...
+
+
+class VlmPolicy(Policy):
+    """A checkpoint that plays.
+
+    Args:
+        directory: what `transformers` calls a pretrained model; `AutoProcessor` must load it too.
+        config: dialect, screens shown, tokens per answer.
+        version: the name it is recorded under.
+        stock: run it by `transformers`' own generate even where there is a fast path.
+
+    Raises:
+        CheckpointError: the directory is missing, broken, or of an architecture that cannot be run.
+    """
+
+    def __init__(self, directory: Path, config: PolicyConfig, version: str = "", stock: bool = False) -> None:
+        self.version = version or directory.name
+        self.dialect = config.dialect
+        self.config = config
+        self.absolute = False
+        self.speaker: Speaker
+        architecture = read_config(directory)
+        if is_tiny(architecture) and not stock:
+            self.speaker = TinySpeaker(directory, torch.bfloat16)
+        else:
+            from models.stock import StockSpeaker
+
+            self.speaker = StockSpeaker(directory)
+            self.absolute = architecture.get("model_type") == "qwen2_5_vl"
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
+        """One reply per context, each drawn by its context's own seed."""
+        if not contexts:
+            return []
+        chats = [messages_of(context, self.config.history_images, self.dialect) for context in contexts]
+        seeds = [context.seed for context in contexts]
+        spoken = self.speaker.speak(chats, seeds, temperature, self.config.max_new_tokens)
+        return [self._reply(context, answer) for context, answer in zip(contexts, spoken, strict=True)]
+
+    def _reply(self, context: Context, answer: Spoken) -> Reply:
+        screen = (context.observation.width, context.observation.height)
+        parsed = parse_reply(answer.text, screen if self.absolute else None)
+        return Reply(
+            answer.text,
+            parsed.thought,
+            parsed.action_text,
+            parsed.action,
+            parsed.error,
+            answer.token_ids,
+            answer.logprobs,
+        )

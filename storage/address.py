@@ -1,0 +1,129 @@
+"""Turns the config's address into a file system and the options of Delta's own client.
+
+Two clients reach the same place: fsspec for the mark and blobs, delta-rs for tables. Both are set up here and
+nowhere else, so they cannot disagree about endpoint, region or credentials.
+"""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from botocore.exceptions import BotoCoreError, ClientError
+from deltalake.exceptions import DeltaError
+
+from schemas.config.sections import LakeConfig
+from schemas.failure import LakeError
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
+_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
+_AWAY_WORDS = ("Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A place where data rests, with the ways to reach it."""
+
+    uri: str
+    """An absolute folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
+    filesystem: Any
+    """The fsspec file system."""
+    delta_options: dict[str, str] = field(default_factory=dict)
+    """Storage options of delta-rs."""
+
+    @property
+    def local(self) -> bool:
+        """Whether this is a folder of this machine."""
+        return "://" not in self.uri
+
+    def path(self, *parts: str) -> str:
+        """The address of something below this one."""
+        return "/".join([self.uri, *parts])
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turns errors of the storage that a person can mend into a `LakeError`; others pass unchanged."""
+        try:
+            yield
+        except (OSError, DeltaError, BotoCoreError, ClientError) as error:
+            mended = _explain(self.uri, error)
+            if mended is None:
+                raise
+            raise mended from error
+
+
+def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Address:
+    """The place a config names.
+
+    Raises:
+        LakeError: a scheme other than a folder, `s3://` and `memory://`; S3 credentials missing from the environment.
+    """
+    scheme, _, rest = config.uri.rpartition("://")
+    if scheme == "s3":
+        return _s3(config, os.environ if environ is None else environ)
+    if scheme == "memory":
+        return Address(f"memory://{rest.strip('/')}", fsspec.filesystem("memory"))
+    if scheme:
+        raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
+    return Address(str(Path(config.uri).expanduser().resolve()), fsspec.filesystem("file", auto_mkdir=True))
+
+
+def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
+    missing = [name for name in CREDENTIALS if not environ.get(name)]
+    if missing:
+        problem = f"`lake.uri` is {config.uri} and {' and '.join(missing)} is not set."
+        raise LakeError(problem, "Set it in the environment, or set lake.uri to a folder.")
+    key, secret = (environ[name] for name in CREDENTIALS)
+    token = environ.get("AWS_SESSION_TOKEN")
+    options = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": config.region}
+    options |= {"aws_conditional_put": "etag", "max_retries": "4", "retry_timeout": "30s", "connect_timeout": "5s"}
+    options |= {"AWS_SESSION_TOKEN": token} if token else {}
+    if config.endpoint:
+        options |= {"AWS_ENDPOINT_URL": config.endpoint, "AWS_ALLOW_HTTP": str(config.endpoint.startswith("http:"))}
+    filesystem = fsspec.filesystem(
+        "s3",
+        key=key,
+        secret=secret,
+        token=token,
+        endpoint_url=config.endpoint,
+        client_kwargs={"region_name": config.region},
+        config_kwargs={"connect_timeout": 5, "retries": {"max_attempts": 2}},
+        use_listings_cache=False,
+    )
+    return Address(config.uri.rstrip("/"), filesystem, options)
+
+
+def _explain(uri: str, error: Exception) -> LakeError | None:
+    text = str(error)
+    if getattr(error, "errno", None) in _FULL or any(word in text for word in _FULL_WORDS):
+        return LakeError(f"There is no space left at {uri}.", "Free some space; what was committed is safe. Then go on.")
+    if uri.startswith("s3://"):
+        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
+            return LakeError(f"{uri} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights.")
+        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
+            return LakeError(f"The S3 endpoint of {uri} cannot be reached.", "Check `lake.endpoint` and the network.")
+        if "NoSuchBucket" in text or "specified bucket does not exist" in text:
+            return _no_bucket(uri)
+    elif isinstance(error, PermissionError | NotADirectoryError):
+        return LakeError(f"{uri} cannot be written: {error}.", "Check its rights, or set `lake.uri` to another folder.")
+    return None
+
+
+def _no_bucket(uri: str) -> LakeError:
+    bucket = uri.removeprefix("s3://").split("/")[0]
+    return LakeError(f"There is no bucket `{bucket}` (`lake.uri` is {uri}).", "Make the bucket, or mend `lake.uri`.")
+
+
+def require_bucket(address: Address) -> None:
+    """Raises `LakeError` if the address is on S3 and its bucket does not exist."""
+    if not address.uri.startswith("s3://"):
+        return
+    bucket = address.uri.removeprefix("s3://").split("/")[0]
+    if not address.filesystem.exists(bucket):
+        raise _no_bucket(address.uri)

@@ -1,0 +1,38 @@
+"""The questions the wheel asks its lake, each a named SQL file in `queries/`.
+
+SQL stays in files of its own, so that it can be read, and run in any DuckDB, without this code.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from storage.lake import Lake
+
+FOLDER = Path(__file__).parent / "queries"
+
+
+@cache
+def sql(name: str) -> str:
+    """The text of a query; raises FileNotFoundError for a name that is none."""
+    return (FOLDER / f"{name}.sql").read_text()
+
+
+def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any) -> pa.Table:
+    """A query's answer.
+
+    Args:
+        lake: where to ask.
+        name: the query's file name without `.sql`.
+        versions: pinned table versions, as in `Lake.connect`.
+        parameters: values for the query's `$names`; each must be used and none may be missing.
+    """
+    text = sql(name)
+    tables = [table for table in TABLES if re.search(rf"\b{table}\b", text)]
+    with lake.connect(tables, versions) as connection:
+        return connection.sql(text, params=parameters).to_arrow_table()

@@ -1,0 +1,83 @@
+"""How sure a success rate is: 95 % intervals for rates, for means over tasks, and for paired differences.
+
+Counts are small (20 seeds per task) and rates sit near 0 and 1, so every variance is smoothed: half a success and
+half a failure are added where a plain estimate would call zero successes out of twenty certain.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+Z = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+class Interval(NamedTuple):
+    """An estimate, its 95 % interval, and how many plays it rests on; NaN throughout if there are none."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+NOTHING = Interval(math.nan, math.nan, math.nan, 0)
+
+
+def wilson(successes: int, plays: int) -> Interval:
+    """A rate's interval after Wilson (JASA 22, 1927): (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)."""
+    if plays == 0:
+        return NOTHING
+    rate, scale = successes / plays, 1 + Z**2 / plays
+    centre = (rate + Z**2 / (2 * plays)) / scale
+    half = Z * math.sqrt(rate * (1 - rate) / plays + Z**2 / (4 * plays**2)) / scale
+    return Interval(rate, max(0.0, min(rate, centre - half)), min(1.0, max(rate, centre + half)), plays)
+
+
+def mean_interval(successes: Sequence[int], plays: Sequence[int]) -> Interval:
+    """The mean of per-task rates; tasks are strata: SE² = sum of p(1-p)/n over tasks, by the number of tasks squared.
+
+    Args:
+        successes: per task.
+        plays: per task, in the same order; tasks without plays are left out.
+    """
+    counts = [(s, n) for s, n in zip(successes, plays, strict=True) if n > 0]
+    if not counts:
+        return NOTHING
+    mean = sum(s / n for s, n in counts) / len(counts)
+    variance = sum(_smoothed(s, n) * (1 - _smoothed(s, n)) / n for s, n in counts) / len(counts) ** 2
+    half = Z * math.sqrt(variance)
+    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), sum(n for _, n in counts))
+
+
+def paired_difference(
+    candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]
+) -> Interval:
+    """How much higher the candidate's mean over tasks is, from plays of the same task and seed by both.
+
+    Within a task, with b plays that only the candidate won and c that only the champion won among n, the difference
+    is (b - c)/n with variance (b + c - (b - c)²/n)/n²; half a win each is added over all tasks together.
+
+    Args:
+        candidate: success by (task, seed).
+        champion: the same; keys that only one side has are left out.
+    """
+    pairs: dict[str, list[int]] = defaultdict(list)
+    for task, seed in candidate.keys() & champion.keys():
+        pairs[task].append(int(candidate[task, seed]) - int(champion[task, seed]))
+    if not pairs:
+        return NOTHING
+    mean = sum(sum(changes) / len(changes) for changes in pairs.values()) / len(pairs)
+    variance = sum(_change_variance(changes, 1 / len(pairs)) for changes in pairs.values()) / len(pairs) ** 2
+    half = Z * math.sqrt(variance)
+    return Interval(mean, max(-1.0, mean - half), min(1.0, mean + half), sum(map(len, pairs.values())))
+
+
+def _smoothed(successes: int, plays: int) -> float:
+    return (successes + 0.5) / (plays + 1)
+
+
+def _change_variance(changes: list[int], added: float) -> float:
+    n, total = len(changes), sum(changes)
+    return (sum(map(abs, changes)) + added - total**2 / n) / n**2

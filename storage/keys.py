@@ -1,0 +1,52 @@
+"""Which keys a table already holds, so that writing a row again changes nothing.
+
+Only key columns are read, and each file's only once: files of a Delta table never change, so what was read of
+them stays true. Rows are looked up by their first key column before they are compared in full.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from deltalake import DeltaTable
+
+
+def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows without repeated keys; of equal keys the last row stays, at its place."""
+    places = {identity: place for place, identity in enumerate(_identities(rows, key))}
+    return rows if len(places) == rows.num_rows else rows.take(sorted(places.values()))
+
+
+class KeyIndex:
+    """The keys of one table, file by file."""
+
+    def __init__(self, schema: pa.Schema, key: Sequence[str]) -> None:
+        self._key = list(key)
+        self._schema = pa.schema([schema.field(name) for name in key])
+        self._files: dict[str, pa.Table] = {}
+
+    def missing(self, handle: DeltaTable, rows: pa.Table) -> pa.Table:
+        """The rows whose key the table, as the handle sees it, does not hold."""
+        self._refresh(handle)
+        known = pa.concat_tables([self._schema.empty_table(), *self._files.values()])
+        near = known.filter(pc.is_in(known[self._key[0]], rows[self._key[0]].combine_chunks()))
+        if not near.num_rows:
+            return rows
+        there = set(_identities(near, self._key))
+        return rows.filter(pa.array([identity not in there for identity in _identities(rows, self._key)]))
+
+    def _refresh(self, handle: DeltaTable) -> None:
+        dataset = handle.to_pyarrow_dataset()
+        fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
+        self._files = {path: keys for path, keys in self._files.items() if path in fragments}
+        for path in fragments.keys() - self._files.keys():
+            self._files[path] = _keys(fragments[path], dataset.schema, self._key).cast(self._schema)
+
+
+def _keys(fragment: pads.Fragment, schema: pa.Schema, key: list[str]) -> pa.Table:
+    return fragment.to_table(schema=schema, columns=key, use_threads=False)
+
+
+def _identities(rows: pa.Table, key: Sequence[str]) -> list[tuple[object, ...]]:
+    return list(zip(*(rows[name].to_pylist() for name in key), strict=True))

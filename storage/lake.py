@@ -1,0 +1,295 @@
+"""The lake: Delta tables of Parquet at one address, written by key and read by anyone.
+
+No process ever writes a key twice. Each append reads which keys are there at version v and commits the rest
+as version v + 1 or not at all (`max_commit_retries=0`: Delta gives each version number to one writer only); who
+comes second looks again at what is there now. A commit is the atom: killed before it, nothing was written.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as pads
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
+
+from schemas.config.sections import LakeConfig
+from schemas.failure import LakeError
+from schemas.table import Row, Table
+from schemas.tables import TABLES
+from storage import upkeep
+from storage.address import Address, require_bucket, resolve
+from storage.blobs import BlobStore, FsspecBlobStore
+from storage.keys import KeyIndex, last_of_each_key
+from storage.mark import Mark, make_mark, read_mark
+
+Where = Mapping[str, Any] | pads.Expression
+Columns = Iterable[str] | Mapping[str, pads.Expression]
+
+_STRICT = CommitProperties(max_commit_retries=0)
+_ATTEMPTS = 200
+
+
+class Lake:
+    """The tables of one lake. Safe to share between threads; not across a fork."""
+
+    def __init__(self, place: Address, mark: Mark) -> None:
+        self._place = place
+        self._mark = mark
+        self._lock = threading.RLock()
+        self._handles: dict[str, DeltaTable] = {}
+        self._indexes: dict[str, KeyIndex] = {}
+
+    @classmethod
+    def open(cls, config: LakeConfig, create: bool = True) -> "Lake":
+        """The lake at `lake.uri`, made there if the place is empty and `create` is set.
+
+        Raises:
+            LakeError: not a lake, a lake of another schema version, out of reach, credentials or bucket missing;
+                names the address or variable and the mend.
+        """
+        place = resolve(config)
+        if place.uri.startswith("memory://"):
+            raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
+        with place.explained():
+            require_bucket(place)
+            store = FsspecBlobStore(place)
+            mark = read_mark(store, place.uri)
+            if mark is None and not create:
+                raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
+            return cls(place, mark or make_mark(store, place.uri))
+
+    @property
+    def uri(self) -> str:
+        """The lake's absolute address."""
+        return self._place.uri
+
+    @property
+    def lake_id(self) -> str:
+        """The lake's own name: it never changes and no other lake has it."""
+        return self._mark.lake_id
+
+    @property
+    def blobs(self) -> BlobStore:
+        """The lake's bytes that are no tables: checkpoints and the like, under `blobs/`."""
+        return FsspecBlobStore(Address(self._place.path("blobs"), self._place.filesystem))
+
+    def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
+        """Adds the rows whose key is not there yet and returns how many those were; the others are left alone.
+
+        Raises:
+            LakeError: unknown table, full disk, storage out of reach.
+            pydantic.ValidationError: a row that breaks the contract.
+        """
+        contract = _contract(table)
+        batch = last_of_each_key(_arrow(contract, rows), contract.key)
+
+        def attempt(handle: DeltaTable) -> int:
+            missing = self._index(contract).missing(handle, batch)
+            if missing.num_rows:
+                self._write(contract, handle, missing)
+            return missing.num_rows
+
+        return self._commit(contract, attempt) if batch.num_rows else 0
+
+    def upsert(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> None:
+        """Adds rows, and replaces those whose key is already there; raises as `append` does."""
+        contract = _contract(table)
+        batch = last_of_each_key(_arrow(contract, rows), contract.key)
+        same_key = " AND ".join(f'old."{name}" = new."{name}"' for name in contract.key)
+
+        def attempt(handle: DeltaTable) -> int:
+            merge = handle.merge(batch, same_key, "new", "old", commit_properties=_STRICT)
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+            return batch.num_rows
+
+        if batch.num_rows:
+            self._commit(contract, attempt)
+
+    def delete(self, table: str, predicate: str) -> int:
+        """Removes the rows for which an SQL predicate holds and returns how many those were."""
+        contract = _contract(table)
+        if self._handle(contract) is None:
+            return 0
+        return self._commit(contract, lambda handle: handle.delete(predicate)["num_deleted_rows"])
+
+    def read(
+        self, table: str, columns: Columns | None = None, where: Where | None = None, version: int | None = None
+    ) -> pa.Table:
+        """Rows of a table, in no order; an empty table of its schema if it does not exist yet.
+
+        Args:
+            table: its name.
+            columns: names, or expressions by name; all columns if not given.
+            where: a pyarrow expression, or values by column (a list means any of them, None means null).
+            version: an earlier version of the table; the latest if not given.
+
+        Raises:
+            LakeError: unknown table or version, a version whose files `maintain` removed, storage out of reach.
+        """
+        contract = _contract(table)
+        wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or contract.schema.names)
+        with self._place.explained():
+            try:
+                found = self._dataset(contract, version).to_table(columns=wanted, filter=_expression(where))
+            except FileNotFoundError as error:
+                raise self._no_version(contract, version) from error
+        if isinstance(wanted, dict):
+            return found
+        return found.cast(pa.schema([contract.schema.field(name) for name in wanted], contract.schema.metadata))
+
+    def count(self, table: str, where: Where | None = None) -> int:
+        """How many rows a table has."""
+        with self._place.explained():
+            return self._dataset(_contract(table)).count_rows(filter=_expression(where))
+
+    def version(self, table: str) -> int | None:
+        """The table's latest version, or None if it does not exist yet."""
+        handle = self._handle(_contract(table))
+        return None if handle is None else handle.version()
+
+    def versions(self) -> dict[str, int]:
+        """The latest version of every table that exists: what a policy's `data_versions` pins."""
+        return {name: version for name in TABLES if (version := self.version(name)) is not None}
+
+    def connect(
+        self, tables: Iterable[str] | None = None, versions: Mapping[str, int] | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in which each table is a view, without any extension, local and S3 alike.
+
+        Args:
+            tables: the views to make; all tables if not given.
+            versions: pinned versions; a table that is not among them did not exist then and is empty.
+        """
+        connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+        connection.execute("SET TimeZone = 'UTC'")
+        for contract in [_contract(name) for name in tables or TABLES]:
+            pinned = None if versions is None else versions.get(contract.name, _NEVER)
+            connection.register(contract.name, self._dataset(contract, pinned))
+        return connection
+
+    def compact(self, table: str) -> int:
+        """Merges a table's small files and returns how many files that took away."""
+        handle = self._handle(_contract(table))
+        with self._lock, self._place.explained():
+            return 0 if handle is None else upkeep.compact(handle, table)
+
+    def maintain(self, retention_hours: float = 24.0) -> None:
+        """Keeps file counts small; call it once an iteration, before versions are pinned for training.
+
+        Files that only old versions need are removed after `retention_hours`, except those of versions that
+        `policies.data_versions` pins: these stay readable for good.
+        """
+        pins = upkeep.pinned_versions(self.read("policies", columns=["data_versions"]))
+        for name in TABLES:
+            self.compact(name)
+            handle = self._handle(_contract(name))
+            if handle is not None:
+                with self._lock, self._place.explained():
+                    upkeep.vacuum(handle, pins.get(name, set()), retention_hours)
+
+    def size_bytes(self) -> int:
+        """Bytes of everything at the lake's address, blobs and old versions included."""
+        with self._place.explained():
+            return int(self._place.filesystem.du(self._place.uri))
+
+    def _commit(self, contract: Table, attempt: Callable[[DeltaTable], int]) -> int:
+        with self._lock, self._place.explained():
+            for turn in range(_ATTEMPTS):
+                try:
+                    return attempt(self._handle(contract) or self._create(contract))
+                except CommitFailedError:
+                    time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
+                except SchemaMismatchError as error:
+                    problem = f"Table `{contract.name}` of {self.uri} has other columns than this flywheel: {error}."
+                    raise LakeError(problem, "Use the flywheel it was made with, or a new `lake.uri`.") from error
+        problem = f"Table `{contract.name}` of {self.uri} was busy for {_ATTEMPTS} attempts."
+        raise LakeError(problem, "Run fewer writers at once.")
+
+    def _write(self, contract: Table, handle: DeltaTable, rows: pa.Table) -> None:
+        properties = upkeep.writer_properties(contract.name)
+        write_deltalake(handle, rows, mode="append", commit_properties=_STRICT, writer_properties=properties)
+
+    def _handle(self, contract: Table) -> DeltaTable | None:
+        with self._lock, self._place.explained():
+            try:
+                if contract.name in self._handles:
+                    self._handles[contract.name].update_incremental()
+                else:
+                    self._handles[contract.name] = self._open(contract)
+            except TableNotFoundError:
+                return None
+            return self._handles[contract.name]
+
+    def _open(self, contract: Table, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self._table_uri(contract), version, storage_options=self._place.delta_options)
+
+    def _create(self, contract: Table) -> DeltaTable:
+        try:
+            handle = DeltaTable.create(
+                self._table_uri(contract),
+                contract.schema,
+                partition_by=list(contract.partition_by),
+                configuration=upkeep.configuration(contract),
+                storage_options=self._place.delta_options,
+            )
+        except DeltaError:
+            handle = self._handle(contract)
+            if handle is None:
+                raise
+        return self._handles.setdefault(contract.name, handle)
+
+    def _table_uri(self, contract: Table) -> str:
+        return self._place.path("tables", contract.name)
+
+    def _index(self, contract: Table) -> KeyIndex:
+        return self._indexes.setdefault(contract.name, KeyIndex(contract.schema, contract.key))
+
+    def _dataset(self, contract: Table, version: int | None = None) -> pads.Dataset:
+        with self._lock, self._place.explained():
+            handle = self._handle(contract) if version is None else self._pinned(contract, version)
+            return pads.dataset(contract.schema.empty_table()) if handle is None else handle.to_pyarrow_dataset()
+
+    def _pinned(self, contract: Table, version: int) -> DeltaTable | None:
+        if version == _NEVER:
+            return None
+        try:
+            return self._open(contract, version)
+        except DeltaError as error:
+            raise self._no_version(contract, version) from error
+
+    def _no_version(self, contract: Table, version: int | None) -> LakeError:
+        named = "the latest version" if version is None else f"version {version}"
+        problem = f"Files of {named} of table `{contract.name}` of {self.uri} are not there."
+        return LakeError(problem, "Use a version that a policy pins, or the latest.")
+
+
+_NEVER = -1
+
+
+def _contract(table: str) -> Table:
+    if table not in TABLES:
+        raise LakeError(f"There is no table `{table}`.", f"The tables are {', '.join(sorted(TABLES))}.")
+    return TABLES[table]
+
+
+def _arrow(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows.select(contract.schema.names).cast(contract.schema)
+    return contract.arrow(rows)
+
+
+def _expression(where: Where | None) -> pads.Expression | None:
+    if where is None or isinstance(where, pads.Expression):
+        return where
+    whole: pads.Expression | None = None
+    for name, value in where.items():
+        column = pads.field(name)
+        several = isinstance(value, list | tuple | set | frozenset)
+        one = column.is_null() if value is None else column.isin(list(value)) if several else column == value
+        whole = one if whole is None else whole & one
+    return whole

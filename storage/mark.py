@@ -1,0 +1,64 @@
+"""The lake's mark: the small file that says a place is a lake of ours, and of which schema version.
+
+Without it a wrong `lake.uri` would quietly fill somebody's folder, and a lake of another version would fail in
+the middle of a run instead of before it.
+"""
+
+import json
+import uuid
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.failure import LakeError
+from schemas.table import SCHEMA_VERSION, utc_now
+from storage.blobs import BlobStore
+
+NAME = "flywheel.json"
+
+
+class Mark(BaseModel):
+    """What `flywheel.json` holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["flywheel-lake"] = "flywheel-lake"
+    schema_version: int
+    lake_id: str
+    created_at: str
+
+
+def read_mark(store: BlobStore, uri: str) -> Mark | None:
+    """The mark at a place, or None if it has none.
+
+    Raises:
+        LakeError: a mark that is not ours, or of another schema version.
+    """
+    if not store.exists(NAME):
+        return None
+    try:
+        mark = Mark.model_validate(json.loads(store.get(NAME)))
+    except (ValueError, ValidationError) as error:
+        raise LakeError(f"{uri}/{NAME} is not the mark of a lake.", "Set `lake.uri` to another place.") from error
+    if mark.schema_version != SCHEMA_VERSION:
+        problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
+        raise LakeError(problem, "Use the flywheel it was made with, or set `lake.uri` to a new place.")
+    return mark
+
+
+def make_mark(store: BlobStore, uri: str) -> Mark:
+    """Marks an empty place as a lake; of several processes that try at once, one wins and all get its mark.
+
+    Raises:
+        LakeError: the place holds something else.
+    """
+    others = [name for name in store.list() if name != NAME]
+    if others and not store.exists(NAME):
+        problem = f"{uri} is not empty and has no {NAME}: it is not a lake (it holds, for example, {others[0]})."
+        raise LakeError(problem, "Set `lake.uri` to an empty place.")
+    mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
+    store.create(NAME, mark.model_dump_json(indent=2).encode())
+    found = read_mark(store, uri)
+    if found is None:
+        raise LakeError(f"{uri}/{NAME} was written and cannot be read.", "Check the storage at `lake.uri`.")
+    return found

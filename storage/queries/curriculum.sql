@@ -1,0 +1,110 @@
+-- Which tasks the iteration $iteration shall play, from everything the lake knew before it.
+--
+-- The policy's plays count forgetting^age, where the iteration just before has age 0. Evidence is what the policy
+-- played alone and the reigning champion's validation plays; environment failures (success is null) count nothing.
+-- A relay's success is not the policy's own: like the explorer's, it only says that the task can be solved.
+--
+-- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
+-- policy's next plays differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p is
+-- taken one posterior standard deviation towards 1/2, so that a task of few plays gets the benefit of the doubt.
+-- Hopeless and saturated tasks get a small fixed weight instead, more of it where somebody else can solve the task.
+WITH
+constants AS (
+    SELECT
+        0.02 AS hopeless_below, 0.95 AS saturated_above,
+        0.10 AS hopeless_weight, 0.40 AS reachable_weight, 0.10 AS saturated_weight
+),
+suite AS (
+    SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
+),
+evidence AS (
+    SELECT task_id, success, iteration FROM trajectories
+    WHERE policy = 'policy' AND iteration < $iteration
+    UNION ALL
+    SELECT task_id, success, iteration FROM evaluations
+    WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000 AND iteration < $iteration
+        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion')
+),
+policy_counts AS (
+    SELECT
+        task_id,
+        sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success) AS successes,
+        sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success) AS failures
+    FROM evidence GROUP BY task_id
+),
+other_counts AS (
+    SELECT task_id, count(*) FILTER (success) AS helped
+    FROM trajectories
+    WHERE policy IN ('explorer', 'relay') AND iteration < $iteration
+    GROUP BY task_id
+),
+counts AS (
+    SELECT
+        task_id,
+        coalesce(successes, 0.0) AS successes,
+        coalesce(failures, 0.0) AS failures,
+        coalesce(helped, 0) AS helped
+    FROM suite LEFT JOIN policy_counts USING (task_id) LEFT JOIN other_counts USING (task_id)
+),
+posteriors AS (
+    SELECT *, a / (a + b) AS posterior, sqrt(a * b / ((a + b) * (a + b) * (a + b + 1))) AS deviation
+    FROM (SELECT *, successes + 0.5 AS a, failures + 0.5 AS b FROM counts)
+),
+pools AS (
+    SELECT
+        *,
+        greatest(posterior - deviation, least(posterior + deviation, 0.5)) AS optimistic,
+        CASE
+            WHEN $method::VARCHAR = 'uniform' THEN 'uniform'
+            WHEN successes + failures = 0 THEN 'unseen'
+            WHEN posterior <= hopeless_below THEN 'hopeless'
+            WHEN posterior >= saturated_above THEN 'saturated'
+            ELSE 'learnable'
+        END AS pool
+    FROM posteriors, constants
+),
+weighed AS (
+    SELECT
+        *,
+        CASE pool
+            WHEN 'hopeless' THEN if(helped > 0, reachable_weight, hopeless_weight)
+            WHEN 'saturated' THEN saturated_weight
+            WHEN 'learnable' THEN 2 * sqrt(optimistic * (1 - optimistic))
+            ELSE 1.0
+        END AS raw
+    FROM pools
+),
+shares AS (
+    SELECT
+        *,
+        if(pool = 'uniform', 1.0, $floor::DOUBLE) / count(*) OVER ()
+        + if(pool = 'uniform', 0.0, 1.0 - $floor::DOUBLE) * raw / sum(raw) OVER () AS weight
+    FROM weighed
+)
+SELECT
+    task_id,
+    successes,
+    failures,
+    posterior,
+    pool,
+    weight,
+    CASE pool
+        WHEN 'uniform' THEN format('uniform: an equal share of {:.1f} %', 100 * weight)
+        WHEN 'unseen' THEN format(
+            'unseen: the policy has not played it; full weight, {:.1f} % of the plays; others solved it {} times',
+            100 * weight, helped)
+        WHEN 'hopeless' THEN format(
+            'hopeless: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at most {:.2f}; '
+            || 'others solved it {} times, so weight {:.2f}, {:.1f} % of the plays',
+            successes, successes + failures, posterior, hopeless_below, helped, raw, 100 * weight)
+        WHEN 'saturated' THEN format(
+            'saturated: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at least {:.2f}; '
+            || 'weight {:.2f}, {:.1f} % of the plays',
+            successes, successes + failures, posterior, saturated_above, raw, 100 * weight)
+        ELSE format(
+            'learnable: {:.1f} of {:.1f} plays succeed, posterior {:.3f}, taken as {:.3f} for its uncertainty; '
+            || 'weight {:.2f}, {:.1f} % of the plays',
+            successes, successes + failures, posterior, optimistic, raw, 100 * weight)
+    END AS reason
+FROM shares
+ORDER BY weight DESC, task_id

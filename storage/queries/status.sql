@@ -1,0 +1,71 @@
+-- One row per iteration: the policy it made, how that policy does on held-out seeds, what was played, how long it took.
+--
+-- Success is measured on test seeds (2,000,000 and up), which no choice ever used; a policy without such plays is
+-- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
+-- The explorer is measured once per lake, so its line is the same in every row. A policy that another has replaced
+-- is `retired`: it was promoted once.
+WITH
+laps AS (
+    SELECT iteration FROM policies
+    UNION SELECT iteration FROM stages
+    UNION SELECT iteration FROM trajectories
+),
+made AS (
+    SELECT iteration, policy_version, status IN ('champion', 'retired') AS promoted
+    FROM policies
+    QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
+),
+plays AS (
+    SELECT
+        if(policy_version LIKE 'explorer%', 'explorer', policy_version) AS player,
+        task_id, success, seed >= 2000000 AS test
+    FROM evaluations
+    WHERE suite = 'suite' AND success IS NOT NULL
+),
+quoted AS (
+    SELECT * FROM plays
+    QUALIFY test = max(test) OVER (PARTITION BY player)
+),
+by_task AS (
+    SELECT player, task_id, count(*) FILTER (success) AS successes, count(*) AS plays
+    FROM quoted GROUP BY player, task_id
+),
+measured AS (
+    SELECT
+        player,
+        avg(successes / plays) AS success,
+        sum(plays)::BIGINT AS n,
+        list(successes ORDER BY task_id) AS task_successes,
+        list(plays ORDER BY task_id) AS task_plays
+    FROM by_task GROUP BY player
+),
+played AS (
+    SELECT iteration, count(*) AS trajectories FROM trajectories GROUP BY iteration
+),
+took AS (
+    SELECT
+        iteration,
+        sum(wall_s)::DOUBLE AS wall_s,
+        map_from_entries(list((stage, wall_s::DOUBLE) ORDER BY started_at, stage)) AS stages_s
+    FROM stages GROUP BY iteration
+)
+SELECT
+    laps.iteration,
+    made.policy_version,
+    measured.success,
+    coalesce(measured.n, 0) AS n,
+    measured.task_successes,
+    measured.task_plays,
+    explorer.success AS explorer,
+    coalesce(explorer.n, 0) AS explorer_n,
+    coalesce(played.trajectories, 0) AS trajectories,
+    coalesce(made.promoted, false) AS promoted,
+    coalesce(took.wall_s, 0.0) AS wall_s,
+    took.stages_s
+FROM laps
+LEFT JOIN made USING (iteration)
+LEFT JOIN measured ON measured.player = made.policy_version
+LEFT JOIN measured AS explorer ON explorer.player = 'explorer'
+LEFT JOIN played USING (iteration)
+LEFT JOIN took USING (iteration)
+ORDER BY laps.iteration

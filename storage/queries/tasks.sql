@@ -1,0 +1,35 @@
+-- One row per iteration and task: how the policy that the iteration made does on held-out seeds (test seeds, or
+-- validation seeds where it has no others), and how the policy and the explorer did in the plays that were collected.
+-- Environment failures (success is null) are left out everywhere.
+WITH
+made AS (
+    SELECT iteration, policy_version FROM policies
+    QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
+),
+quoted AS (
+    SELECT made.iteration, policy_version, suite, task_id, success
+    FROM evaluations JOIN made USING (policy_version)
+    WHERE success IS NOT NULL AND suite IN ('suite', 'held_out')
+    QUALIFY (seed >= 2000000) = max(seed >= 2000000) OVER (PARTITION BY policy_version, suite)
+),
+evaluated AS (
+    SELECT
+        iteration, task_id, any_value(policy_version) AS policy_version, any_value(suite) AS suite,
+        avg(success::INTEGER) AS success, count(*) AS n
+    FROM quoted GROUP BY iteration, task_id
+),
+played AS (
+    SELECT
+        iteration, task_id,
+        avg(success::INTEGER) FILTER (policy = 'policy') AS played_success,
+        count(*) FILTER (policy = 'policy') AS played_n,
+        avg(success::INTEGER) FILTER (policy = 'explorer') AS explorer_success,
+        count(*) FILTER (policy = 'explorer') AS explorer_n
+    FROM trajectories WHERE success IS NOT NULL
+    GROUP BY iteration, task_id
+)
+SELECT
+    iteration, task_id, policy_version, coalesce(suite, 'suite') AS suite, success, coalesce(n, 0) AS n,
+    played_success, coalesce(played_n, 0) AS played_n, explorer_success, coalesce(explorer_n, 0) AS explorer_n
+FROM evaluated FULL JOIN played USING (iteration, task_id)
+ORDER BY iteration, task_id

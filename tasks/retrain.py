@@ -1,0 +1,63 @@
+"""Retraining from pinned data: the same training, measuring and promoting, with nothing collected."""
+
+import json
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.checkpoints import champion, load_policy, policy_row
+from tasks.evaluate import measure_suites
+from tasks.promote import challenge
+from tasks.train import PINNED, Recipe, train_from
+
+
+@task(name="pin", cache_policy=NO_CACHE)
+def pin_data(config: Config, like: str | None) -> dict[str, Any]:
+    """What a retraining reads: today's data and champion, or what an earlier policy was made from."""
+    lake = Lake.open(config.lake, create=False)
+    number = sum(row.startswith("retrained-") for row in lake.read("policies", ["policy_version"])["policy_version"].to_pylist())
+    pins: dict[str, Any] = {"version": f"retrained-{number:04d}", "iteration": _last_iteration(lake)}
+    if like is None:
+        versions = {table: version for table, version in lake.versions().items() if table in PINNED}
+        return {**pins, "parent": champion(lake)["policy_version"], "versions": versions, "config": config.canonical()}
+    row = policy_row(lake, like)
+    return {
+        **pins,
+        "iteration": row["iteration"],
+        "parent": row["parent"],
+        "versions": json.loads(row["data_versions"]),
+        "config": row["config"],
+    }
+
+
+@task(name="retrain", cache_policy=NO_CACHE)
+def train_retrained(config: Config, pins: dict[str, Any]) -> str:
+    """Trains from the pins and registers the candidate; returns its version."""
+    lake = Lake.open(config.lake, create=False)
+    made_by = config_of(json.loads(pins["config"]))
+    recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"])
+    train_from(made_by.model_copy(update={"lake": config.lake}), lake, recipe)
+    return recipe.version
+
+
+@task(name="evaluate-retrained", cache_policy=NO_CACHE)
+def evaluate_retrained(config: Config, version: str) -> dict[str, Any]:
+    """The retrained policy on both suites' held-out seeds."""
+    lake = Lake.open(config.lake, create=False)
+    iteration = policy_row(lake, version)["iteration"]
+    return measure_suites(config, lake, load_policy(config, lake, version), iteration)
+
+
+@task(name="challenge", cache_policy=NO_CACHE)
+def challenge_champion(config: Config, version: str) -> dict[str, Any]:
+    """Promotes the retrained policy if it is not worse than the champion."""
+    lake = Lake.open(config.lake, create=False)
+    return challenge(config, lake, policy_row(lake, version))
+
+
+def _last_iteration(lake: Lake) -> int:
+    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
+    return max(iterations, default=0)

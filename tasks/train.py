@@ -1,0 +1,159 @@
+"""Stage: trains a candidate on the routed, pinned data, in a process of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learning.dataset import questions_of, samples_of, weigh
+from learning.job import Job
+from learning.sample import TrainSample, write_samples, write_screenshots
+from schemas.config import Config
+from schemas.failure import FlywheelError
+from schemas.policy import PolicyVersion
+from schemas.table import utc_now
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.checkpoints import champion, checkpoint_folder, version_of
+from tasks.console import bar
+from tasks.places import work_folder
+from tasks.prepare import INITIAL
+from tasks.stage import stage
+from tasks.version import code_version
+
+PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations")
+"""The tables a training reads; their versions are kept with the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a policy is made from, beside the config."""
+
+    version: str
+    parent: str
+    iteration: int
+    pins: Mapping[str, int]
+
+
+@stage("train", retries=1)
+def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """SFT on everything accepted so far, from the champion's weights; the candidate is a row in `policies`."""
+    pins = {table: version for table, version in lake.versions().items() if table in PINNED}
+    recipe = Recipe(version_of(iteration), champion(lake)["policy_version"], iteration, pins)
+    return train_from(config, lake, recipe)
+
+
+def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
+    """Trains, stores the checkpoint, registers the policy; says so and does nothing where there is no data.
+
+    Raises:
+        FlywheelError: the trainer stopped with an error; nothing was stored.
+    """
+    samples = gather(config, lake, recipe)
+    targets = sum(sample.action is not None for sample in samples)
+    if targets == 0:
+        return {"samples": 0, "say": "no accepted trajectory yet, so nothing was trained"}
+    folder = work_folder(lake, recipe.version)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    job = _job(config, lake, recipe, folder, samples)
+    metrics = {**_run(job, folder), "samples": targets, "grounding_screens": len(samples) - targets}
+    row = PolicyVersion(
+        policy_version=recipe.version,
+        parent=recipe.parent,
+        iteration=recipe.iteration,
+        method=config.train.method,
+        checkpoint=lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"),
+        data_versions=json.dumps(dict(recipe.pins), sort_keys=True),
+        config=config.canonical(),
+        code=code_version(),
+        seed=job.seed,
+        metrics=json.dumps(metrics, sort_keys=True),
+        status="candidate",
+        created_at=utc_now(),
+    )
+    lake.append("policies", [row])
+    shutil.rmtree(folder)
+    said = f"{targets} steps of accepted trajectories, loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    return {**metrics, "policy": recipe.version, "say": said}
+
+
+def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
+    """The weighed samples of the pinned data."""
+    rows = ask(lake, "training_steps", recipe.pins).to_pylist()
+    annotations = ask(lake, "training_annotations", recipe.pins).to_pylist()
+    thoughts = {(row["trajectory_id"], row["step"]): row["thought"] for row in annotations if row["kind"] == "thought"}
+    questions = questions_of([row for row in annotations if row["kind"] == "grounding"])
+    trajectories = {row["trajectory_id"]: row for row in rows}
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        steps.setdefault(row["trajectory_id"], []).append(row)
+    samples = samples_of(list(trajectories.values()), steps, thoughts, questions, config.policy.history_images)
+    return weigh(samples, _success(lake, recipe), config.train.task_balance)
+
+
+def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:
+    """The parent's held-out success by task, at the pinned version."""
+    where = {"policy_version": recipe.parent, "suite": "suite"}
+    rows = lake.read("evaluations", ["task_id", "success"], where, version=recipe.pins.get("evaluations")).to_pylist()
+    by_task: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["success"] is not None:
+            by_task.setdefault(row["task_id"], []).append(row["success"])
+    return {task: sum(plays) / len(plays) for task, plays in by_task.items()}
+
+
+def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, samples: list[TrainSample]) -> Job:
+    write_samples(folder / "samples.parquet", samples)
+    shown = sorted({digest for sample in samples for digest in sample.screenshots})
+    pictures = lake.read("screenshots", ["sha256", "png"], {"sha256": shown}, version=recipe.pins["screenshots"])
+    found = dict(zip(pictures["sha256"].to_pylist(), pictures["png"].to_pylist(), strict=True))
+    write_screenshots(folder / "screenshots.parquet", found)
+    first = recipe.parent == INITIAL and config.policy.base == "tiny"
+    return Job(
+        parent=checkpoint_folder(lake, recipe.parent),
+        out=folder / "checkpoint",
+        samples=folder / "samples.parquet",
+        screenshots=folder / "screenshots.parquet",
+        steps=config.train.steps_first if first else config.train.steps,
+        learning_rate=config.train.learning_rate_first if first else config.train.learning_rate,
+        seed=config.seed * 1000 + recipe.iteration,
+        policy=config.policy,
+        train=config.train,
+    )
+
+
+def _run(job: Job, folder: Path) -> dict[str, Any]:
+    """Starts the trainer, shows its progress, returns its last numbers."""
+    (folder / "job.json").write_text(job.model_dump_json())
+    environ = {**os.environ, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
+    numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0}
+    log = folder / "trainer.log"
+    with log.open("w") as errors, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ, stdin=subprocess.PIPE
+    ) as trainer:
+        for said in _progress(trainer, job.steps):
+            numbers |= said
+    if "error" in numbers:
+        raise FlywheelError(str(numbers["error"]))
+    if trainer.returncode != 0:
+        tail = log.read_text()[-800:].strip()
+        raise FlywheelError(f"The trainer died with {trainer.returncode}.", f"Its last words: {tail or 'none'}")
+    return {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")}
+
+
+def _progress(trainer: "subprocess.Popen[str]", steps: int) -> Iterator[dict[str, Any]]:
+    assert trainer.stdout is not None
+    with bar() as progress:
+        shown = progress.add_task("train", total=steps, said="")
+        for line in trainer.stdout:
+            said = json.loads(line)
+            if "step" in said:
+                progress.update(shown, completed=said["step"], said=f"loss {said['loss']:.3f}")
+            yield said

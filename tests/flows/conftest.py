@@ -1,0 +1,34 @@
+"""Prefect as a user runs it, a small suite on the fake sandbox, a lake of its own for every test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.testing.utilities import prefect_test_harness
+
+from schemas.config import Config, config_of
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prefect_server() -> Iterator[None]:
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A wheel that turns in seconds: two fake tasks, a handful of plays, a handful of optimiser steps."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return config_of(
+        {
+            "name": "small",
+            "iterations": 2,
+            "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 10},
+            "environment": {"kind": "fake", "browsers": 1, "pages": 4},
+            "suite": {"tasks": ["click-target", "two-steps"], "held_out": []},
+            "collect": {"trajectories_per_task": 8, "policy_share": 0.25, "relay_share": 0.25, "chunk": 4},
+            "policy": {"max_new_tokens": 8},
+            "train": {"steps_first": 4, "steps": 4, "batch": 4, "processes": 1, "warmup": 1},
+            "evaluate": {"seeds": 3, "held_out_seeds": 0, "explorer_seeds": 3},
+        }
+    )

@@ -1,0 +1,152 @@
+"""Two iterations from nothing to a candidate on the fake sandbox, and what a restart finds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.collect import collect
+from flows.evaluate import evaluate
+from flows.flywheel import flywheel
+from flows.retrain import retrain
+from schemas.config import Config
+from schemas.failure import CheckpointError, UsageError
+from schemas.stage import STAGES
+from schemas.tables import TABLES
+from storage.lake import Lake
+from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tasks.iterations import finished_iterations
+
+
+def keys_are_unique(lake: Lake) -> bool:
+    for table in TABLES.values():
+        rows = lake.read(table.name, list(table.key)).to_pylist()
+        if len({tuple(row.values()) for row in rows}) != len(rows):
+            return False
+    return True
+
+
+def stages(lake: Lake, iteration: int) -> set[str]:
+    return set(lake.read("stages", ["stage"], {"iteration": iteration})["stage"].to_pylist())
+
+
+def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small: Config):
+    flywheel(small)
+    lake = Lake.open(small.lake)
+    assert finished_iterations(lake) == [0, 1]
+    assert stages(lake, 0) == stages(lake, 1) == set(STAGES)
+    assert keys_are_unique(lake)
+    kinds = set(lake.read("trajectories", ["policy"], {"iteration": 1})["policy"].to_pylist())
+    assert kinds == {"explorer", "policy", "relay"}
+
+
+def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(small: Config):
+    flywheel(small, iterations=2)
+    lake = Lake.open(small.lake)
+    for iteration in (0, 1):
+        rows = lake.read("evaluations", ["policy_version"], {"iteration": iteration})["policy_version"].to_pylist()
+        assert set(rows) == {f"policy-{iteration:04d}"}
+        row = policy_row(lake, f"policy-{iteration:04d}")
+        weights = (checkpoint_folder(lake, row["policy_version"]) / "model.safetensors").read_bytes()
+        parent = (checkpoint_folder(lake, row["parent"]) / "model.safetensors").read_bytes()
+        assert weights != parent
+
+
+def test_an_iteration_that_yields_no_data_keeps_the_champion_and_the_next_one_turns(small: Config):
+    suite = small.suite.model_copy(update={"tasks": ("two-steps",), "max_steps": {"two-steps": 1}})
+    barren = small.model_copy(update={"suite": suite})
+    flywheel(barren, iterations=2)
+    lake = Lake.open(barren.lake)
+    assert finished_iterations(lake) == [0, 1]
+    assert champion(lake)["policy_version"] == "policy-initial"
+    assert lake.read("policies").num_rows == 1
+    train = lake.read("stages", where={"iteration": 0, "stage": "train"}).to_pylist()[0]
+    assert "no accepted trajectory" in json.loads(train["result"])["say"]
+
+
+def test_what_was_turned_is_not_turned_again(small: Config):
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    before = lake.read("stages").to_pylist()
+    flywheel(small, iterations=0)
+    assert lake.read("stages").to_pylist() == before
+    flywheel(small, iterations=1)
+    assert finished_iterations(lake) == [0, 1]
+
+
+def test_a_stage_that_was_cut_short_is_finished_first(small: Config):
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    lake.delete("stages", "iteration = 0 AND stage IN ('evaluate', 'promote')")
+    lake.delete("evaluations", "iteration = 0 AND seed > 1000000")
+    policies = lake.read("policies", ["policy_version", "status"]).to_pylist()
+    flywheel(small, iterations=1)
+    assert finished_iterations(lake) == [0]
+    assert keys_are_unique(lake)
+    assert lake.read("evaluations", where={"iteration": 0}).num_rows == 6
+    assert lake.read("policies", ["policy_version", "status"]).to_pylist() == policies
+
+
+def test_steps_of_an_unfinished_trajectory_are_dropped_before_collecting_goes_on(small: Config):
+    collect(small)
+    lake = Lake.open(small.lake)
+    lost = lake.read("trajectories", ["trajectory_id"], {"iteration": 0})["trajectory_id"].to_pylist()[0]
+    lake.delete("trajectories", f"trajectory_id = '{lost}'")
+    lake.delete("stages", "iteration = 0 AND stage = 'collect'")
+    collect(small)
+    trajectories = lake.read("trajectories", where={"iteration": 0}).to_pylist()
+    assert lost in {row["trajectory_id"] for row in trajectories}
+    assert lake.read("steps", where={"iteration": 0}).num_rows == sum(row["n_steps"] for row in trajectories)
+
+
+def test_environment_failures_enter_no_success_rate_and_are_played_again(small: Config):
+    config = small.model_copy(update={"suite": small.suite.model_copy(update={"tasks": ("click-target", "dies")})})
+    collect(config)
+    lake = Lake.open(config.lake)
+    rows = lake.read("trajectories", where={"task_id": "fake/dies"}).to_pylist()
+    dead = [row for row in rows if row["failure_boundary"] == "sandbox"]
+    assert dead
+    assert all(row["success"] is None and row["reward"] is None for row in dead)
+    assert {row["attempt"] for row in dead} == {0, 1, 2}
+    routes = lake.read("verdicts", where={"gate": "route"}).to_pylist()
+    assert {row["route"] for row in routes if row["trajectory_id"] in {d["trajectory_id"] for d in dead}} == {"none"}
+
+
+def test_retraining_from_the_same_pins_makes_the_same_weights(small: Config):
+    flywheel(small, iterations=1)
+    version = retrain(small, like="policy-0000")
+    lake = Lake.open(small.lake)
+    original, again = policy_row(lake, "policy-0000"), policy_row(lake, version)
+    assert again["data_versions"] == original["data_versions"]
+    assert again["parent"] == original["parent"]
+    assert again["status"] in ("champion", "rejected")
+    same = [(checkpoint_folder(lake, v) / "model.safetensors").read_bytes() for v in ("policy-0000", version)]
+    assert same[0] == same[1]
+
+
+def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(small: Config):
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    before = lake.versions()
+    measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_003))
+    assert measured["tasks"]["fake/click-target"]["n"] == 3
+    assert lake.versions() == before
+
+
+def test_training_seeds_are_refused_for_evaluation(small: Config):
+    flywheel(small, iterations=0)
+    with pytest.raises(UsageError, match="start at 1,000,000"):
+        evaluate(small, "champion", None, (0, 5))
+
+
+def test_an_unknown_policy_is_named_with_those_there_are(small: Config):
+    flywheel(small, iterations=0)
+    with pytest.raises(CheckpointError, match="policy-initial"):
+        evaluate(small, "policy-9999", None, None)
+
+
+def test_an_unknown_task_is_refused_before_anything_is_made(small: Config, tmp_path: Path):
+    wrong = small.model_copy(update={"suite": small.suite.model_copy(update={"tasks": ("click-tarjet",)})})
+    with pytest.raises(UsageError, match="click-target"):
+        flywheel(wrong)
+    assert not (tmp_path / "lake").exists()

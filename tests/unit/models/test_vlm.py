@@ -1,0 +1,153 @@
+"""The policy over a checkpoint directory: the fast path says what `transformers` says, each row for itself."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from models.fast import Grid, TinyNet
+from models.packing import pack, visible
+from models.policy import Context
+from models.prompt import messages_of
+from models.speaker import TinySpeaker, prompt_text
+from models.tiny import build_tiny
+from models.vlm import VlmPolicy
+from schemas.config.sections import PolicyConfig
+from schemas.failure import CheckpointError
+from schemas.observation import Observation, Turn
+
+CONFIG = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=2, max_new_tokens=6)
+TEXTS = [f'Click on the "{name}" button.' for name in ("ok", "no", "go") for _ in range(8)]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("policy") / "tiny"
+    build_tiny(CONFIG, TEXTS, 0, out)
+    return out
+
+
+def screen(number: int, size: tuple[int, int] = (96, 64)) -> Observation:
+    image = Image.new("RGB", size, "white")
+    ImageDraw.Draw(image).rectangle((5 * number, 10, 5 * number + 20, 30), fill="black")
+    out = io.BytesIO()
+    image.save(out, "png")
+    return Observation(out.getvalue(), *size, "")
+
+
+def context(number: int, size: tuple[int, int] = (96, 64)) -> Context:
+    turns = tuple(Turn("Wait.", "wait()", screen(0)) for _ in range(number % 3))
+    return Context(TEXTS[number], turns, screen(number, size), number)
+
+
+def test_logits_equal_those_of_plain_transformers(directory: Path) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    stock = AutoModelForImageTextToText.from_pretrained(directory, dtype=torch.float32)
+    net = TinyNet.load(directory, torch.float32)
+    rows, columns, image = 4, 6, net.image_token
+    torch.manual_seed(0)
+    patches = torch.randn(2, rows * columns, 768)
+    words = torch.randint(300, 600, (2, 16))
+    ids = torch.cat([torch.full((2, rows * columns // 4), image), words], dim=1)
+    expected = stock(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        mm_token_type_ids=(ids == image).int(),
+        pixel_values=patches.flatten(0, 1),
+        image_grid_thw=torch.tensor([[1, rows, columns]] * 2),
+    ).logits
+    packed = pack([[row] for row in words.tolist()], (rows // 2, columns // 2), 1, 0)
+    x = torch.cat([net.see(patches, Grid(rows, columns)), net.embed(packed.tokens)], dim=1)
+    actual = net.logits(net.read(x, packed.positions, visible(packed.segments, net.dtype)))
+    assert torch.allclose(actual, expected, atol=1e-4)
+
+
+def test_the_fast_path_answers_as_generate_does(directory: Path) -> None:
+    contexts = [context(number) for number in range(3)]
+    fast = VlmPolicy(directory, CONFIG).act(contexts)
+    stock = VlmPolicy(directory, CONFIG, stock=True).act(contexts)
+    assert [reply.text for reply in fast] == [reply.text for reply in stock]
+
+
+def test_the_prompt_is_the_chat_template_without_its_image_tokens(directory: Path) -> None:
+    from transformers import AutoProcessor
+
+    chat = messages_of(context(2))
+    processor = AutoProcessor.from_pretrained(directory)
+    written = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    assert written == processor.image_token + prompt_text(chat)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_reply_does_not_depend_on_the_batch_it_is_in(directory: Path, temperature: float) -> None:
+    policy = VlmPolicy(directory, CONFIG)
+    contexts = [context(number, (96, 64 if number % 2 else 96)) for number in range(9)]
+    alone = [policy.act([item], temperature)[0].text for item in contexts]
+    assert [reply.text for reply in policy.act(contexts, temperature)] == alone
+
+
+def test_a_seed_draws_the_same_reply_again_and_another_seed_another(directory: Path) -> None:
+    policy = VlmPolicy(directory, CONFIG)
+    first, again = policy.act([context(1)], 1.0), policy.act([context(1)], 1.0)
+    other = policy.act([Context(TEXTS[1], context(1).turns, context(1).observation, 77)], 1.0)
+    assert first == again and first[0].token_ids != other[0].token_ids
+
+
+def test_tokens_come_with_their_log_probabilities(directory: Path) -> None:
+    (reply,) = VlmPolicy(directory, CONFIG).act([context(0)], 1.0)
+    assert reply.token_ids and reply.logprobs and len(reply.token_ids) == len(reply.logprobs)
+    assert all(value <= 0 for value in reply.logprobs)
+
+
+def test_no_context_no_reply(directory: Path) -> None:
+    assert VlmPolicy(directory, CONFIG).act([]) == []
+
+
+def broken(directory: Path, tmp_path: Path, kind: str) -> Path:
+    copy = tmp_path / "broken"
+    shutil.copytree(directory, copy)
+    config = json.loads((copy / "config.json").read_text())
+    if kind == "missing":
+        return tmp_path / "nowhere"
+    if kind == "weights cut short":
+        (copy / "model.safetensors").write_bytes((copy / "model.safetensors").read_bytes()[:1000])
+    if kind == "weights missing":
+        (copy / "model.safetensors").unlink()
+    if kind == "config no json":
+        (copy / "config.json").write_text("{")
+    if kind == "another shape":
+        config["text_config"]["hidden_size"] = 32
+    if kind == "another architecture":
+        config["model_type"] = "no_such_model"
+    if kind == "tokeniser broken":
+        (copy / "tokenizer.json").write_text("[]")
+    if kind not in ("config no json",):
+        (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "missing",
+        "weights cut short",
+        "weights missing",
+        "config no json",
+        "another shape",
+        "another architecture",
+        "tokeniser broken",
+    ],
+)
+def test_a_checkpoint_that_cannot_be_run_is_a_checkpoint_error(directory: Path, tmp_path: Path, kind: str) -> None:
+    with pytest.raises(CheckpointError):
+        VlmPolicy(broken(directory, tmp_path, kind), CONFIG)
+
+
+def test_the_speaker_names_the_file_that_is_broken(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="model.safetensors"):
+        TinySpeaker(broken(directory, tmp_path, "weights cut short"))
