@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from apps.environment import make_prefect_home
 from schemas.failure import FlywheelError
 
 Result = TypeVar("Result")
@@ -22,11 +23,14 @@ class OncePerError(logging.Filter):
             return True
         said = record.getMessage()
         raised = record.exc_info[1] if record.exc_info else None
-        return not (isinstance(raised, FlywheelError) or said.startswith(("Encountered exception", "Finished in state")))
+        return not (
+            isinstance(raised, FlywheelError) or said.startswith(("Encountered exception", "Finished in state"))
+        )
 
 
 def call(flow: Callable[[], Result]) -> Result:
     """What the flow returns; what it raises is raised and logged nowhere else."""
+    make_prefect_home()
     import prefect  # noqa: F401  sets up the logging that is filtered here
 
     once = OncePerError()

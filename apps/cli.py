@@ -1,12 +1,11 @@
-"""The `flywheel` command: one thin function per verb, and how errors reach a person."""
+"""The `flywheel` command: its verbs, and how errors reach a person."""
 
 import sys
 
 import typer
 
-from apps import doctor, lineage, policies, run, status
 from apps.environment import settle
-from apps.report import verb as report
+from apps.verbs import VERBS
 from schemas.failure import FlywheelError
 
 app = typer.Typer(
@@ -16,9 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run.run, status.status, report.report, doctor.doctor, lineage.lineage):
-    app.command()(verb)
-for verb in (policies.evaluate, policies.retrain, policies.export):
+for verb in VERBS:
     app.command()(verb)
 
 
@@ -28,7 +25,7 @@ def main() -> None:
     try:
         app()
     except FlywheelError as error:
-        sys.stderr.write(f"flywheel: {error}\n")
+        sys.stderr.write(f"flywheel: {' '.join(str(error).split())}\n")
         sys.exit(error.exit_code)
 
 

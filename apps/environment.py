@@ -31,6 +31,12 @@ def settle() -> None:
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
 
 
+def make_prefect_home() -> None:
+    """Makes Prefect's folder: its server does not start, and does not say why, where that is missing."""
+    if folder := os.environ.get("PREFECT_HOME"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+
+
 def home() -> Path:
     """The work folder, as `tasks.places` finds it, without the imports that it needs."""
     return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()

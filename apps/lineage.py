@@ -1,34 +1,21 @@
 """`flywheel lineage`: what a policy was made from, and what was made from a trajectory."""
 
+import json
 from collections import Counter
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve
+from apps.lakes import pins, policies, policy_named
 from schemas.failure import UsageError
+from storage.lake import Lake
 
 TRAINED_ROUTES = ("sft", "ct")
-Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A policy version, champion, or a trajectory's id.")]
 
 
-def lineage(name: Name, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
-    """Show what a policy was made from, or which policies a trajectory went into."""
-    from apps.lakes import open_lake
-
-    found = lineage_of(open_lake(resolve(config, words)), name)
-    if as_json:
-        print_json(found)
-    else:
-        (_show_policy if found["kind"] == "policy" else _show_trajectory)(found)
-
-
-def lineage_of(lake: Any, name: str) -> dict[str, Any]:
+def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
     """The lineage of a policy version or a trajectory; raises UsageError if there is neither."""
-    from apps.lakes import policies, policy_named
-
     if name == "champion" or name in policies(lake):
         return _of_policy(lake, policy_named(lake, name))
     rows = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
@@ -38,11 +25,7 @@ def lineage_of(lake: Any, name: str) -> dict[str, Any]:
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
 
-def _of_policy(lake: Any, policy: dict[str, Any]) -> dict[str, Any]:
-    import json
-
-    from apps.lakes import pins, policies
-
+def _of_policy(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
     rows = policies(lake)
     chain = [policy]
     while (parent := chain[-1]["parent"]) in rows:
@@ -66,7 +49,7 @@ def _link(row: dict[str, Any]) -> dict[str, Any]:
     return {key: row[name] for key, name in names.items()} | {"status": row["status"], "code": row["code"]}
 
 
-def _trained_on(lake: Any, versions: dict[str, int]) -> dict[str, Any]:
+def _trained_on(lake: Lake, versions: dict[str, int]) -> dict[str, Any]:
     """The trajectories whose data a training from these versions read."""
     if not {"verdicts", "trajectories"} <= versions.keys():
         return {"count": 0, "by": [], "ids": []}
@@ -75,21 +58,20 @@ def _trained_on(lake: Any, versions: dict[str, int]) -> dict[str, Any]:
     )
     ids = sorted(set(routed["trajectory_id"].to_pylist()))
     played = lake.read(
-        "trajectories", ["trajectory_id", "iteration", "task_id"], {"trajectory_id": ids}, version=versions["trajectories"]
+        "trajectories",
+        ["trajectory_id", "iteration", "task_id"],
+        {"trajectory_id": ids},
+        version=versions["trajectories"],
     ).to_pylist()
     counts = Counter((row["iteration"], row["task_id"]) for row in played)
     by = [{"iteration": iteration, "task": task, "n": n} for (iteration, task), n in sorted(counts.items())]
     return {"count": len(ids), "by": by, "ids": ids}
 
 
-def _of_trajectory(lake: Any, row: dict[str, Any]) -> dict[str, Any]:
-    from apps.lakes import pins, policies
-
+def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
     name = row["trajectory_id"]
     verdicts = lake.read("verdicts", where={"trajectory_id": name}).to_pylist()
-    trained = [
-        version for version, policy in policies(lake).items() if name in _trained_on(lake, pins(policy))["ids"]
-    ]
+    trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, pins(policy))["ids"]]
     told = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",
@@ -101,10 +83,16 @@ def _of_trajectory(lake: Any, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def show_lineage(found: dict[str, Any]) -> None:
+    """The same for people."""
+    (_show_policy if found["kind"] == "policy" else _show_trajectory)(found)
+
+
 def _show_policy(found: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for depth, link in enumerate(found["chain"]):
-        said = f"{link['policy']}  [dim]iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
+        made = f"iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
+        said = f"{link['policy']}  [dim]{made}"
         console.print("  " * depth + ("from " if depth else "") + said, soft_wrap=True)
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}", soft_wrap=True)

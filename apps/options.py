@@ -8,9 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from schemas.config import Config, load_config
+from schemas.failure import UsageError
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The config file.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else.")]
 
 LAPTOP = Path("configs/laptop.toml")
@@ -25,3 +28,25 @@ def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False, default=str)
     sys.stdout.write("\n")
+
+
+def task_names(text: str | None) -> list[str] | None:
+    """The tasks of `a,b,c`; a task id such as `miniwob/a` names the task `a`."""
+    if text is None:
+        return None
+    names = [name.strip().rpartition("/")[2] for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError("`--tasks` names no task.", "Write, for example, --tasks click-test,click-button.")
+    return names
+
+
+def seed_range(text: str | None) -> tuple[int, int] | None:
+    """The seeds of `A:B`, B left out; raises UsageError for anything else."""
+    if text is None:
+        return None
+    first, colon, end = text.partition(":")
+    if not (colon and first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise UsageError(
+            f"`--seeds {text}` is not of the form A:B with A below B.", "Write, for example, 2000000:2000050."
+        )
+    return int(first), int(end)

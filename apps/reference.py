@@ -28,7 +28,12 @@ def _table(table: Table) -> str:
     key = ", ".join(f"`{column}`" for column in table.key)
     partitions = ", ".join(f"`{column}`" for column in table.partition_by) or "none"
     doc = (table.row.__doc__ or "").strip().splitlines()[0]
-    lines = [f"## {table.name}\n", f"{doc} Key: {key}. Partitions: {partitions}.\n", "| column | type | |", "|---|---|---|"]
+    lines = [
+        f"## {table.name}\n",
+        f"{doc} Key: {key}. Partitions: {partitions}.\n",
+        "| column | type | |",
+        "|---|---|---|",
+    ]
     for field in table.schema:
         kind = f"{field.type}{' or null' if field.nullable else ''}"
         lines.append(f"| `{field.name}` | {kind} | {_about(table.row.model_fields[field.name])} |")
@@ -40,7 +45,12 @@ def _table(table: Table) -> str:
 
 
 def _section(prefix: str, section: type[BaseModel]) -> list[str]:
-    lines = [f"## {prefix.rstrip('.') or 'top level'}\n", (section.__doc__ or "").strip() + "\n", "| key | default | |", "|---|---|---|"]
+    lines = [
+        f"## {prefix.rstrip('.') or 'top level'}\n",
+        (section.__doc__ or "").strip() + "\n",
+        "| key | default | |",
+        "|---|---|---|",
+    ]
     inner: list[str] = []
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

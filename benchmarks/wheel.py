@@ -23,7 +23,12 @@ from schemas.config.sections import Config
 
 ARMS: dict[str, list[str]] = {
     "wheel": [],
-    "explorer only": ["curriculum.method=uniform", "collect.policy_share=0", "collect.relay_share=0", "train.task_balance=0"],
+    "explorer only": [
+        "curriculum.method=uniform",
+        "collect.policy_share=0",
+        "collect.relay_share=0",
+        "train.task_balance=0",
+    ],
     "no curriculum": ["curriculum.method=uniform", "train.task_balance=0"],
 }
 ROOT = Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")) / "benchmarks" / "wheel"
@@ -122,7 +127,9 @@ def _explorer(options: argparse.Namespace, words: list[str], folder: Path) -> di
     if not kept.exists():
         seeds = f"2000000:{2_000_000 + options.test_seeds}"
         kept.write_text(
-            _flywheel(["evaluate", "--policy", "explorer", "--seeds", seeds, "--json", "--config", options.config, *words])
+            _flywheel(
+                ["evaluate", "--policy", "explorer", "--seeds", seeds, "--json", "--config", options.config, *words]
+            )
         )
     return {task: value["success"] for task, value in json.loads(kept.read_text())["tasks"].items()}
 

@@ -39,6 +39,7 @@ FLAGS = (
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-partial-raster",
+    "--disable-lcd-text",
     "--disable-smooth-scrolling",
     "--disable-background-networking",
     "--disable-breakpad",

@@ -51,6 +51,7 @@ class MiniwobSandbox(Sandbox):
         self._browser = browser
         self._opened: Page | None = None
         self._instruction = ""
+        self._verdict: tuple[bool, float] = (False, 0.0)
         self._held: dict[str, int] = {}
 
     @property
@@ -62,27 +63,27 @@ class MiniwobSandbox(Sandbox):
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._opened = await Page.take(self._browser, WIDTH, HEIGHT, _script())
         await self._page.load((html_folder() / f"{task.template}.html").as_uri())
-        if not await self._page.evaluate(f"__wob.start({seed})"):
+        ready, self._instruction, self._verdict = await self._page.evaluate(f"__wob.start({seed})")
+        if not ready:
             raise SandboxFailure(f"{task.task_id} does not get ready")
         await self._page.frame()
 
     async def _observe(self, elements: bool) -> Observation:
         png = await self._page.screenshot()
-        instruction, found = await self._page.evaluate(
-            f"[__wob.instruction(), {'__wob.elements()' if elements else '[]'}]"
-        )
-        return Observation(png, WIDTH, HEIGHT, instruction, tuple(_element(*fields) for fields in found))
+        found = await self._page.evaluate("__wob.elements()") if elements else ()
+        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*fields) for fields in found))
 
     async def _perform(self, action: act.Action) -> None:
         perform = self._hands().get(action.type)
         if perform is None:
             raise ActionFailure(f"a browser cannot perform {action.type}")
         await perform(action)
-        await self._page.evaluate(f"__wob.advance({WAIT_MS if action.type == 'wait' else ACTION_MS})")
+        passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
+        self._verdict = await self._page.evaluate(f"__wob.advance({passed_ms})")
         await self._page.frame()
 
     async def _verify(self) -> Outcome:
-        done, reward = await self._page.evaluate("__wob.verdict()")
+        done, reward = self._verdict
         if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
             raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")
         return Outcome(done, float(reward) if done else 0.0)

@@ -41,7 +41,12 @@
     }
     now = end;
   };
-  wob.advance = (ms) => { advance(ms); return wob.verdict(); };
+  const drawable = () => Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
+  wob.advance = async (ms) => {
+    advance(ms);
+    await drawable();
+    return verdict();
+  };
 
   /* Chance that is the same for every load; the page's own seed comes on top of it. */
   let state = 0x9e3779b9;
@@ -67,6 +72,9 @@
   window.prompt = () => null;
   window.print = () => undefined;
   window.open = () => null;
+
+  /* A native drag takes the pointer away from the page and never gives it back; no task is made for one. */
+  listen.call(window, "dragstart", (event) => event.preventDefault(), true);
 
   /* A clipboard of the page's own: the browser's is shared by all its pages. */
   let clipboard = "";
@@ -102,6 +110,11 @@
     if (document.documentElement) { watch.disconnect(); dress(); }
   }).observe(document, { childList: true });
 
+  const verdict = () => [WOB_DONE_GLOBAL === true, Number(WOB_RAW_REWARD_GLOBAL)];
+  const instruction = () => {
+    const said = core.getUtterance();
+    return typeof said === "string" ? said : said.utterance;
+  };
   const loaded = new Promise((resolve) => listen.call(window, "load", () => realTimeout(resolve, 0)));
   wob.start = async (seed) => {
     await loaded;
@@ -109,13 +122,8 @@
     core.setDataMode("train");
     core.startEpisodeReal();
     advance(0);
-    await Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
-    return WOB_TASK_READY;
-  };
-  wob.verdict = () => [WOB_DONE_GLOBAL === true, Number(WOB_RAW_REWARD_GLOBAL)];
-  wob.instruction = () => {
-    const said = core.getUtterance();
-    return typeof said === "string" ? said : said.utterance;
+    await drawable();
+    return [WOB_TASK_READY, instruction(), verdict()];
   };
 
   /* The visible elements: [name, kind, left, top, right, bottom, interactive, value]. */

@@ -54,7 +54,9 @@ class Page:
         if self._loads >= LOADS:
             await self._close()
         elif self._browser.alive:
-            await self.input([self.send("Input.dispatchMouseEvent", **AT_REST), self.send("Page.resetNavigationHistory")])
+            await self.input(
+                [self.send("Input.dispatchMouseEvent", **AT_REST), self.send("Page.resetNavigationHistory")]
+            )
             self._browser.resting.append(self)
 
     def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":

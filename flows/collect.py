@@ -3,6 +3,7 @@
 from prefect import flow
 
 from schemas.config import Config
+from tasks.check import check_before_spending
 from tasks.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
@@ -13,6 +14,7 @@ from tasks.prepare import prepare_lake
 @flow(name="collect")
 def collect(config: Config) -> None:
     """Plays and filters the next iteration's trajectories; `flywheel run` goes on from there."""
+    check_before_spending(config)
     prepare_lake(config, -1)
     for iteration in plan_iterations(config, 1):
         choose_tasks(config, iteration)

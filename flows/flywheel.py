@@ -5,6 +5,7 @@ from prefect import flow
 from flows.learn import learn
 from schemas.config import Config
 from tasks.annotate import annotate_steps
+from tasks.check import check_before_spending
 from tasks.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
@@ -21,6 +22,7 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
         config: the resolved config.
         iterations: how many to turn; the config's number if not given.
     """
+    check_before_spending(config)
     prepare_lake(config, -1)
     for iteration in plan_iterations(config, iterations):
         choose_tasks(config, iteration)

@@ -1,7 +1,7 @@
 """Turns the config's address into a file system and the options of Delta's own client.
 
-Two clients reach the same place: fsspec for the mark and blobs, delta-rs for tables. Both are set up here and
-nowhere else, so they cannot disagree about endpoint, region or credentials.
+Three clients reach the same place: fsspec for the mark and blobs, delta-rs for writing tables, Arrow for reading
+them. All are set up here and nowhere else, so they cannot disagree about endpoint, region or credentials.
 """
 
 import errno
@@ -15,6 +15,7 @@ from typing import Any
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
@@ -45,6 +46,25 @@ class Address:
     def path(self, *parts: str) -> str:
         """The address of something below this one."""
         return "/".join([self.uri, *parts])
+
+    def arrow(self, *parts: str) -> FileSystem:
+        """Arrow's own file system, rooted at something below this place.
+
+        delta-rs would lend Arrow one that calls back into Python; a read still under way in Arrow's threads when
+        the interpreter ends then hangs or aborts the process. Arrow's own never calls Python.
+        """
+        if self.local:
+            return SubTreeFileSystem(self.path(*parts), LocalFileSystem())
+        options = self.delta_options
+        native = S3FileSystem(
+            access_key=options["AWS_ACCESS_KEY_ID"],
+            secret_key=options["AWS_SECRET_ACCESS_KEY"],
+            session_token=options.get("AWS_SESSION_TOKEN"),
+            region=options["AWS_REGION"],
+            endpoint_override=options.get("AWS_ENDPOINT_URL"),
+            connect_timeout=5,
+        )
+        return SubTreeFileSystem(self.path(*parts).removeprefix("s3://"), native)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -102,14 +122,12 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
 def _explain(uri: str, error: Exception) -> LakeError | None:
     text = str(error)
     if getattr(error, "errno", None) in _FULL or any(word in text for word in _FULL_WORDS):
-        return LakeError(f"There is no space left at {uri}.", "Free some space; what was committed is safe. Then go on.")
+        return LakeError(f"No space is left at {uri}.", "Free some space and go on; what was committed is safe.")
     if uri.startswith("s3://"):
         if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
             return LakeError(f"{uri} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights.")
         if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
             return LakeError(f"The S3 endpoint of {uri} cannot be reached.", "Check `lake.endpoint` and the network.")
-        if "NoSuchBucket" in text or "specified bucket does not exist" in text:
-            return _no_bucket(uri)
     elif isinstance(error, PermissionError | NotADirectoryError):
         return LakeError(f"{uri} cannot be written: {error}.", "Check its rights, or set `lake.uri` to another folder.")
     return None
@@ -125,5 +143,7 @@ def require_bucket(address: Address) -> None:
     if not address.uri.startswith("s3://"):
         return
     bucket = address.uri.removeprefix("s3://").split("/")[0]
-    if not address.filesystem.exists(bucket):
-        raise _no_bucket(address.uri)
+    try:
+        address.filesystem.call_s3("head_bucket", Bucket=bucket)
+    except FileNotFoundError as error:
+        raise _no_bucket(address.uri) from error

@@ -12,6 +12,8 @@ import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path, PurePosixPath
 
+from typing_extensions import override
+
 from schemas.config.sections import LakeConfig
 from schemas.failure import CheckpointError
 from storage.address import Address, resolve
@@ -83,7 +85,7 @@ class BlobStore(ABC):
         """
         name = self._name(address)
         if not self.exists(f"{name}/{MANIFEST}"):
-            raise CheckpointError(f"{address}/{MANIFEST} is missing.", "The directory was never stored whole: store it again.")
+            raise CheckpointError(f"{address}/{MANIFEST} is missing.", "It was never stored whole: store it again.")
         sums = json.loads(self.get(f"{name}/{MANIFEST}"))["files"]
         here = self.local_path(name)
         if here is None:
@@ -127,6 +129,7 @@ class FsspecBlobStore(BlobStore):
         place = resolve(config)
         return cls(Address(place.path(*below), place.filesystem, place.delta_options))
 
+    @override
     def put(self, name: str, data: bytes) -> None:
         with self._place.explained():
             if self._place.local:
@@ -134,6 +137,7 @@ class FsspecBlobStore(BlobStore):
             else:
                 self._files.pipe_file(self._path(name), data)
 
+    @override
     def create(self, name: str, data: bytes) -> bool:
         with self._place.explained():
             try:
@@ -141,32 +145,40 @@ class FsspecBlobStore(BlobStore):
                     self._link(name, data)
                 else:
                     self._files.pipe_file(self._path(name), data, mode="create")
-            except FileExistsError:
-                return False
+            except OSError as error:
+                if isinstance(error, FileExistsError) or "pre-condition" in str(error):  # how S3 says it exists
+                    return False
+                raise
         return True
 
+    @override
     def get(self, name: str) -> bytes:
         with self._place.explained():
             return self._files.cat_file(self._path(name))
 
+    @override
     def exists(self, name: str) -> bool:
         with self._place.explained():
             return self._files.exists(self._path(name))
 
+    @override
     def list(self, prefix: str = "") -> list[str]:
         with self._place.explained():
             root = self._files._strip_protocol(self._place.uri)
             found = self._files.find(self._path(prefix))
         return sorted(str(PurePosixPath(path).relative_to(root)) for path in found)
 
+    @override
     def delete(self, name: str) -> None:
         with self._place.explained():
             if self._files.exists(self._path(name)):
                 self._files.rm(self._path(name), recursive=True)
 
+    @override
     def address(self, name: str) -> str:
         return self._place.path(name)
 
+    @override
     def local_path(self, name: str) -> Path | None:
         return Path(self._path(name)) if self._place.local else None
 
@@ -203,4 +215,4 @@ def _check(directory: Path, sums: dict[str, str], address: str) -> None:
         if not path.is_file():
             raise CheckpointError(f"{address}/{file} is missing.", "Store the directory again.")
         if _sha256(path.read_bytes()) != expected:
-            raise CheckpointError(f"{address}/{file} is not what was stored (sha256 differs).", "Store the directory again.")
+            raise CheckpointError(f"{address}/{file} is not what was stored (sha256).", "Store the directory again.")

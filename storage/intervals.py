@@ -51,9 +51,7 @@ def mean_interval(successes: Sequence[int], plays: Sequence[int]) -> Interval:
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), sum(n for _, n in counts))
 
 
-def paired_difference(
-    candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]
-) -> Interval:
+def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]) -> Interval:
     """How much higher the candidate's mean over tasks is, from plays of the same task and seed by both.
 
     Within a task, with b plays that only the candidate won and c that only the champion won among n, the difference

@@ -7,15 +7,19 @@ them stays true. Rows are looked up by their first key column before they are co
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from deltalake import DeltaTable
 
 
 def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The rows without repeated keys; of equal keys the last row stays, at its place."""
     places = {identity: place for place, identity in enumerate(_identities(rows, key))}
     return rows if len(places) == rows.num_rows else rows.take(sorted(places.values()))
+
+
+def without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows whose key none of the others has."""
+    there = set(_identities(others, key))
+    return rows.filter(pa.array([identity not in there for identity in _identities(rows, key)], pa.bool_()))
 
 
 class KeyIndex:
@@ -26,18 +30,14 @@ class KeyIndex:
         self._schema = pa.schema([schema.field(name) for name in key])
         self._files: dict[str, pa.Table] = {}
 
-    def missing(self, handle: DeltaTable, rows: pa.Table) -> pa.Table:
-        """The rows whose key the table, as the handle sees it, does not hold."""
-        self._refresh(handle)
+    def missing(self, dataset: pads.FileSystemDataset, rows: pa.Table) -> pa.Table:
+        """The rows whose key one version of the table does not hold."""
+        self._refresh(dataset)
         known = pa.concat_tables([self._schema.empty_table(), *self._files.values()])
-        near = known.filter(pc.is_in(known[self._key[0]], rows[self._key[0]].combine_chunks()))
-        if not near.num_rows:
-            return rows
-        there = set(_identities(near, self._key))
-        return rows.filter(pa.array([identity not in there for identity in _identities(rows, self._key)]))
+        near = known.filter(pads.field(self._key[0]).isin(rows[self._key[0]].combine_chunks()))
+        return without(rows, near, self._key) if near.num_rows else rows
 
-    def _refresh(self, handle: DeltaTable) -> None:
-        dataset = handle.to_pyarrow_dataset()
+    def _refresh(self, dataset: pads.FileSystemDataset) -> None:
         fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
         self._files = {path: keys for path, keys in self._files.items() if path in fragments}
         for path in fragments.keys() - self._files.keys():

@@ -24,7 +24,7 @@ from schemas.tables import TABLES
 from storage import upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import BlobStore, FsspecBlobStore
-from storage.keys import KeyIndex, last_of_each_key
+from storage.keys import KeyIndex, last_of_each_key, without
 from storage.mark import Mark, make_mark, read_mark
 
 Where = Mapping[str, Any] | pads.Expression
@@ -89,7 +89,7 @@ class Lake:
         batch = last_of_each_key(_arrow(contract, rows), contract.key)
 
         def attempt(handle: DeltaTable) -> int:
-            missing = self._index(contract).missing(handle, batch)
+            missing = self._index(contract).missing(self._snapshot(contract, handle), batch)
             if missing.num_rows:
                 self._write(contract, handle, missing)
             return missing.num_rows
@@ -100,11 +100,12 @@ class Lake:
         """Adds rows, and replaces those whose key is already there; raises as `append` does."""
         contract = _contract(table)
         batch = last_of_each_key(_arrow(contract, rows), contract.key)
-        same_key = " AND ".join(f'old."{name}" = new."{name}"' for name in contract.key)
 
         def attempt(handle: DeltaTable) -> int:
-            merge = handle.merge(batch, same_key, "new", "old", commit_properties=_STRICT)
-            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+            touched = _partitions(contract, batch)
+            there = self._snapshot(contract, handle).to_table(filter=_expression(touched)).cast(contract.schema)
+            rows = pa.concat_tables([without(there, batch, contract.key), batch])
+            self._rewrite(contract, handle, rows, touched)
             return batch.num_rows
 
         if batch.num_rows:
@@ -115,7 +116,20 @@ class Lake:
         contract = _contract(table)
         if self._handle(contract) is None:
             return 0
-        return self._commit(contract, lambda handle: handle.delete(predicate)["num_deleted_rows"])
+
+        def attempt(handle: DeltaTable) -> int:
+            with self.connect([table], {table: handle.version()}) as connection:
+                doomed = connection.sql(f'SELECT * FROM "{table}" WHERE {predicate}').to_arrow_table()
+                touched = _partitions(contract, doomed)
+                within = _predicate(touched) or "true"
+                left = f'SELECT * FROM "{table}" WHERE ({within}) AND ({predicate}) IS NOT TRUE'
+                if doomed.num_rows:
+                    self._rewrite(
+                        contract, handle, connection.sql(left).to_arrow_table().cast(contract.schema), touched
+                    )
+            return doomed.num_rows
+
+        return self._commit(contract, attempt)
 
     def read(
         self, table: str, columns: Columns | None = None, where: Where | None = None, version: int | None = None
@@ -169,8 +183,27 @@ class Lake:
         connection.execute("SET TimeZone = 'UTC'")
         for contract in [_contract(name) for name in tables or TABLES]:
             pinned = None if versions is None else versions.get(contract.name, _NEVER)
-            connection.register(contract.name, self._dataset(contract, pinned))
+            self._view(connection, contract, pinned)
         return connection
+
+    def _view(self, connection: duckdb.DuckDBPyConnection, contract: Table, version: int | None) -> None:
+        """Makes a view over the table: its own Parquet files here, Arrow's reader on S3, nothing if there are none."""
+        with self._lock, self._place.explained():
+            handle = self._handle(contract) if version is None else self._pinned(contract, version)
+            files = [] if handle is None else handle.file_uris()
+            if handle is None or not files:
+                connection.register(contract.name, contract.schema.empty_table())
+                return
+            if not self._place.local:
+                connection.register(contract.name, self._snapshot(contract, handle))
+                return
+        types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
+        hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
+        columns = ", ".join(contract.schema.names)
+        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        connection.execute(
+            f'CREATE VIEW "{contract.name}" AS SELECT {columns} FROM read_parquet([{listed}]{hive}, union_by_name = true)'
+        )
 
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""
@@ -214,6 +247,21 @@ class Lake:
         properties = upkeep.writer_properties(contract.name)
         write_deltalake(handle, rows, mode="append", commit_properties=_STRICT, writer_properties=properties)
 
+    def _rewrite(self, contract: Table, handle: DeltaTable, rows: pa.Table, touched: Mapping[str, list[Any]]) -> None:
+        """Puts `rows` in place of the touched partitions, or of the whole table if it has none.
+
+        Delta's own merge and delete leave files of string views behind, which Arrow cannot filter.
+        """
+        properties = upkeep.writer_properties(contract.name)
+        write_deltalake(
+            handle,
+            rows,
+            mode="overwrite",
+            predicate=_predicate(touched),
+            commit_properties=_STRICT,
+            writer_properties=properties,
+        )
+
     def _handle(self, contract: Table) -> DeltaTable | None:
         with self._lock, self._place.explained():
             try:
@@ -252,7 +300,12 @@ class Lake:
     def _dataset(self, contract: Table, version: int | None = None) -> pads.Dataset:
         with self._lock, self._place.explained():
             handle = self._handle(contract) if version is None else self._pinned(contract, version)
-            return pads.dataset(contract.schema.empty_table()) if handle is None else handle.to_pyarrow_dataset()
+            return pads.dataset(contract.schema.empty_table()) if handle is None else self._snapshot(contract, handle)
+
+    def _snapshot(self, contract: Table, handle: DeltaTable) -> pads.FileSystemDataset:
+        dataset = handle.to_pyarrow_dataset(filesystem=self._place.arrow("tables", contract.name))
+        assert isinstance(dataset, pads.FileSystemDataset)
+        return dataset
 
     def _pinned(self, contract: Table, version: int) -> DeltaTable | None:
         if version == _NEVER:
@@ -271,6 +324,17 @@ class Lake:
 _NEVER = -1
 
 
+def _partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:
+    """The values of the partition columns that rows have."""
+    return {name: sorted(set(rows[name].to_pylist())) for name in contract.partition_by}
+
+
+def _predicate(touched: Mapping[str, list[Any]]) -> str | None:
+    """The SQL that holds in these partitions; None for a table without partitions."""
+    parts = [f"{name} IN ({', '.join(map(str, values))})" for name, values in touched.items()]
+    return " AND ".join(parts) or None
+
+
 def _contract(table: str) -> Table:
     if table not in TABLES:
         raise LakeError(f"There is no table `{table}`.", f"The tables are {', '.join(sorted(TABLES))}.")
@@ -278,9 +342,10 @@ def _contract(table: str) -> Table:
 
 
 def _arrow(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows.select(contract.schema.names).cast(contract.schema)
-    return contract.arrow(rows)
+    if not isinstance(rows, pa.Table):
+        return contract.arrow(rows)
+    table: pa.Table = rows
+    return table.select(contract.schema.names).cast(contract.schema)
 
 
 def _expression(where: Where | None) -> pads.Expression | None:

@@ -46,9 +46,7 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
 """What one table expects of another, over columns that `_rows` joins on."""
 
 
-def run_gate(
-    lake: Lake, iteration: int, tables: Iterable[str], docs_dir: Path, keep: int = 3
-) -> list[QualityResult]:
+def run_gate(lake: Lake, iteration: int, tables: Iterable[str], docs_dir: Path, keep: int = 3) -> list[QualityResult]:
     """One result per expectation of the tables an iteration wrote; nothing is written to the lake.
 
     Args:
@@ -61,7 +59,7 @@ def run_gate(
     context = _context(docs_dir / f"iteration-{iteration:04d}")
     results: list[QualityResult] = []
     for contract in [TABLES[name] for name in tables]:
-        expectations = [*contract.expectations, *_REFERENCES.get(contract.name, ())]
+        expectations = _expectations(contract)
         try:
             found = _validate(context, contract, expectations, _rows(lake, contract, iteration))
             results += [_result(contract, iteration, each, found[_name(each)]) for each in expectations]
@@ -72,21 +70,28 @@ def run_gate(
     return results
 
 
+def _expectations(contract: Table) -> list[Expectation]:
+    return [*contract.expectations, *_REFERENCES.get(contract.name, ())]
+
+
 def _context(site: Path) -> Any:
+    """A Great Expectations context in memory, whose Data Docs go to one folder and which tells nobody anything."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx  # seconds to import, so not before a gate is run
+    from great_expectations.data_context.types import base
 
-    gx_context = gx.get_context(mode="ephemeral")
-    gx_context.variables.progress_bars = {"globally": False}
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
-    for name in list(gx_context.get_site_names()):
-        gx_context.delete_data_docs_site(name)
     store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(site.resolve())}
     index = {"class_name": "DefaultSiteIndexBuilder"}
-    site_config = {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
-    gx_context.add_data_docs_site("local_site", site_config)
-    return gx_context
+    docs = {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+    config = base.DataContextConfig(
+        data_docs_sites={"quality": docs},
+        analytics_enabled=False,
+        progress_bars=base.ProgressBarsConfig(globally=False),
+        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+    )
+    return gx.get_context(project_config=config, mode="ephemeral")
 
 
 def _validate(context: Any, contract: Table, expectations: list[Expectation], rows: pd.DataFrame) -> dict[str, Any]:
@@ -103,8 +108,8 @@ def _validate(context: Any, contract: Table, expectations: list[Expectation], ro
         "unexpected_index_column_names": list(contract.key),
         "partial_unexpected_count": EXAMPLES,
     }
-    found = definition.run(batch_parameters={"dataframe": rows}, result_format=result_format).results
-    return {result.expectation_config.meta["name"]: result for result in found}
+    results: list[Any] = definition.run(batch_parameters={"dataframe": rows}, result_format=result_format).results
+    return {result.expectation_config.meta["name"]: result for result in results}
 
 
 def _check(expectation: Expectation) -> Any:
@@ -136,7 +141,9 @@ def _wanted(contract: Table) -> list[str]:
 
 def _light(field: pa.Field) -> pads.Expression:
     column = pads.field(field.name)
-    return pc.binary_length(column) if pa.types.is_binary(field.type) else column
+    if not pa.types.is_binary(field.type):
+        return column
+    return pc.binary_length(column)  # pyright: ignore[reportAttributeAccessIssue] (made at run time)
 
 
 def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
@@ -181,7 +188,8 @@ def _name(expectation: Expectation) -> str:
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
     """What broke a check, or None: one record, or one record per metric."""
-    records = [info] if info and "raised_exception" in info else [r for r in (info or {}).values() if isinstance(r, dict)]
+    info = info or {}
+    records = [info] if "raised_exception" in info else [value for value in info.values() if isinstance(value, dict)]
     raised = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
     return "; ".join(raised) or None
 

@@ -50,10 +50,9 @@ def compact(handle: DeltaTable, table: str) -> int:
 
 
 def vacuum(handle: DeltaTable, pins: set[int], retention_hours: float) -> None:
-    """Removes files that were replaced more than `retention_hours` ago and that no pinned version needs."""
-    handle.vacuum(
-        retention_hours=int(retention_hours), dry_run=False, enforce_retention_duration=False, keep_versions=sorted(pins)
-    )
+    """Removes files that neither a version of the last `retention_hours` nor a pinned one needs."""
+    hours, keep = int(retention_hours), sorted(pin for pin in pins if pin <= handle.version())
+    handle.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True, keep_versions=keep)
 
 
 def pinned_versions(policies: pa.Table) -> dict[str, set[int]]:
@@ -68,7 +67,5 @@ def pinned_versions(policies: pa.Table) -> dict[str, set[int]]:
 def _crowded(handle: DeltaTable) -> bool:
     files = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
     partitions = [tuple(value for name, value in file.items() if name.startswith("partition.")) for file in files]
-    small = Counter(
-        place for place, file in zip(partitions, files, strict=True) if file["size_bytes"] < SMALL_BYTES
-    )
+    small = Counter(place for place, file in zip(partitions, files, strict=True) if file["size_bytes"] < SMALL_BYTES)
     return any(count > MANY for count in small.values())

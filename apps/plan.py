@@ -1,0 +1,102 @@
+"""`flywheel run --dry-run`: what a run would do, where, and what it would leave behind."""
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from apps.environment import home
+from apps.lakes import is_finished, lake_if_any, laps
+from environments.browser import find_browser
+from environments.catalog import catalog
+from schemas.config import Config
+from schemas.failure import FlywheelError
+from schemas.stage import STAGES
+from storage.lake import Lake
+
+BYTES_PER_TRAJECTORY = 15_000
+"""Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
+BYTES_PER_POLICY = 10_000_000
+"""A checkpoint of the laptop profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What each iteration costs."""
+
+    played: int
+    held_out: int
+    trajectories: int
+    steps_first: int
+    steps: int
+    evaluation_plays: int
+    start_plays: int
+    """Plays before the first iteration: the untrained policy and the explorer."""
+
+
+def plan_of(config: Config) -> Plan:
+    """The plan; raises UsageError for tasks that do not exist."""
+    tasks = catalog(config)
+    played = sum(task.split == "train" for task in tasks)
+    held_out = len(tasks) - played
+    plays = played * config.evaluate.seeds + held_out * config.evaluate.held_out_seeds
+    return Plan(
+        played,
+        held_out,
+        played * config.collect.trajectories_per_task,
+        config.train.steps_first,
+        config.train.steps,
+        plays,
+        plays + played * config.evaluate.explorer_seeds,
+    )
+
+
+def show_plan(config: Config, iterations: int) -> None:
+    """Prints the plan; opens the lake for reading if there is one, and writes nothing."""
+    plan = plan_of(config)
+    lake = lake_if_any(config)
+    new = lake is None or not laps(lake)
+    megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6
+    lines = {
+        "tasks": f"{plan.played} played: {', '.join(config.suite.tasks)}",
+        "held out": f"{plan.held_out} only measured: {', '.join(config.suite.held_out) or 'none'}",
+        "stands": _stand(lake),
+        "iterations": f"{iterations} more",
+        "trajectories": f"{plan.trajectories:,} an iteration, {iterations * plan.trajectories:,} in all",
+        "training": f"{plan.steps:,} optimiser steps an iteration"
+        + (f", {plan.steps_first:,} in the first" if new else ""),
+        "evaluation": f"{plan.evaluation_plays:,} plays an iteration"
+        + (f", {plan.start_plays:,} at the start" if new else ""),
+        "lake": lake.uri if lake else f"{config.lake.uri} (will be made)",
+        "report": "report/index.html in the " + ("work folder" if "://" in config.lake.uri else "lake"),
+        "work folder": str(home()),
+        "browser": _browser(config),
+        "disk": f"about {megabytes:,.0f} MB more",
+    }
+    console = Console(highlight=False)
+    for name, said in lines.items():
+        console.print(f"{name:<13} {said}", soft_wrap=True)
+
+
+def _stand(lake: Lake | None) -> str:
+    begun = laps(lake) if lake else []
+    done = [lap for lap in begun if is_finished(lap)]
+    said = f"{len(done)} iterations are finished"
+    open_laps = [lap for lap in begun if not is_finished(lap)]
+    if open_laps:
+        stages = [stage for stage in STAGES if stage in open_laps[-1]["stages_s"]]
+        said += f"; iteration {open_laps[-1]['iteration']} goes on after {stages[-1] if stages else 'its beginning'}"
+    return said
+
+
+def _bytes_each(lake: Lake | None) -> float:
+    played = lake.count("trajectories") if lake else 0
+    if lake is None or not played:
+        return BYTES_PER_TRAJECTORY
+    return max(0, lake.size_bytes() - BYTES_PER_POLICY * lake.count("policies")) / played
+
+
+def _browser(config: Config) -> str:
+    try:
+        return "not needed" if config.environment.kind == "fake" else str(find_browser(config.environment.browser))
+    except FlywheelError as error:
+        return f"{error}"

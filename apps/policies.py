@@ -1,0 +1,93 @@
+"""What `evaluate`, `retrain` and `export` do with policies."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from apps.calling import call
+from apps.lakes import open_lake, policy_named
+from apps.status import bar
+from schemas.config import Config
+from schemas.failure import UsageError
+from storage.blobs import MANIFEST
+from storage.lake import Lake
+from tasks.places import cache_folder
+
+
+def measure(config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None) -> dict[str, Any]:
+    """Success over all and by task, tasks named as in the config."""
+    check_tasks(config, tasks)
+    if policy != "explorer" and not Path(policy).is_dir():
+        policy_named(open_lake(config), policy)
+    from flows.evaluate import evaluate
+
+    found = call(lambda: evaluate(config, policy, tasks, seeds))
+    by_task = {_short(task): numbers for task, numbers in found["tasks"].items()}
+    plays = [[_short(task), seed, success] for task, seed, success in found.get("plays", ())]
+    return {**{key: found[key] for key in ("policy", "success", "ci")}, "tasks": by_task, "plays": plays}
+
+
+def check_tasks(config: Config, tasks: list[str] | None) -> None:
+    """Raises UsageError for tasks of the config or of `tasks` that the environment does not have."""
+    from environments.catalog import catalog, task_named
+
+    catalog(config)
+    for task in tasks or ():
+        task_named(task, config.environment.kind)
+
+
+def show_measured(measured: dict[str, Any]) -> None:
+    """The same for people."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("task", "success", "", "plays"):
+        table.add_column(name, justify="left" if name in ("task", "") else "right")
+    for task, numbers in measured["tasks"].items():
+        table.add_row(task, f"{numbers['success']:.3f}", f"[cyan]{bar(numbers['success'])}[/cyan]", str(numbers["n"]))
+    console = Console(highlight=False)
+    console.print(table)
+    if measured["success"] is None:
+        console.print("\nNo play could be finished: every one was an environment failure.")
+    else:
+        low, high = measured["ci"]
+        console.print(f"\n{measured['policy']}: {measured['success']:.3f}, 95 % interval {low:.3f} to {high:.3f}")
+
+
+def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
+    """Trains from pinned data; returns the new version and whether it plays next."""
+    from apps.doctor import require_quick
+
+    lake = open_lake(config)
+    policy_named(lake, like or "champion")
+    require_quick(config)
+    from flows.retrain import retrain
+
+    version = call(lambda: retrain(config, like))
+    return {"policy": version, "status": policy_named(lake, version)["status"]}
+
+
+def export_policy(lake: Lake, name: str, to: Path) -> str:
+    """Copies a policy's checkpoint to a new or empty folder and returns its version.
+
+    Raises:
+        UsageError: there is no such policy, or the folder holds something.
+        CheckpointError: the stored checkpoint is broken.
+    """
+    row = policy_named(lake, name)
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
+    source = lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
+    target = to.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
+        whole = Path(folder) / "policy"
+        shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST))
+        whole.replace(target)
+    return row["policy_version"]
+
+
+def _short(task_id: str) -> str:
+    return task_id.rpartition("/")[2]

@@ -1,0 +1,78 @@
+"""Writes the report: gathers, draws, and puts everything into one file that needs no network."""
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from apps.lakes import open_lake
+from apps.report import charts
+from apps.report.gather import gather
+from apps.report.replays import replays
+from schemas.config import Config
+from schemas.table import utc_now
+from storage.lake import Lake
+from tasks.places import work_folder
+
+PAGE = "index.html"
+ALL = "window.vegaEmbed = vegaEmbed;"
+"""What the page uses of the bundle."""
+
+
+def build_report(config: Config) -> Path:
+    """Writes the page of the config's lake and returns where it is.
+
+    Raises:
+        LakeError: there is no lake.
+    """
+    lake = open_lake(config)
+    folder = report_folder(lake)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{PAGE}.{os.getpid()}"
+    part.write_text(render(config, lake, folder), encoding="utf-8")
+    return part.replace(folder / PAGE)
+
+
+def report_folder(lake: Lake) -> Path:
+    """`report/` in the lake where that is a folder, else in the work folder."""
+    return work_folder(lake, "report") if "://" in lake.uri else Path(lake.uri) / "report"
+
+
+def render(config: Config, lake: Lake, folder: Path) -> str:
+    """The page as text."""
+    found = gather(config, lake, folder)
+    specs = {
+        "success": charts.success(found["laps"]),
+        "played": charts.played(found["played"]),
+        "heat": charts.heat(found["tasks"]),
+        "funnel": charts.funnel(found["funnel"]),
+        "weights": charts.weights(found["curriculum"]),
+        "stages": charts.stages(found["stages"]),
+    }
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.jinja").render(
+        **found,
+        replays=replays(lake),
+        made_at=utc_now().strftime("%Y-%m-%d %H:%M UTC"),
+        charts={name for name, spec in specs.items() if spec},
+        specs=_script({name: spec for name, spec in specs.items() if spec}),
+        vega=vega(),
+    )
+
+
+@cache
+def vega() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, fit to stand inside a page."""
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return vl_convert.javascript_bundle(ALL, vl_version=version).replace("</script", "<\\/script")
+
+
+def _script(value: Any) -> str:
+    return json.dumps(value).replace("</", "<\\/")

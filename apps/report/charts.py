@@ -1,0 +1,174 @@
+"""The report's charts: each takes plain rows and gives a Vega-Lite specification, or None where there is nothing."""
+
+from typing import Any
+
+import altair as alt
+
+from apps.report.gather import EXPLORER, START, Rows
+
+Spec = dict[str, Any] | None
+POLICY, EXPLORED, RELAYED = "#3b7dd8", "#9a8f80", "#d08a2e"
+ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "none": "#b9b4ac"}
+SHARE = alt.Scale(domain=[0, 1])
+HEIGHT = 240
+
+
+def success(laps: Rows) -> Spec:
+    """Held-out success per iteration with 95 % intervals, and the explorer's line."""
+    rows = [
+        {
+            "iteration": lap["label"],
+            "success": lap["success"],
+            "low": lap["ci"][0],
+            "high": lap["ci"][1],
+            "policy": lap["policy"],
+        }
+        for lap in laps
+        if lap["success"] is not None
+    ]
+    explorer = next((lap["explorer"] for lap in laps if lap["explorer"] is not None), None)
+    if not rows:
+        return None
+    x = _iteration([row["iteration"] for row in rows])
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x)
+    tips = ["iteration:O", "policy:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "low", "high"))]
+    layers: list[Any] = [
+        base.mark_rule(color=POLICY, strokeWidth=2, opacity=0.6).encode(
+            y=alt.Y("low:Q", scale=SHARE, title="success"), y2="high:Q"
+        ),
+        base.mark_line(color=POLICY, point=alt.OverlayMarkDef(size=70, color=POLICY)).encode(
+            y="success:Q", tooltip=tips
+        ),
+        base.mark_text(dx=8, dy=12, align="left", color=POLICY).encode(
+            y="success:Q", text=alt.Text("success:Q", format=".2f")
+        ),
+    ]
+    if explorer is not None:
+        layers += _explorer_line(explorer)
+    return _spec(alt.layer(*layers))
+
+
+def played(rows: Rows) -> Spec:
+    """P(V=1) of what was collected, by kind of play."""
+    if not rows:
+        return None
+    kinds = alt.Color(
+        "kind:N", title=None, scale=alt.Scale(domain=["policy", "relay", "explorer"], range=[POLICY, RELAYED, EXPLORED])
+    )
+    base = alt.Chart(alt.Data(values=rows)).encode(x=_iteration([row["iteration"] for row in rows]), color=kinds)
+    tips = [
+        "iteration:O",
+        "kind:N",
+        "n:Q",
+        *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "low", "high")),
+    ]
+    line = base.mark_line(point=True).encode(y=alt.Y("success:Q", scale=SHARE, title="P(V=1)"), tooltip=tips)
+    return _spec(base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q") + line)
+
+
+def heat(rows: Rows) -> Spec:
+    """Success by task and iteration; the explorer first, tasks never trained on last."""
+    if not rows:
+        return None
+    latest = {row["task"]: (row["suite"] == "held_out", row["success"]) for row in rows if row["by"] != EXPLORER}
+    named = [{**row, "task": _named(row)} for row in rows]
+    tasks = list(
+        dict.fromkeys(
+            _named(row) for row in sorted(rows, key=lambda row: (latest.get(row["task"], (False, 0)), row["task"]))
+        )
+    )
+    columns = sorted({row["by"] for row in rows}, key=_column)
+    base = alt.Chart(alt.Data(values=named)).encode(
+        x=alt.X("by:O", sort=columns, title="iteration", axis=alt.Axis(labelAngle=0, orient="top")),
+        y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
+        tooltip=["task:N", "by:O", alt.Tooltip("success:Q", format=".3f"), "n:Q"],
+    )
+    colour = alt.Color(
+        "success:Q", scale=alt.Scale(domain=[0, 1], range=["#e8e4dc", "#8fc1a3", "#1f7a4a"]), legend=None
+    )
+    ink = alt.condition("datum.success > 0.75", alt.value("white"), alt.value("#333"))
+    text = base.mark_text(fontSize=11).encode(text=alt.Text("success:Q", format=".2f"), color=ink)
+    return _spec(base.mark_rect(stroke=None).encode(color=colour) + text, height=alt.Step(22))
+
+
+def funnel(rows: Rows) -> Spec:
+    """Where the trajectories of each iteration went."""
+    parts = [
+        {"iteration": str(row["iteration"]), "route": route, "trajectories": row[route], "order": place}
+        for row in rows
+        for place, route in enumerate(ROUTES)
+        if row[route]
+    ]
+    return _stack(parts, "route", "trajectories", list(ROUTES), list(ROUTES.values()))
+
+
+def weights(rows: Rows) -> Spec:
+    """How the curriculum shared out the plays."""
+    if not rows:
+        return None
+    chart = alt.Chart(
+        alt.Data(values=[{key: row[key] for key in ("iteration", "task", "weight", "pool", "reason")} for row in rows])
+    )
+    marks = chart.mark_rect().encode(
+        x=alt.X("iteration:O", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("task:N", title=None, axis=alt.Axis(labelLimit=260)),
+        color=alt.Color(
+            "weight:Q",
+            scale=alt.Scale(range=["#ece8e0", "#d08a2e"], domainMin=0),
+            legend=alt.Legend(format=".0%", title="share"),
+        ),
+        tooltip=["task:N", "iteration:O", "pool:N", alt.Tooltip("weight:Q", format=".1%"), "reason:N"],
+    )
+    return _spec(marks, height=alt.Step(20))
+
+
+def stages(rows: Rows) -> Spec:
+    """Wall time of each iteration by stage."""
+    names = [row["stage"] for row in sorted(rows, key=lambda row: row["order"])]
+    colours = ["#7d8794", "#c9b27c", "#3b7dd8", "#7fb0a0", "#a7bf6b", "#8a6fc0", "#d0632e", "#4c9f70", "#b9b4ac"]
+    return _stack(rows, "stage", "seconds", list(dict.fromkeys(names)), colours)
+
+
+def _stack(rows: Rows, part: str, amount: str, domain: list[str], colours: list[str]) -> Spec:
+    if not rows:
+        return None
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(size=26)
+        .encode(
+            x=_iteration([row["iteration"] for row in rows]),
+            y=alt.Y(f"{amount}:Q"),
+            color=alt.Color(
+                f"{part}:N",
+                title=None,
+                sort=domain,
+                legend=alt.Legend(columns=5),
+                scale=alt.Scale(domain=domain, range=colours[: len(domain)]),
+            ),
+            order="order:Q",
+            tooltip=["iteration:O", f"{part}:N", alt.Tooltip(f"{amount}:Q", format=",.1f")],
+        )
+    )
+    return _spec(chart)
+
+
+def _explorer_line(share: float) -> list[Any]:
+    base = alt.Chart(alt.Data(values=[{"explorer": share}])).encode(y="explorer:Q")
+    line = base.mark_rule(color=EXPLORED, strokeDash=[5, 4]).encode(tooltip=[alt.Tooltip("explorer:Q", format=".3f")])
+    return [line, base.mark_text(text=f"explorer {share:.2f}", x=4, dy=-7, align="left", color=EXPLORED)]
+
+
+def _iteration(labels: list[str]) -> alt.X:
+    return alt.X("iteration:O", sort=sorted(set(labels), key=_column), axis=alt.Axis(labelAngle=0))
+
+
+def _column(name: str) -> tuple[int, int]:
+    return {EXPLORER: (0, 0), START: (1, 0)}.get(name, (2, int(name) if name.isdecimal() else 0))
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{row['task']} (never trained on)" if row["suite"] == "held_out" else row["task"]
+
+
+def _spec(chart: Any, height: Any = HEIGHT) -> Spec:
+    return chart.properties(width="container", height=height).to_dict()

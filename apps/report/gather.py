@@ -1,0 +1,126 @@
+"""Reads from the lake what the report shows, as plain rows; draws nothing."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from apps.lakes import champion, policies
+from schemas.config import Config
+from schemas.stage import PREPARE, STAGES
+from storage.catalog import ask
+from storage.intervals import wilson
+from storage.lake import Lake
+from storage.status import iterations
+from tasks.places import docs_folder
+
+Rows = list[dict[str, Any]]
+START = "start"
+EXPLORER = "explorer"
+
+
+def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
+    """Everything the page shows but the replayed trajectories; `page_folder` is what links start from."""
+    laps = iterations(lake)
+    return {
+        "lake": lake.uri,
+        "champion": champion(lake),
+        "laps": [{**lap, "label": label(lap["iteration"])} for lap in laps],
+        "played": played(lake),
+        "tasks": tasks(lake),
+        "funnel": ask(lake, "funnel").to_pylist(),
+        "curriculum": curriculum(lake),
+        "quality": quality(lake),
+        "docs": data_docs(config, lake, page_folder),
+        "stages": [
+            {"iteration": label(lap["iteration"]), "stage": stage, "seconds": seconds, "order": order(stage)}
+            for lap in laps
+            for stage, seconds in lap["stages_s"].items()
+        ],
+        "policies": list(reversed(policies(lake).values())),
+        "config": json.dumps(json.loads(config.canonical()), indent=2),
+    }
+
+
+def label(iteration: int) -> str:
+    """How an iteration is called on an axis."""
+    return START if iteration == PREPARE else str(iteration)
+
+
+def order(stage: str) -> int:
+    """The place of a stage in an iteration; the preparation comes first."""
+    return STAGES.index(stage) if stage in STAGES else -1
+
+
+def played(lake: Lake) -> Rows:
+    """P(V=1) of what was collected, by iteration and kind of play, with 95 % intervals."""
+    rows = lake.read("trajectories", ["iteration", "policy", "success"]).to_pylist()
+    plays = Counter((row["iteration"], row["policy"]) for row in rows if row["success"] is not None)
+    wins = Counter((row["iteration"], row["policy"]) for row in rows if row["success"])
+    return [
+        {"iteration": label(at), "kind": kind, "n": n, **_rate(wins[at, kind], n)}
+        for (at, kind), n in sorted(plays.items())
+    ]
+
+
+def tasks(lake: Lake) -> Rows:
+    """Held-out success by task: the explorer's, the untrained policy's, and every iteration's policy's."""
+    rows = [
+        {
+            "task": _short(row["task_id"]),
+            "suite": row["suite"],
+            "by": label(row["iteration"]),
+            "success": row["success"],
+            "n": row["n"],
+        }
+        for row in ask(lake, "tasks").to_pylist()
+        if row["success"] is not None
+    ]
+    by_task: dict[str, list[bool]] = {}
+    for row in lake.read(
+        "evaluations", ["policy_version", "task_id", "success", "suite"], {"suite": "suite"}
+    ).to_pylist():
+        if row["policy_version"].startswith(EXPLORER) and row["success"] is not None:
+            by_task.setdefault(_short(row["task_id"]), []).append(row["success"])
+    explored = [
+        {"task": task, "suite": "suite", "by": EXPLORER, "success": sum(plays) / len(plays), "n": len(plays)}
+        for task, plays in sorted(by_task.items())
+    ]
+    return explored + rows
+
+
+def curriculum(lake: Lake) -> Rows:
+    """Every choice, with short task names, newest iteration first, heaviest first."""
+    rows = lake.read("curriculum").to_pylist()
+    named = [{**row, "task": _short(row["task_id"])} for row in rows]
+    return sorted(named, key=lambda row: (-row["iteration"], -row["weight"], row["task"]))
+
+
+def quality(lake: Lake) -> dict[str, Rows]:
+    """Per iteration how many expectations held, and every one that did not."""
+    rows = lake.read("quality").to_pylist()
+    counts: dict[int, Counter[str]] = {}
+    for row in rows:
+        word = "held" if row["success"] else "broken" if row["error"] else row["severity"]
+        counts.setdefault(row["iteration"], Counter())[word] += 1
+    failing = sorted((row for row in rows if not row["success"]), key=lambda row: (-row["iteration"], row["severity"]))
+    return {"counts": [{"iteration": at, **counts[at]} for at in sorted(counts)], "failing": failing[:50]}
+
+
+def data_docs(config: Config, lake: Lake, page_folder: Path) -> Rows:
+    """Links to the Data Docs that are kept, newest first, relative to the page."""
+    found = sorted(docs_folder(config, lake).glob("iteration-*/index.html"), reverse=True)
+    return [
+        {"name": page.parent.name.replace("-", " "), "link": Path(os.path.relpath(page, page_folder)).as_posix()}
+        for page in found
+    ]
+
+
+def _rate(wins: int, plays: int) -> dict[str, float]:
+    interval = wilson(wins, plays)
+    return {"success": interval.mean, "low": interval.low, "high": interval.high}
+
+
+def _short(task_id: str) -> str:
+    return task_id.rpartition("/")[2]

@@ -1,0 +1,133 @@
+"""Picks a few recent trajectories and makes them replayable: pictures as data URIs, actions as marks over them."""
+
+import base64
+import io
+import json
+from collections import Counter
+from typing import Any
+
+from PIL import Image
+
+from schemas.failure import is_environment_failure
+from storage.lake import Lake
+
+OF_EACH = 4
+"""Successes shown, and failures shown."""
+MOST_STEPS = 8
+"""Steps shown of one trajectory."""
+WIDEST = 480
+"""Pixels; wider screens are made smaller."""
+BUDGET_BYTES = 2_000_000
+"""All pictures together; beyond it steps are shown without theirs."""
+
+
+def replays(lake: Lake) -> list[dict[str, Any]]:
+    """Failures first, then successes, of the latest iteration; the policy's own plays where there are some."""
+    chosen = choose(_latest(lake))
+    ids = [row["trajectory_id"] for row in chosen]
+    where = {"trajectory_id": ids}
+    verdicts = {
+        row["trajectory_id"]: row for row in lake.read("verdicts", where={**where, "gate": "route"}).to_pylist()
+    }
+    columns = ["trajectory_id", "step", "screenshot", "screen_width", "screen_height", "thought", "action"]
+    columns += ["action_error", "raw_text", "actor"]
+    steps = sorted(lake.read("steps", columns, where).to_pylist(), key=lambda row: row["step"])
+    shown = [step for name in ids for step in [s for s in steps if s["trajectory_id"] == name][:MOST_STEPS]]
+    pictures = _pictures(lake, [step["screenshot"] for step in shown])
+    return [
+        {
+            **row,
+            "task": row["task_id"].rpartition("/")[2],
+            "outcome": outcome(row),
+            "said": (verdicts.get(row["trajectory_id"]) or {}).get("reason", ""),
+            "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],
+        }
+        for row in chosen
+    ]
+
+
+def choose(rows: list[dict[str, Any]], of_each: int = OF_EACH) -> list[dict[str, Any]]:
+    """Up to `of_each` failures and successes, different tasks before the same task again, environment failures last."""
+    own = [row for row in rows if row["policy"] != "explorer"] or rows
+    failures = _spread([row for row in own if row["success"] is False])
+    deaths = _spread([row for row in own if row["success"] is None])
+    return (failures + deaths)[:of_each] + _spread([row for row in own if row["success"]])[:of_each]
+
+
+def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    turns: Counter[str] = Counter()
+    ranked: list[tuple[int, str, dict[str, Any]]] = []
+    for row in sorted(rows, key=lambda row: row["trajectory_id"]):
+        turns[row["task_id"]] += 1
+        ranked.append((turns[row["task_id"]], row["trajectory_id"], row))
+    return [row for _, _, row in sorted(ranked, key=lambda item: item[:2])]
+
+
+def outcome(row: dict[str, Any]) -> str:
+    """How a trajectory ended, in a word."""
+    if is_environment_failure(row["failure_boundary"]):
+        return "environment"
+    return "success" if row["success"] else "failure"
+
+
+def describe(action: str | None) -> str:
+    """An action's canonical JSON for people."""
+    if not action:
+        return "no action"
+    fields = json.loads(action)
+    kind = fields.pop("type")
+    points = [f"({fields.pop(x):.3f}, {fields.pop(y):.3f})" for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
+    rest = [json.dumps(value, ensure_ascii=False) for value in fields.values()]
+    return " ".join([kind.replace("_", " "), " to ".join(points), *rest]).strip()
+
+
+def _latest(lake: Lake) -> list[dict[str, Any]]:
+    played = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
+    return lake.read("trajectories", where={"iteration": max(played)}).to_pylist() if played else []
+
+
+def _frame(step: dict[str, Any], pictures: dict[str, str]) -> dict[str, Any]:
+    fields = json.loads(step["action"]) if step["action"] else {}
+    width, height = step["screen_width"], step["screen_height"]
+    marks = [
+        {"x": round(fields[x] * width, 1), "y": round(fields[y] * height, 1)}
+        for x, y in (("x", "y"), ("to_x", "to_y"))
+        if x in fields
+    ]
+    return {
+        "number": step["step"],
+        "picture": pictures.get(step["screenshot"]),
+        "width": width,
+        "height": height,
+        "radius": round(max(width, height) / 30, 1),
+        "marks": marks,
+        "thought": step["thought"],
+        "action": describe(step["action"]),
+        "error": step["action_error"] or "",
+        "raw": step["raw_text"],
+        "actor": step["actor"],
+    }
+
+
+def _pictures(lake: Lake, hashes: list[str]) -> dict[str, str]:
+    wanted = list(dict.fromkeys(hashes))
+    rows = lake.read("screenshots", ["sha256", "png"], {"sha256": wanted}).to_pylist()
+    found = {row["sha256"]: row["png"] for row in rows}
+    spent, uris = 0, {}
+    for name in wanted:
+        if name in found:
+            uri = _data_uri(found[name])
+            spent += len(uri)
+            if spent <= BUDGET_BYTES:
+                uris[name] = uri
+    return uris
+
+
+def _data_uri(png: bytes) -> str:
+    with Image.open(io.BytesIO(png)) as image:
+        if image.width > WIDEST:
+            small = image.convert("RGB").resize((WIDEST, round(image.height * WIDEST / image.width)))
+            buffer = io.BytesIO()
+            small.save(buffer, "JPEG", quality=75)
+            return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return "data:image/png;base64," + base64.b64encode(png).decode()

@@ -1,0 +1,32 @@
+"""`flywheel run`: quick checks, the wheel, the report."""
+
+from rich.console import Console
+
+from apps.calling import call
+from apps.doctor import require_quick
+from apps.lakes import open_lake
+from apps.report.build import build_report
+from apps.status import show_status
+from schemas.config import Config
+from schemas.failure import GateRefused
+
+
+def turn(config: Config, iterations: int) -> None:
+    """Turns the wheel by `iterations`, an unfinished one included, and says where it stands.
+
+    Raises:
+        FlywheelError: a check fails, before anything is spent; or a stage does.
+        GateRefused: the quality gate stopped an iteration; the report is written all the same.
+    """
+    require_quick(config)
+    from flows.flywheel import flywheel
+
+    try:
+        call(lambda: flywheel(config, iterations))
+    except GateRefused:
+        Console(stderr=True, highlight=False).print(
+            f"The failing rows are in the report: {build_report(config)}", soft_wrap=True
+        )
+        raise
+    show_status(open_lake(config))
+    Console(highlight=False).print(f"report {build_report(config)}", soft_wrap=True)

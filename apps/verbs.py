@@ -1,0 +1,144 @@
+"""The verbs of the command line. Each is thin, and imports what it needs when it is called, so that help is fast."""
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve, seed_range, task_names
+
+Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
+Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
+PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
+Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
+Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, B left out.")]
+
+
+def run(
+    words: Words = None, config: ConfigFile = LAPTOP, iterations: Iterations = None, dry_run: DryRun = False
+) -> None:
+    """Turn the wheel; go on where the lake stands."""
+    resolved = resolve(config, words)
+    if dry_run:
+        from apps.plan import show_plan
+
+        show_plan(resolved, iterations or resolved.iterations)
+    else:
+        from apps.run import turn
+
+        turn(resolved, iterations or resolved.iterations)
+
+
+def status(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Show iterations, success, data and the champion."""
+    from apps.lakes import open_lake
+    from apps.status import show_status, status_of
+
+    lake = open_lake(resolve(config, words))
+    if as_json:
+        print_json(status_of(lake))
+    else:
+        show_status(lake)
+
+
+def report(
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report page and say where it is."""
+    from apps.report.build import build_report
+
+    page = build_report(resolve(config, words))
+    if as_json:
+        print_json({"report": str(page), "bytes": page.stat().st_size})
+    else:
+        typer.echo(str(page))
+    if open_it:
+        webbrowser.open(page.as_uri())
+
+
+def doctor(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Check browser, storage, versions, disk, memory and cores before anything is spent."""
+    from apps.doctor import examine, show_checks
+
+    checks = examine(resolve(config, words))
+    well = all(check.ok for check in checks)
+    if as_json:
+        print_json({"ok": well, "checks": [check.as_dict() for check in checks]})
+    else:
+        show_checks(checks)
+    if not well:
+        sys.exit(1)
+
+
+def lineage(name: Name, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Show what a policy was made from, or which policies a trajectory went into."""
+    from apps.lakes import open_lake
+    from apps.lineage import lineage_of, show_lineage
+
+    found = lineage_of(open_lake(resolve(config, words)), name)
+    if as_json:
+        print_json(found)
+    else:
+        show_lineage(found)
+
+
+def evaluate(
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    policy: PolicyName = "champion",
+    tasks: Tasks = None,
+    seeds: Seeds = None,
+    plays: Annotated[bool, typer.Option("--plays", help="With --json: every play's task, seed and success.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a policy greedily on held-out seeds, without touching the champion."""
+    from apps.policies import measure, show_measured
+
+    measured = measure(resolve(config, words), policy, task_names(tasks), seed_range(seeds))
+    if as_json:
+        print_json({key: value for key, value in measured.items() if plays or key != "plays"})
+    else:
+        show_measured(measured)
+
+
+def retrain(
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train, evaluate and promote from pinned data, without collecting."""
+    from apps.policies import retrain_policy
+
+    done: dict[str, Any] = retrain_policy(resolve(config, words), like)
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{done['policy']}: {done['status']}")
+
+
+def export(
+    policy: PolicyName,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a policy into a folder that plain transformers loads."""
+    from apps.lakes import open_lake
+    from apps.policies import export_policy
+
+    version = export_policy(open_lake(resolve(config, words)), policy, to)
+    if as_json:
+        print_json({"policy": version, "directory": str(to.absolute())})
+    else:
+        typer.echo(f"{version} is in {to}")
+
+
+VERBS = (run, status, report, doctor, lineage, evaluate, retrain, export)

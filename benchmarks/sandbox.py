@@ -1,0 +1,234 @@
+"""How fast trajectories are played: our pool against MiniWoB++'s own Selenium environment, side by side.
+
+`python -m benchmarks.sandbox [--short] [--json PATH]`. Both play the same tasks with the same policy (uniform random
+clicks below the instruction, at most ten) and take a screenshot at the start and after every step. The settings of
+both sides take turns within each round, and the number is the median over rounds of our best against their best.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks._report import Bar, finish, options
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from schemas.action import Click
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError
+
+TASKS = ("click-button", "enter-text", "click-checkboxes")
+OURS = ((1, 1), (1, 2), (2, 2), (2, 4))
+"""Browsers and pages per browser."""
+SELENIUM = (1, 2, 4)
+"""Processes."""
+MAX_STEPS = 10
+TOP = 50 / 210
+"""Where the instruction ends, as a fraction of the screen."""
+BAR = 8.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was played in how long."""
+
+    trajectories: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+
+def clicks(seed: int) -> Iterator[tuple[float, float]]:
+    """The policy of both sides: up to ten points, in fractions of the screen."""
+    chance = random.Random(seed)
+    for _ in range(MAX_STEPS):
+        yield chance.random(), TOP + (1 - TOP) * chance.random()
+
+
+async def play_ours(pool: SandboxPool, task: str, seconds: float, first_seed: int) -> Tally:
+    """Plays on all of the pool's pages until the time is up; counts finished trajectories."""
+    tally, seeds = Tally(), iter(range(first_seed, sys.maxsize))
+    start = time.perf_counter()
+
+    async def player() -> None:
+        while time.perf_counter() - start < seconds:
+            seed = next(seeds)
+            async with pool.lease(task_named(task), seed) as sandbox:
+                await sandbox.observe()
+                for x, y in clicks(seed):
+                    await sandbox.perform(Click(x=x, y=y))
+                    await sandbox.observe()
+                    tally.steps += 1
+                    if (await sandbox.verify()).done:
+                        break
+            tally.trajectories += 1
+
+    await asyncio.gather(*(player() for _ in range(pool.size)))
+    tally.seconds = time.perf_counter() - start
+    return tally
+
+
+def play_selenium(pipe: Connection) -> None:
+    """A worker process: opens the environment of each task it is told, and plays it when told."""
+    import gymnasium
+    import miniwob
+    import numpy
+    from miniwob.action import ActionTypes
+
+    gymnasium.register_envs(miniwob)
+    environment: Any = None
+    while (order := pipe.recv()) is not None:
+        task, seconds, seed = order
+        if seconds == 0:
+            if environment is not None:
+                environment.close()
+            environment = gymnasium.make(f"miniwob/{task}-v1").unwrapped
+            environment.reset(seed=0)
+            pipe.send(Tally())
+            continue
+        tally, start = Tally(), time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            environment.reset(seed=seed)
+            for x, y in clicks(seed):
+                coordinates = numpy.array([x * 160, y * 210], dtype=numpy.float32)
+                action = environment.create_action(ActionTypes.CLICK_COORDS, coords=coordinates)
+                done = environment.step(action)[2]
+                tally.steps += 1
+                if done:
+                    break
+            tally.trajectories += 1
+            seed += 1
+        tally.seconds = time.perf_counter() - start
+        pipe.send(tally)
+    if environment is not None:
+        environment.close()
+
+
+@contextmanager
+def selenium_workers(count: int) -> Iterator[list[Connection]]:
+    """Worker processes of the peer."""
+    context = multiprocessing.get_context("spawn")
+    pairs = [context.Pipe() for _ in range(count)]
+    workers = [context.Process(target=play_selenium, args=(theirs,)) for _, theirs in pairs]
+    for worker in workers:
+        worker.start()
+    try:
+        yield [ours for ours, _ in pairs]
+    finally:
+        for ours, _ in pairs:
+            ours.send(None)
+        for worker in workers:
+            worker.join(20)
+            worker.kill()
+
+
+async def ask(pipes: list[Connection], task: str, seconds: float, seed: int) -> Tally:
+    """Lets these workers play at the same time and adds up what they did."""
+    for number, pipe in enumerate(pipes):
+        pipe.send((task, seconds, seed + 10_000 * number))
+    tallies = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
+    longest = max(tally.seconds for tally in tallies)
+    return Tally(sum(tally.trajectories for tally in tallies), sum(tally.steps for tally in tallies), longest)
+
+
+async def measure(
+    tasks: tuple[str, ...], ours: tuple[tuple[int, int], ...], rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """All rounds of all tasks; one row per round and setting."""
+    rows: list[dict[str, Any]] = []
+    pools = {shape: SandboxPool(EnvironmentConfig(browsers=shape[0], pages=shape[1])) for shape in ours}
+    for pool in pools.values():
+        await pool.start()
+    with selenium_workers(max(SELENIUM)) as pipes:
+        for task in tasks:
+            await ask(pipes, task, 0, 0)
+            for number in range(rounds):
+                seed = number * 1000
+                for count in SELENIUM:
+                    rows.append(
+                        _row(
+                            task,
+                            number,
+                            "selenium",
+                            f"{count} processes",
+                            await ask(pipes[:count], task, seconds, seed),
+                        )
+                    )
+                for (browsers, pages), pool in pools.items():
+                    tally = await play_ours(pool, task, seconds, seed)
+                    rows.append(_row(task, number, "flywheel", f"{browsers} x {pages} pages", tally))
+    for pool in pools.values():
+        await pool.close()
+    return rows
+
+
+def _row(task: str, number: int, side: str, setting: str, tally: Tally) -> dict[str, Any]:
+    rates = {"trajectories_s": tally.trajectories / tally.seconds, "steps_s": tally.steps / tally.seconds}
+    return {"task": task, "round": number, "side": side, "setting": setting, **rates}
+
+
+def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Medians over rounds, one row per task and setting."""
+    summary = []
+    for key in dict.fromkeys((row["task"], row["side"], row["setting"]) for row in rows):
+        same = [row for row in rows if (row["task"], row["side"], row["setting"]) == key]
+        rates = {rate: statistics.median(row[rate] for row in same) for rate in ("trajectories_s", "steps_s")}
+        summary.append({"task": key[0], "side": key[1], "setting": key[2], **rates})
+    return summary
+
+
+def ratio(rows: list[dict[str, Any]], task: str, rate: str) -> float:
+    """Our best setting against theirs within a round, the median over rounds."""
+    ratios = []
+    for number in sorted({row["round"] for row in rows}):
+        best = {
+            side: max(row[rate] for row in rows if (row["task"], row["round"], row["side"]) == (task, number, side))
+            for side in ("flywheel", "selenium")
+        }
+        ratios.append(best["flywheel"] / best["selenium"])
+    return statistics.median(ratios)
+
+
+def find_peer() -> None:
+    """Points MiniWoB++ at the browser and driver that are installed; raises FlywheelError if one is missing."""
+    driver = os.environ.get("MINIWOB_CHROMEDRIVER") or shutil.which("chromedriver")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    browser = os.environ.get("MINIWOB_CHROME_BINARY") or next(filter(None, map(shutil.which, names)), None)
+    if driver is None or browser is None:
+        missing = "chromedriver" if driver is None else "a Chromium for it"
+        raise FlywheelError(
+            f"The peer, MiniWoB++'s Selenium environment, needs {missing}: there is nothing to compare with.",
+            "On Debian: apt install chromium chromium-driver.",
+        )
+    os.environ["MINIWOB_CHROMEDRIVER"], os.environ["MINIWOB_CHROME_BINARY"] = driver, browser
+
+
+def main() -> int:
+    """Exit status 0 if the bar is reached, 1 if not or if the peer is missing."""
+    arguments = options(__doc__ or "")
+    try:
+        find_peer()
+        rounds, seconds = (2, 1.5) if arguments.short else (5, 4.0)
+        rows = asyncio.run(measure(TASKS, OURS[1:3] if arguments.short else OURS, rounds, seconds))
+    except FlywheelError as error:
+        print(error, file=sys.stderr)
+        return 1
+    per_task = {task: ratio(rows, task, "trajectories_s") for task in TASKS}
+    summary = summarise(rows)
+    summary += [{"task": task, "side": "ratio", "setting": "best against best", "trajectories_s": per_task[task],
+                 "steps_s": ratio(rows, task, "steps_s")} for task in TASKS]  # fmt: skip
+    name = "trajectories per second against MiniWoB++'s Selenium environment, best against best"
+    bars = [Bar(name, statistics.geometric_mean(per_task.values()), BAR, "higher")]
+    return finish("sandbox", summary, bars, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

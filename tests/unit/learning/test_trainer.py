@@ -1,0 +1,155 @@
+"""The trainer: it learns, two processes are one, a checkpoint is whole or not there, and NaN is an error."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from learning.batches import Batcher
+from learning.job import Job, read_job
+from learning.optimizer import FlatAdamW, learning_rate
+from learning.sample import TrainSample, read_samples, read_screenshots, write_samples
+from learning.trainer import batch_loss, train
+from models.fast import TinyNet
+from models.policy import Context
+from models.speaker import read_tokenizer
+from models.vlm import VlmPolicy
+from schemas.action import Click, from_json
+from schemas.failure import CheckpointError, FlywheelError, UsageError
+from schemas.observation import Observation
+from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, job, parent, samples
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    parent(tmp_path)
+    return tmp_path
+
+
+def started(job: Job, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "job.json").write_text(job.model_dump_json())
+    command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+
+
+def test_a_handful_of_samples_is_learnt_by_heart(folder: Path) -> None:
+    plan = job(folder, count=4, steps=150, shift=0)
+    train(plan)
+    policy = VlmPolicy(plan.out, POLICY)
+    made, pngs = samples(4)
+    contexts = [Context(s.instruction, (), Observation(pngs[s.screenshots[0]], WIDTH, HEIGHT, ""), 0) for s in made]
+    for sample, reply in zip(made, policy.act(contexts), strict=True):
+        target = from_json(sample.action or "")
+        assert isinstance(reply.action, Click) and isinstance(target, Click), reply.text
+        assert abs(reply.action.x - target.x) < 0.1 and abs(reply.action.y - target.y) < 0.1
+
+
+def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder: Path) -> None:
+    plan = job(folder, steps=2)
+    train(plan)
+    before, after = (load_file(path / "model.safetensors") for path in (plan.parent, plan.out))
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert read_job(plan.out / "job.json") == plan
+    assert sorted(path.name for path in plan.out.iterdir()) == sorted(
+        [*(path.name for path in plan.parent.iterdir()), "job.json"]
+    )
+
+
+def test_plain_transformers_loads_what_was_trained_with_the_same_logits(folder: Path) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    plan = job(folder, steps=2)
+    train(plan)
+    stock = AutoModelForImageTextToText.from_pretrained(plan.out, dtype=torch.float32)
+    ids = torch.arange(300, 316)[None]
+    net = TinyNet.load(plan.out, torch.float32)
+    mask = torch.full((16, 16), -1e9).triu(1)[None, None]
+    hidden = net.read(net.embed(ids), torch.arange(16).expand(3, 1, 16), mask)
+    assert torch.allclose(net.logits(hidden), stock(input_ids=ids).logits, atol=1e-4)
+
+
+def test_the_parts_of_two_processes_add_up_to_the_gradient_of_one(folder: Path) -> None:
+    plan = job(folder, count=8)
+    net = TinyNet.load(plan.parent, torch.float32)
+    made = read_samples(plan.samples)
+    maker = Batcher(read_tokenizer(plan.parent), net, read_screenshots(plan.screenshots), POLICY, TRAIN)
+
+    def gradient(members: range) -> torch.Tensor:
+        flat = net.gradients()
+        batch = maker.batch([made[index] for index in members], [(0, index) for index in members])
+        batch_loss(net, batch, maker.first, 2.0).backward()
+        return flat
+
+    whole, parts = gradient(range(8)), gradient(range(0, 8, 2)) + gradient(range(1, 8, 2))
+    assert torch.allclose(whole, parts, rtol=1e-2, atol=1e-2 * float(whole.abs().max()))
+
+
+def test_two_processes_train_the_checkpoint_that_one_trains(folder: Path) -> None:
+    alone = job(folder, steps=2)
+    train(alone)
+    both = alone.model_copy(update={"out": folder / "both", "train": alone.train.model_copy(update={"processes": 2})})
+    done = started(both, folder)
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert said[-1]["checkpoint"] == str(both.out) and said[-2]["step"] == 2
+    one, two = (load_file(path / "model.safetensors") for path in (alone.out, both.out))
+    start = load_file(alone.parent / "model.safetensors")
+    moved = sum(float((one[name] - start[name]).float().abs().sum()) for name in one)
+    apart = sum(float((one[name] - two[name]).float().abs().sum()) for name in one)
+    assert apart < 0.1 * moved
+
+
+def test_a_loss_that_is_no_number_stops_with_a_word_and_leaves_nothing(folder: Path) -> None:
+    plan = job(folder, steps=8).model_copy(update={"learning_rate": 1e30})
+    done = started(plan, folder)
+    assert done.returncode == 1
+    assert "learning_rate" in json.loads(done.stdout.splitlines()[-1])["error"]
+    assert not plan.out.exists() and not list(folder.glob("out*"))
+
+
+def test_no_samples_is_an_error_before_anything_is_spent(folder: Path) -> None:
+    plan = job(folder)
+    write_samples(plan.samples, [])
+    with pytest.raises(FlywheelError, match="weights"):
+        train(plan)
+
+
+def test_samples_of_weight_zero_are_never_drawn(folder: Path) -> None:
+    plan = job(folder, steps=1)
+    made, _ = samples(4)
+    write_samples(plan.samples, [*made, TrainSample("t", ("no such picture",), "?", weight=0.0)])
+    train(plan)
+    assert plan.out.exists()
+
+
+def test_a_checkpoint_that_is_there_is_not_overwritten(folder: Path) -> None:
+    plan = job(folder)
+    plan.out.mkdir()
+    with pytest.raises(CheckpointError, match="already there"):
+        train(plan)
+
+
+def test_a_job_with_a_field_that_does_not_exist_names_it(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"lerning_rate": 1}')
+    with pytest.raises(UsageError, match="lerning_rate"):
+        read_job(tmp_path / "job.json")
+
+
+def test_the_rate_warms_up_and_falls_to_a_tenth() -> None:
+    rates = [learning_rate(step, 100, 1.0, 10) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) == pytest.approx(1.0) and rates[-1] == pytest.approx(0.1)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_an_unsound_gradient_moves_nothing() -> None:
+    flat = torch.ones(4, dtype=torch.bfloat16)
+    optimizer = FlatAdamW(flat, 2, TRAIN)
+    optimizer.step(torch.tensor([1.0, float("nan"), 0, 0]), 0.1)
+    assert flat.tolist() == [1, 1, 1, 1]

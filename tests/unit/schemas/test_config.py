@@ -1,0 +1,90 @@
+"""The config is closed, and what comes later wins: TOML, then the environment, then words."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from schemas.config import load_config
+from schemas.failure import EXIT_USAGE, UsageError
+
+TOML = """
+name = "small"
+[suite]
+tasks = ["click-test"]
+[train]
+steps = 10
+batch = 4
+warmup = 1
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "small.toml"
+    file.write_text(TOML)
+    return file
+
+
+def test_words_win_over_the_environment_and_that_over_the_file(path: Path) -> None:
+    environ = {"FLYWHEEL__TRAIN__BATCH": "8", "FLYWHEEL__TRAIN__STEPS": "20", "OTHER": "1"}
+    config = load_config(path, ["train.steps=30"], environ)
+    assert (config.train.warmup, config.train.batch, config.train.steps) == (1, 8, 30)
+
+
+def test_what_nobody_sets_has_its_default(path: Path) -> None:
+    assert load_config(path, environ={}).curriculum.method == "learnable"
+
+
+def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
+    words = ['suite.tasks=["a", "b"]', "lake.uri=s3://bucket/lake", "environment.browser=null"]
+    config = load_config(path, words, {})
+    assert config.suite.tasks == ("a", "b")
+    assert config.lake.uri == "s3://bucket/lake"
+    assert config.environment.browser is None
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("train.step=3", r"unknown key `train\.step`; did you mean `steps`"),
+        ("trian.steps=3", r"unknown key `trian`; did you mean `train`"),
+        ("zzz=3", r"unknown key `zzz`\."),
+        ("train.batch=0", r"`train\.batch`: .*greater than or equal to 1.*got 0"),
+        ("train.batch=many", r"`train\.batch`: .*integer.*got 'many'"),
+        ("curriculum.method=magic", r"`curriculum\.method`: .*'learnable' or 'uniform'.*got 'magic'"),
+        ("train", r"`train` is not of the form section\.key=value"),
+        ("name.first=x", r"`name` is a value, not a section"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_field_and_the_mend(path: Path, word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        load_config(path, [word], {})
+    assert refused.value.exit_code == EXIT_USAGE
+
+
+def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean `uri`"):
+        load_config(path, environ={"FLYWHEEL__LAKE__URL": "x"})
+
+
+def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        load_config(tmp_path / "none.toml", environ={})
+
+
+def test_a_broken_file_is_refused_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("name = \n")
+    with pytest.raises(UsageError, match="line 1"):
+        load_config(tmp_path / "broken.toml", environ={})
+
+
+def test_a_config_cannot_be_changed(path: Path) -> None:
+    config = load_config(path, environ={})
+    with pytest.raises(ValidationError, match="frozen"):
+        config.train.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_resolved_config_reads_back_as_itself(path: Path) -> None:
+    config = load_config(path, environ={})
+    assert type(config).model_validate_json(config.canonical()) == config

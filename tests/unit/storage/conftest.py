@@ -1,0 +1,58 @@
+"""A lake in a temporary folder, and rows with few words."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "trajectories": {
+        "trajectory_id": "t0", "iteration": 1, "run_id": "r", "task_id": "miniwob/a", "seed": 1, "split": "train",
+        "attempt": 0, "policy": "policy", "policy_version": "p1", "instruction": "Click.", "n_steps": 1, "reward": 1.0,
+        "success": True, "termination": "done", "sampling": "{}", "started_at": NOON, "wall_s": 0.5,
+    },
+    "steps": {
+        "trajectory_id": "t0", "step": 0, "iteration": 1, "screenshot": "a" * 64, "next_screenshot": None,
+        "screen_width": 160, "screen_height": 210, "thought": "", "action": None, "action_type": None, "x": 0.5,
+        "y": 0.5, "dialect": "box_v1", "raw_text": "", "action_error": None, "actor": "policy", "policy_version": "p1",
+        "token_ids": None, "logprobs": None, "elements": "[]", "observe_ms": 1.0, "think_ms": 1.0, "act_ms": 1.0,
+    },
+    "screenshots": {
+        "sha256": "a" * 64, "iteration": 1, "png": b"png", "width": 160, "height": 210, "phash": "0" * 16,
+    },
+    "verdicts": {
+        "trajectory_id": "t0", "gate": "route", "gate_version": "1", "iteration": 1, "passed": True, "score": None,
+        "error_step": None, "reason": "ok", "route": "sft",
+    },
+    "evaluations": {
+        "policy_version": "p1", "suite": "suite", "task_id": "miniwob/a", "seed": 1_000_000, "iteration": 1,
+        "success": True, "reward": 1.0, "n_steps": 1, "failure_boundary": None,
+    },
+    "policies": {
+        "policy_version": "p1", "parent": None, "iteration": 1, "method": "sft", "checkpoint": "x",
+        "data_versions": "{}", "config": "{}", "code": "0", "seed": 0, "metrics": "{}", "status": "champion",
+        "created_at": NOON,
+    },
+    "stages": {
+        "iteration": 1, "stage": "collect", "run_id": "r", "started_at": NOON, "wall_s": 2.0, "result": "{}",
+    },
+}  # fmt: skip
+
+Rows = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
+
+
+@pytest.fixture(scope="session")
+def row() -> Rows:
+    """A row of a table, with some fields changed."""
+    return lambda table, **changes: {**DEFAULTS[table], **changes}

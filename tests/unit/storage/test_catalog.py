@@ -1,0 +1,119 @@
+"""Status, funnel and tasks, against a lake small enough to count by hand."""
+
+from datetime import timedelta
+
+import pytest
+
+from storage.catalog import FOLDER, ask, sql
+from storage.lake import Lake
+from storage.status import iterations
+
+
+@pytest.fixture
+def two_laps(lake: Lake, row) -> Lake:
+    """Iteration 1 made p1 (replaced since), iteration 2 made p2 (rejected)."""
+    policies = [row("policies", status="retired"), row("policies", policy_version="p2", iteration=2, status="rejected")]
+    lake.append("policies", policies)
+    evaluated = [
+        ("p1", "a", 2_000_000, True), ("p1", "a", 2_000_001, False), ("p1", "b", 2_000_000, True),
+        ("p1", "b", 2_000_001, None), ("p1", "a", 1_000_000, False),
+        ("p2", "a", 1_000_000, True), ("p2", "b", 1_000_000, False), ("p2", "b", 1_000_001, False),
+        ("explorer", "a", 2_000_000, True), ("explorer", "b", 2_000_000, False),
+    ]  # fmt: skip
+    lake.append(
+        "evaluations",
+        [
+            row("evaluations", policy_version=policy, task_id=task, seed=seed, success=success)
+            for policy, task, seed, success in evaluated
+        ],
+    )
+    start = row("stages")["started_at"]
+    took = [(1, "collect", 0, 5.0), (1, "train", 9, 7.0), (2, "collect", 20, 4.0)]
+    stages = [
+        row("stages", iteration=lap, stage=stage, started_at=start + timedelta(seconds=later), wall_s=wall)
+        for lap, stage, later, wall in took
+    ]
+    lake.append("stages", stages)
+    return lake
+
+
+def test_status_quotes_test_seeds_and_falls_back_to_validation(two_laps: Lake) -> None:
+    first, second = iterations(two_laps)
+    assert (first["policy"], first["success"], first["n"]) == ("p1", 0.75, 3)
+    assert (second["policy"], second["success"], second["n"]) == ("p2", 0.5, 3)
+    assert first["explorer"] == second["explorer"] == 0.5
+
+
+def test_status_tells_promotion_wall_time_and_stages(two_laps: Lake) -> None:
+    first, second = iterations(two_laps)
+    assert first["promoted"] and not second["promoted"]
+    assert (first["wall_s"], first["stages_s"]) == (12.0, {"collect": 5.0, "train": 7.0})
+    assert second["stages_s"] == {"collect": 4.0}
+
+
+def test_status_has_an_interval_around_the_mean(two_laps: Lake) -> None:
+    for entry in iterations(two_laps):
+        low, high = entry["ci"]
+        assert 0.0 <= low < entry["success"] < high <= 1.0
+
+
+def test_a_lap_without_a_policy_yet_is_shown_with_what_there_is(lake: Lake, row) -> None:
+    lake.append("trajectories", [row("trajectories", iteration=4)])
+    (entry,) = iterations(lake)
+    assert entry == {
+        "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None, "trajectories": 1,
+        "promoted": False, "wall_s": 0.0, "stages_s": {},
+    }  # fmt: skip
+
+
+def test_an_empty_lake_has_no_laps(lake: Lake) -> None:
+    assert iterations(lake) == []
+
+
+def test_the_funnel_counts_each_sieve_and_names_the_commonest_reasons(lake: Lake, row) -> None:
+    plays = {"t0": (True, "sft"), "t1": (True, "sft"), "t2": (False, "ct"), "t3": (None, "none"), "t4": (False, "none")}
+    lake.append("trajectories", [row("trajectories", trajectory_id=t, success=s) for t, (s, _) in plays.items()])
+    lake.append("steps", [row("steps", trajectory_id=t, step=step) for t in plays for step in range(2)])
+    route = [
+        row("verdicts", trajectory_id=t, route=route, passed=route == "sft", reason=f"to {route}")
+        for t, (_, route) in plays.items()
+    ]
+    rules = [row("verdicts", trajectory_id="t4", gate="rules", passed=False, reason="no action", route="none")]
+    lake.append("verdicts", route + rules)
+    (lap,) = ask(lake, "funnel").to_pylist()
+    rejections = lap.pop("rejections")
+    assert lap == {
+        "iteration": 1, "collected": 5, "valid": 4, "verified": 2, "sft": 2, "ct": 1, "rl": 0, "none": 2, "steps": 4,
+    }  # fmt: skip
+    assert rejections == [
+        {"gate": "route", "reason": "to none", "n": 2},
+        {"gate": "route", "reason": "to ct", "n": 1},
+        {"gate": "rules", "reason": "no action", "n": 1},
+    ]
+
+
+def test_tasks_show_evaluation_and_plays_side_by_side(two_laps: Lake, row) -> None:
+    plays = [
+        row("trajectories", trajectory_id="x", task_id="a", success=False),
+        row("trajectories", trajectory_id="y", task_id="a", policy="explorer"),
+        row("trajectories", trajectory_id="z", task_id="c", success=None),
+    ]
+    two_laps.append("trajectories", plays)
+    rows = {(each["iteration"], each["task_id"]): each for each in ask(two_laps, "tasks").to_pylist()}
+    assert set(rows) == {(1, "a"), (1, "b"), (2, "a"), (2, "b")}
+    first = rows[1, "a"]
+    assert (first["policy_version"], first["success"], first["n"]) == ("p1", 0.5, 2)
+    assert (first["played_success"], first["explorer_success"]) == (0.0, 1.0)
+    assert (rows[2, "b"]["success"], rows[2, "b"]["played_n"]) == (0.0, 0)
+
+
+def test_a_query_can_be_asked_of_pinned_versions(lake: Lake, row) -> None:
+    lake.append("trajectories", [row("trajectories")])
+    pinned = lake.versions()
+    lake.append("trajectories", [row("trajectories", trajectory_id="t1")])
+    assert ask(lake, "funnel", pinned)["collected"].to_pylist() == [1]
+
+
+def test_every_query_says_what_it_is_for() -> None:
+    for file in FOLDER.glob("*.sql"):
+        assert sql(file.stem).startswith("-- ")

@@ -1,0 +1,125 @@
+"""The curriculum's numbers, against a lake small enough to count by hand."""
+
+import math
+from typing import Any
+
+import pytest
+
+from storage.catalog import ask
+from storage.lake import Lake
+
+POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25}
+
+
+def _choices(lake: Lake, tasks: list[str], iteration: int = 3, **changes: Any) -> dict[str, dict[str, Any]]:
+    answer = ask(lake, "curriculum", iteration=iteration, tasks=tasks, **{**POLICY, **changes}).to_pylist()
+    return {each["task_id"]: each for each in answer}
+
+
+@pytest.fixture
+def play(lake: Lake, row):
+    """Writes plays of one task by one kind of player."""
+
+    def write(task: str, successes: int, failures: int, policy: str = "policy", iteration: int = 2) -> None:
+        outcomes = [True] * successes + [False] * failures
+        lake.append(
+            "trajectories",
+            [
+                row("trajectories", trajectory_id=f"{task}-{policy}-{iteration}-{place}", task_id=task,
+                    policy=policy, iteration=iteration, success=success)
+                for place, success in enumerate(outcomes)
+            ],
+        )  # fmt: skip
+
+    return write
+
+
+def test_each_pool_gets_its_weight_and_the_floor_is_shared_evenly(lake: Lake, play) -> None:
+    play("even", 3, 3)
+    play("never", 0, 60)
+    play("shown", 0, 60)
+    play("shown", 2, 0, policy="explorer")
+    play("always", 40, 0)
+    choices = _choices(lake, ["even", "new", "never", "shown", "always"])
+    raw = {"even": 1.0, "new": 1.0, "never": 0.1, "shown": 0.4, "always": 0.1}
+    for task, weight in raw.items():
+        assert choices[task]["weight"] == pytest.approx(0.25 / 5 + 0.75 * weight / 2.6)
+    pools = {task: choice["pool"] for task, choice in choices.items()}
+    assert pools == {
+        "even": "learnable",
+        "new": "unseen",
+        "never": "hopeless",
+        "shown": "hopeless",
+        "always": "saturated",
+    }
+    assert sum(choice["weight"] for choice in choices.values()) == pytest.approx(1.0)
+
+
+def test_older_plays_count_less(lake: Lake, play) -> None:
+    play("a", 4, 0, iteration=1)
+    play("a", 0, 3, iteration=2)
+    choice = _choices(lake, ["a"])["a"]
+    assert (choice["successes"], choice["failures"]) == (2.0, 3.0)
+    assert choice["posterior"] == pytest.approx(2.5 / 6)
+
+
+def test_few_plays_get_the_benefit_of_the_doubt(lake: Lake, play) -> None:
+    play("few", 0, 4)
+    play("many", 4, 36)
+    choices = _choices(lake, ["few", "many"], floor=0.0)
+    few = 0.1 + math.sqrt(0.5 * 4.5 / (25 * 6))
+    many = 4.5 / 41 + math.sqrt(4.5 * 36.5 / (41**2 * 42))
+    ratio = math.sqrt(few * (1 - few)) / math.sqrt(many * (1 - many))
+    assert choices["few"]["weight"] / choices["many"]["weight"] == pytest.approx(ratio)
+
+
+def test_environment_failures_and_the_future_count_nothing(lake: Lake, play, row) -> None:
+    lost = row(
+        "trajectories", task_id="a", success=None, reward=None, failure_boundary="sandbox", termination="failure"
+    )
+    lake.append("trajectories", [lost])
+    play("a", 5, 5, iteration=3)
+    assert _choices(lake, ["a"])["a"]["pool"] == "unseen"
+
+
+def test_help_is_not_counted_as_the_policys_own_success(lake: Lake, play) -> None:
+    play("a", 9, 0, policy="relay")
+    play("a", 7, 0, policy="explorer")
+    choice = _choices(lake, ["a"])["a"]
+    assert choice["pool"] == "unseen"
+    assert choice["reason"].endswith("others solved it 16 times")
+
+
+def test_only_the_champions_validation_plays_of_the_suite_are_evidence(lake: Lake, row) -> None:
+    lake.append("policies", [row("policies"), row("policies", policy_version="p0", status="rejected")])
+    played = [
+        row("evaluations", task_id="a", iteration=2),
+        row("evaluations", task_id="a", iteration=2, seed=1_000_001, success=False),
+        row("evaluations", task_id="a", iteration=2, seed=1_000_002, success=None),
+        row("evaluations", task_id="a", iteration=2, seed=2_000_000),
+        row("evaluations", task_id="a", iteration=2, suite="held_out"),
+        row("evaluations", task_id="a", iteration=2, policy_version="p0"),
+        row("evaluations", task_id="a", iteration=2, policy_version="explorer"),
+    ]
+    lake.append("evaluations", played)
+    choice = _choices(lake, ["a"])["a"]
+    assert (choice["successes"], choice["failures"]) == (1.0, 1.0)
+
+
+def test_uniform_ignores_what_is_known(lake: Lake, play) -> None:
+    play("a", 40, 0)
+    choices = _choices(lake, ["a", "b", "c", "d"], method="uniform")
+    assert {(choice["pool"], choice["weight"]) for choice in choices.values()} == {("uniform", 0.25)}
+
+
+def test_reasons_hold_the_numbers(lake: Lake, play) -> None:
+    play("a", 3, 3)
+    reason = _choices(lake, ["a", "b"])["a"]["reason"]
+    assert reason == (
+        "learnable: 3.0 of 6.0 plays succeed, posterior 0.500, taken as 0.500 for its uncertainty; "
+        "weight 1.00, 50.0 % of the plays"
+    )
+
+
+def test_a_task_named_twice_is_planned_once(lake: Lake) -> None:
+    assert list(_choices(lake, ["a", "a"])) == ["a"]

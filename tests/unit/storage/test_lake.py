@@ -1,0 +1,235 @@
+"""A lake holds every key once, whoever writes, and says plainly what is wrong with a place that is no lake."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow.dataset as pads
+import pytest
+
+from schemas.config.sections import LakeConfig
+from schemas.failure import LakeError
+from storage.lake import Lake
+
+APPEND = """
+import sys
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+lake, new = Lake.open(LakeConfig(uri=sys.argv[1])), 0
+choice = dict(weight=0.5, explorer_trajectories=0, policy_trajectories=0, relay_trajectories=0, pool="unseen",
+              successes=0.0, failures=0.0, reason="x")
+for chunk in range(6):
+    new += lake.append("curriculum", [{**choice, "iteration": 1, "task_id": f"t{chunk}-{i}"} for i in range(20)])
+print(new)
+"""
+
+
+def test_a_second_opening_finds_the_same_lake(lake: Lake) -> None:
+    assert Lake.open(LakeConfig(uri=lake.uri), create=False).lake_id == lake.lake_id
+
+
+def test_a_place_without_a_lake_is_refused_unless_one_may_be_made(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="no lake at"):
+        Lake.open(LakeConfig(uri=str(tmp_path / "none")), create=False)
+
+
+def test_a_folder_with_other_things_is_not_taken_for_a_lake(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(LakeError, match=r"thesis\.txt.*lake\.uri"):
+        Lake.open(LakeConfig(uri=str(tmp_path)))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_lake_of_another_schema_version_is_refused_with_both_versions(lake: Lake) -> None:
+    mark = Path(lake.uri) / "flywheel.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "schema_version": 99}))
+    with pytest.raises(LakeError, match=r"schema version 99.*reads 1.*lake\.uri"):
+        Lake.open(LakeConfig(uri=lake.uri))
+
+
+def test_a_broken_mark_is_refused(lake: Lake) -> None:
+    (Path(lake.uri) / "flywheel.json").write_text("{}")
+    with pytest.raises(LakeError, match="not the mark of a lake"):
+        Lake.open(LakeConfig(uri=lake.uri))
+
+
+@pytest.mark.parametrize("uri", ["gs://bucket/lake", "memory://lake"])
+def test_an_address_of_an_unknown_kind_is_refused_with_the_field(uri: str) -> None:
+    with pytest.raises(LakeError, match=r"lake\.uri"):
+        Lake.open(LakeConfig(uri=uri))
+
+
+def test_a_file_in_the_place_of_the_lake_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LakeError, match=r"lake\.uri"):
+        Lake.open(LakeConfig(uri=str(tmp_path / "file" / "lake")))
+
+
+def test_missing_s3_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with pytest.raises(LakeError, match="AWS_ACCESS_KEY_ID is not set"):
+        Lake.open(LakeConfig(uri="s3://bucket/lake"))
+
+
+def test_an_unknown_table_is_refused_with_the_known_ones(lake: Lake) -> None:
+    with pytest.raises(LakeError, match=r"`trajectory`.*trajectories"):
+        lake.append("trajectory", [])
+
+
+def test_rows_written_again_are_left_alone(lake: Lake, row) -> None:
+    assert lake.append("trajectories", [row("trajectories", trajectory_id=f"t{i}") for i in range(5)]) == 5
+    again = [row("trajectories", trajectory_id=f"t{i}", reward=-1.0) for i in range(3, 8)]
+    assert lake.append("trajectories", again) == 3
+    assert lake.read("trajectories", where={"reward": 1.0}).num_rows == 5
+    assert lake.count("trajectories") == 8
+
+
+def test_rows_already_there_make_no_new_version(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps")])
+    version = lake.version("steps")
+    assert lake.append("steps", [row("steps")]) == 0
+    assert lake.version("steps") == version
+
+
+def test_a_key_repeated_within_one_write_is_written_once(lake: Lake, row) -> None:
+    assert lake.append("steps", [row("steps", step=0), row("steps", step=1), row("steps", step=0)]) == 2
+
+
+def test_a_picture_seen_again_in_a_later_iteration_is_stored_once(lake: Lake, row) -> None:
+    lake.append("screenshots", [row("screenshots")])
+    assert lake.append("screenshots", [row("screenshots", iteration=2)]) == 0
+
+
+def test_a_deleted_key_can_be_written_again(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps", step=step) for step in range(3)])
+    assert lake.delete("steps", "step = 1") == 1
+    assert lake.append("steps", [row("steps", step=step) for step in range(3)]) == 1
+
+
+def test_deleting_from_a_table_that_does_not_exist_deletes_nothing(lake: Lake) -> None:
+    assert lake.delete("pairs", "true") == 0
+
+
+def test_an_upsert_replaces_the_row_of_its_key(lake: Lake, row) -> None:
+    lake.upsert("policies", [row("policies", policy_version=name) for name in ("p1", "p2")])
+    lake.upsert(
+        "policies", [row("policies", policy_version="p1", status="retired"), row("policies", policy_version="p3")]
+    )
+    statuses = lake.read("policies", columns=["policy_version", "status"]).to_pylist()
+    assert {each["policy_version"]: each["status"] for each in statuses} == {
+        "p1": "retired",
+        "p2": "champion",
+        "p3": "champion",
+    }
+
+
+def test_a_table_that_does_not_exist_reads_as_empty_with_its_schema(lake: Lake) -> None:
+    table = lake.read("pairs")
+    assert table.num_rows == 0
+    assert "chosen" in table.schema.names
+    assert lake.version("pairs") is None
+    assert lake.versions() == {}
+
+
+def test_reading_takes_columns_values_lists_and_expressions(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps", step=step, iteration=1 + step % 2) for step in range(6)])
+    assert lake.read("steps", columns=["step"], where={"iteration": 2}).schema.names == ["step"]
+    assert lake.read("steps", where={"iteration": 1, "step": [0, 1, 2]}).num_rows == 2
+    assert lake.read("steps", where=pads.field("step") > 3).num_rows == 2
+    assert lake.read("steps", where={"token_ids": None}).num_rows == 6
+    assert lake.read("steps", columns={"twice": pads.field("step") * 2})["twice"].to_pylist() != []
+
+
+def test_an_earlier_version_reads_as_it_was(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps", step=0)])
+    pinned = lake.versions()
+    lake.append("steps", [row("steps", step=1)])
+    assert lake.read("steps", version=pinned["steps"]).num_rows == 1
+    with lake.connect(["steps"], pinned) as connection:
+        assert connection.sql("SELECT count(*) FROM steps").fetchall() == [(1,)]
+
+
+def test_a_version_that_never_was_is_refused(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps")])
+    with pytest.raises(LakeError, match="version 99"):
+        lake.read("steps", version=99)
+
+
+def test_duckdb_sees_every_table_also_those_without_rows(lake: Lake, row) -> None:
+    lake.append("screenshots", [row("screenshots")])
+    lake.append("steps", [row("steps")])
+    with lake.connect() as connection:
+        query = "SELECT octet_length(png) FROM steps JOIN screenshots ON screenshot = sha256"
+        assert connection.sql(query).fetchall() == [(3,)]
+        assert connection.sql("SELECT count(*) FROM pairs").fetchall() == [(0,)]
+
+
+def test_under_pins_a_table_without_one_is_empty(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps")])
+    with lake.connect(versions={}) as connection:
+        assert connection.sql("SELECT count(*) FROM steps").fetchall() == [(0,)]
+
+
+def test_threads_that_write_the_same_keys_leave_each_once(lake: Lake, row) -> None:
+    new: list[int] = []
+
+    def write() -> None:
+        own = Lake.open(LakeConfig(uri=lake.uri))
+        for chunk in range(5):
+            new.append(own.append("steps", [row("steps", step=10 * chunk + i) for i in range(10)]))
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    steps = lake.read("steps", columns=["step"])["step"].to_pylist()
+    assert sorted(steps) == list(range(50))
+    assert sum(new) == 50
+
+
+def test_processes_that_write_the_same_keys_leave_each_once(lake: Lake) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", APPEND, lake.uri], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    new = [int(writer.communicate(timeout=120)[0]) for writer in writers]
+    keys = lake.read("curriculum", columns=["task_id"])["task_id"].to_pylist()
+    assert sum(new) == len(keys) == len(set(keys)) == 120
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_the_table_as_it_was(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps")])
+    script = f"""
+import resource, signal
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+lake = Lake.open(LakeConfig(uri={lake.uri!r}))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+import os
+shot = dict(iteration=1, width=1, height=1, phash="0")
+lake.append("screenshots", [dict(shot, sha256=str(i), png=os.urandom(5000)) for i in range(50)])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert "LakeError: No space is left" in done.stderr
+    assert "Free some space" in done.stderr
+    assert lake.count("screenshots") == 0
+    assert lake.count("steps") == 1
+
+
+def test_a_process_that_fails_to_read_still_ends(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps")])
+    for file in Path(lake.uri).rglob("*.parquet"):
+        os.unlink(file)
+    script = f"""
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+Lake.open(LakeConfig(uri={lake.uri!r})).read("steps")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "LakeError" in done.stderr

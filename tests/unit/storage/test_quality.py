@@ -1,0 +1,119 @@
+"""The gate names the rows that are wrong, and never mistakes its own trouble for theirs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from schemas.quality import QualityResult
+from schemas.table import Expectation
+from schemas.tables import TABLES
+from storage import quality
+from storage.lake import Lake
+from storage.quality import run_gate
+
+WRITTEN = ("trajectories", "steps", "screenshots")
+
+
+@pytest.fixture
+def sound(lake: Lake, row) -> Lake:
+    lake.append("screenshots", [row("screenshots")])
+    lake.append("trajectories", [row("trajectories", trajectory_id=f"t{i}", seed=i) for i in range(3)])
+    lake.append("steps", [row("steps", trajectory_id=f"t{i}") for i in range(3)])
+    return lake
+
+
+def _failed(results: list[QualityResult]) -> dict[str, QualityResult]:
+    return {f"{each.table}.{each.expectation}": each for each in results if not each.success}
+
+
+def test_sound_data_passes_every_expectation_of_every_table(sound: Lake, tmp_path: Path) -> None:
+    results = run_gate(sound, 1, TABLES, tmp_path / "docs")
+    assert _failed(results) == {}
+    assert {each.table for each in results} == set(TABLES)
+    assert sound.append("quality", results) == len(results)
+
+
+def test_bad_rows_are_named_by_their_keys(sound: Lake, row, tmp_path: Path) -> None:
+    sound.append("trajectories", [row("trajectories", trajectory_id="bad", reward=7.0, n_steps=0, seed=1_000_000)])
+    failed = _failed(run_gate(sound, 1, WRITTEN, tmp_path))
+    assert set(failed) == {
+        "trajectories.ExpectColumnValuesToBeBetween(reward)",
+        "trajectories.ExpectColumnValuesToBeBetween(seed)",
+    }
+    for result in failed.values():
+        assert (result.unexpected, result.error, result.severity) == (1, None, "critical")
+        assert json.loads(result.examples) == [{"trajectory_id": "bad"}]
+
+
+def test_a_warning_is_told_from_a_critical_failure(sound: Lake, row, tmp_path: Path) -> None:
+    sound.append("trajectories", [row("trajectories", trajectory_id="slow", n_steps=0, wall_s=9999.0)])
+    (result,) = _failed(run_gate(sound, 1, WRITTEN, tmp_path)).values()
+    assert result.severity == "warning"
+
+
+def test_missing_steps_and_missing_pictures_are_found(sound: Lake, row, tmp_path: Path) -> None:
+    sound.append("trajectories", [row("trajectories", trajectory_id="short", n_steps=2)])
+    sound.append("steps", [row("steps", trajectory_id="short", screenshot="b" * 64, next_screenshot="c" * 64)])
+    failed = _failed(run_gate(sound, 1, WRITTEN, tmp_path))
+    assert set(failed) == {
+        "trajectories.ExpectColumnPairValuesToBeEqual(n_steps, stored_steps)",
+        "steps.ExpectColumnValuesToBeInSet(screenshot_known)",
+        "steps.ExpectColumnValuesToBeInSet(next_screenshot_known)",
+    }
+    keys = json.loads(failed["steps.ExpectColumnValuesToBeInSet(screenshot_known)"].examples)
+    assert keys == [{"trajectory_id": "short", "step": 0}]
+
+
+def test_a_key_that_somebody_else_wrote_twice_is_found(sound: Lake, row, tmp_path: Path) -> None:
+    twice = TABLES["steps"].arrow([row("steps", trajectory_id="t0")])
+    write_deltalake(f"{sound.uri}/tables/steps", twice, mode="append")
+    failed = _failed(run_gate(sound, 1, ["steps"], tmp_path))
+    result = failed["steps.ExpectCompoundColumnsToBeUnique(trajectory_id, step)"]
+    assert result.unexpected == 2
+    assert json.loads(result.examples)[0] == {"trajectory_id": "t0", "step": 0}
+
+
+def test_other_iterations_are_left_out(sound: Lake, row, tmp_path: Path) -> None:
+    sound.append("trajectories", [row("trajectories", trajectory_id="old", iteration=2, reward=7.0, n_steps=0)])
+    assert _failed(run_gate(sound, 1, ["trajectories"], tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("ExpectColumnValuesToBeBetween", {"column": "policy", "min_value": 0, "max_value": 1}),
+        ("ExpectNoSuchThing", {"column": "policy"}),
+    ],
+)
+def test_a_check_that_breaks_is_a_gate_error_and_not_bad_data(
+    sound: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, arguments: dict[str, object]
+) -> None:
+    broken = Expectation(kind=kind, arguments=arguments, because="nobody can check this")
+    contract = TABLES["trajectories"].model_copy(update={"expectations": (broken,)})
+    monkeypatch.setitem(quality.TABLES, "trajectories", contract)
+    failed = _failed(run_gate(sound, 1, ["trajectories", "steps"], tmp_path))
+    result = failed[f"trajectories.{kind}(policy)"]
+    assert result.error
+    assert result.unexpected == 0
+    assert not any(name.startswith("steps") for name in failed)
+
+
+def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, tmp_path: Path) -> None:
+    for iteration in (1, 2, 3):
+        run_gate(sound, iteration, ["screenshots"], tmp_path / "docs", keep=2)
+    assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["iteration-0002", "iteration-0003"]
+    assert (tmp_path / "docs" / "iteration-0003" / "index.html").is_file()
+    assert list((tmp_path / "docs" / "iteration-0003" / "validations").rglob("*.html"))
+
+
+def test_pictures_are_not_loaded_into_the_gate(sound: Lake) -> None:
+    rows = quality._rows(sound, TABLES["screenshots"], 1)
+    assert rows["png"].tolist() == [3]
+
+
+def test_no_two_expectations_of_a_table_share_a_name() -> None:
+    for contract in TABLES.values():
+        names = [quality._name(each) for each in quality._expectations(contract)]
+        assert len(names) == len(set(names))
