@@ -51,12 +51,15 @@ def _link(row: dict[str, Any]) -> dict[str, Any]:
 
 def _trained_on(lake: Lake, versions: dict[str, int]) -> dict[str, Any]:
     """The trajectories whose data a training from these versions read."""
+    nothing: dict[str, Any] = {"count": 0, "by": [], "ids": []}
     if not {"verdicts", "trajectories"} <= versions.keys():
-        return {"count": 0, "by": [], "ids": []}
+        return nothing
     routed = lake.read(
         "verdicts", ["trajectory_id"], {"gate": "route", "route": TRAINED_ROUTES}, version=versions["verdicts"]
     )
     ids = sorted(set(routed["trajectory_id"].to_pylist()))
+    if not ids:
+        return nothing
     played = lake.read(
         "trajectories",
         ["trajectory_id", "iteration", "task_id"],

@@ -24,10 +24,10 @@ from schemas.tables import TABLES
 from storage import upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import BlobStore, FsspecBlobStore
+from storage.filters import Where, expression, partitions, predicate, view
 from storage.keys import KeyIndex, last_of_each_key, without
 from storage.mark import Mark, make_mark, read_mark
 
-Where = Mapping[str, Any] | pads.Expression
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _STRICT = CommitProperties(max_commit_retries=0)
@@ -102,8 +102,8 @@ class Lake:
         batch = last_of_each_key(_arrow(contract, rows), contract.key)
 
         def attempt(handle: DeltaTable) -> int:
-            touched = _partitions(contract, batch)
-            there = self._snapshot(contract, handle).to_table(filter=_expression(touched)).cast(contract.schema)
+            touched = partitions(contract, batch)
+            there = self._snapshot(contract, handle).to_table(filter=expression(touched)).cast(contract.schema)
             rows = pa.concat_tables([without(there, batch, contract.key), batch])
             self._rewrite(contract, handle, rows, touched)
             return batch.num_rows
@@ -120,8 +120,8 @@ class Lake:
         def attempt(handle: DeltaTable) -> int:
             with self.connect([table], {table: handle.version()}) as connection:
                 doomed = connection.sql(f'SELECT * FROM "{table}" WHERE {predicate}').to_arrow_table()
-                touched = _partitions(contract, doomed)
-                within = _predicate(touched) or "true"
+                touched = partitions(contract, doomed)
+                within = predicate(touched) or "true"
                 left = f'SELECT * FROM "{table}" WHERE ({within}) AND ({predicate}) IS NOT TRUE'
                 if doomed.num_rows:
                     self._rewrite(
@@ -149,7 +149,7 @@ class Lake:
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or contract.schema.names)
         with self._place.explained():
             try:
-                found = self._dataset(contract, version).to_table(columns=wanted, filter=_expression(where))
+                found = self._dataset(contract, version).to_table(columns=wanted, filter=expression(where))
             except FileNotFoundError as error:
                 raise self._no_version(contract, version) from error
         if isinstance(wanted, dict):
@@ -159,7 +159,7 @@ class Lake:
     def count(self, table: str, where: Where | None = None) -> int:
         """How many rows a table has."""
         with self._place.explained():
-            return self._dataset(_contract(table)).count_rows(filter=_expression(where))
+            return self._dataset(_contract(table)).count_rows(filter=expression(where))
 
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
@@ -197,13 +197,7 @@ class Lake:
             if not self._place.local:
                 connection.register(contract.name, self._snapshot(contract, handle))
                 return
-        types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
-        hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
-        columns = ", ".join(contract.schema.names)
-        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-        connection.execute(
-            f'CREATE VIEW "{contract.name}" AS SELECT {columns} FROM read_parquet([{listed}]{hive}, union_by_name = true)'
-        )
+        connection.execute(view(contract, files))
 
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""
@@ -257,7 +251,7 @@ class Lake:
             handle,
             rows,
             mode="overwrite",
-            predicate=_predicate(touched),
+            predicate=predicate(touched),
             commit_properties=_STRICT,
             writer_properties=properties,
         )
@@ -324,17 +318,6 @@ class Lake:
 _NEVER = -1
 
 
-def _partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:
-    """The values of the partition columns that rows have."""
-    return {name: sorted(set(rows[name].to_pylist())) for name in contract.partition_by}
-
-
-def _predicate(touched: Mapping[str, list[Any]]) -> str | None:
-    """The SQL that holds in these partitions; None for a table without partitions."""
-    parts = [f"{name} IN ({', '.join(map(str, values))})" for name, values in touched.items()]
-    return " AND ".join(parts) or None
-
-
 def _contract(table: str) -> Table:
     if table not in TABLES:
         raise LakeError(f"There is no table `{table}`.", f"The tables are {', '.join(sorted(TABLES))}.")
@@ -346,15 +329,3 @@ def _arrow(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) 
         return contract.arrow(rows)
     table: pa.Table = rows
     return table.select(contract.schema.names).cast(contract.schema)
-
-
-def _expression(where: Where | None) -> pads.Expression | None:
-    if where is None or isinstance(where, pads.Expression):
-        return where
-    whole: pads.Expression | None = None
-    for name, value in where.items():
-        column = pads.field(name)
-        several = isinstance(value, list | tuple | set | frozenset)
-        one = column.is_null() if value is None else column.isin(list(value)) if several else column == value
-        whole = one if whole is None else whole & one
-    return whole

@@ -39,7 +39,7 @@ def success(laps: Rows) -> Spec:
         base.mark_line(color=POLICY, point=alt.OverlayMarkDef(size=70, color=POLICY)).encode(
             y="success:Q", tooltip=tips
         ),
-        base.mark_text(dx=8, dy=12, align="left", color=POLICY).encode(
+        base.mark_text(dx=-8, dy=-8, align="right", color=POLICY).encode(
             y="success:Q", text=alt.Text("success:Q", format=".2f")
         ),
     ]
@@ -132,19 +132,14 @@ def stages(rows: Rows) -> Spec:
 def _stack(rows: Rows, part: str, amount: str, domain: list[str], colours: list[str]) -> Spec:
     if not rows:
         return None
+    scale = alt.Scale(domain=domain, range=colours[: len(domain)])
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_bar(size=26)
         .encode(
             x=_iteration([row["iteration"] for row in rows]),
             y=alt.Y(f"{amount}:Q"),
-            color=alt.Color(
-                f"{part}:N",
-                title=None,
-                sort=domain,
-                legend=alt.Legend(columns=5),
-                scale=alt.Scale(domain=domain, range=colours[: len(domain)]),
-            ),
+            color=alt.Color(f"{part}:N", title=None, sort=domain, legend=alt.Legend(columns=5), scale=scale),
             order="order:Q",
             tooltip=["iteration:O", f"{part}:N", alt.Tooltip(f"{amount}:Q", format=",.1f")],
         )

@@ -24,6 +24,8 @@ BUDGET_BYTES = 2_000_000
 def replays(lake: Lake) -> list[dict[str, Any]]:
     """Failures first, then successes, of the latest iteration; the policy's own plays where there are some."""
     chosen = choose(_latest(lake))
+    if not chosen:
+        return []
     ids = [row["trajectory_id"] for row in chosen]
     where = {"trajectory_id": ids}
     verdicts = {

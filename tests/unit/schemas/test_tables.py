@@ -1,4 +1,4 @@
-"""Every table's row, Arrow schema, key, partitions and expectations agree, and an example row comes back from a lake."""
+"""Every table's row, Arrow schema, key, partitions and expectations agree; an example row comes back from a lake."""
 
 import types
 import typing

@@ -127,6 +127,32 @@ def test_an_upsert_replaces_the_row_of_its_key(lake: Lake, row) -> None:
     }
 
 
+def test_an_upserted_table_can_still_be_filtered_and_queried_by_text(lake: Lake, row) -> None:
+    for status in ("candidate", "champion"):
+        lake.upsert("policies", [row("policies", status=status)])
+    assert lake.read("policies", where={"status": "champion", "policy_version": ["p1"]}).num_rows == 1
+    assert lake.append("policies", [row("policies")]) == 0
+    with lake.connect(["policies"]) as connection:
+        assert connection.sql("SELECT count(*) FROM policies WHERE status = 'champion'").fetchall() == [(1,)]
+
+
+def test_an_upsert_leaves_other_rows_and_partitions_as_they_were(lake: Lake, row) -> None:
+    lake.append("steps", [row("steps", step=step, iteration=1 + step % 2, token_ids=[step]) for step in range(4)])
+    lake.upsert("steps", [row("steps", step=2, thought="better")])
+    found = {each["step"]: (each["thought"], each["token_ids"]) for each in lake.read("steps").to_pylist()}
+    assert found == {0: ("", [0]), 1: ("", [1]), 2: ("better", None), 3: ("", [3])}
+
+
+def test_a_table_can_be_emptied_and_filled_again(lake: Lake, row) -> None:
+    for table in ("steps", "policies"):
+        lake.append(table, [row(table)])
+        assert lake.delete(table, "true") == 1
+        assert lake.count(table) == 0
+        with lake.connect([table]) as connection:
+            assert connection.sql(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+        assert lake.append(table, [row(table)]) == 1
+
+
 def test_a_table_that_does_not_exist_reads_as_empty_with_its_schema(lake: Lake) -> None:
     table = lake.read("pairs")
     assert table.num_rows == 0

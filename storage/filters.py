@@ -1,0 +1,45 @@
+"""Which rows are meant, said to each engine in its own words: Arrow expressions, Delta predicates, DuckDB views."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from schemas.table import Table
+
+Where = Mapping[str, Any] | pads.Expression
+"""Values by column (a list means any of them, None means null), or an Arrow expression."""
+
+
+def expression(where: Where | None) -> pads.Expression | None:
+    """The Arrow expression for a condition; None for none."""
+    if where is None or isinstance(where, pads.Expression):
+        return where
+    whole: pads.Expression | None = None
+    for name, value in where.items():
+        column = pads.field(name)
+        several = isinstance(value, list | tuple | set | frozenset)
+        one = column.is_null() if value is None else column.isin(list(value)) if several else column == value
+        whole = one if whole is None else whole & one
+    return whole
+
+
+def partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:
+    """The values of the partition columns that rows have."""
+    return {name: sorted(set(rows[name].to_pylist())) for name in contract.partition_by}
+
+
+def predicate(touched: Mapping[str, list[Any]]) -> str | None:
+    """The SQL that holds in these partitions; None for a table without partitions."""
+    parts = [f"{name} IN ({', '.join(map(str, values))})" for name, values in touched.items()]
+    return " AND ".join(parts) or None
+
+
+def view(contract: Table, files: Sequence[str]) -> str:
+    """The DuckDB statement that makes a view over a table's Parquet files."""
+    types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
+    hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    source = f"read_parquet([{listed}]{hive}, union_by_name = true)"
+    return f'CREATE VIEW "{contract.name}" AS SELECT {", ".join(contract.schema.names)} FROM {source}'

@@ -1,0 +1,182 @@
+"""The command line as a program sees it: output, exit codes, and errors in one line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps import cli, verbs
+from apps.environment import DEFAULTS, settle
+from schemas.failure import GateRefused
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def call(*words: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return call
+
+
+def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(flywheel: Call, place: Any) -> None:
+    code, out, err = flywheel("status", "--json", "--config", place.file)
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert set(found) == {"lake", "champion", "iterations"}
+    assert found["champion"] == "policy-0001"
+    assert [lap["iteration"] for lap in found["iterations"]] == [0, 1]
+    first = found["iterations"][0]
+    assert set(first) == {
+        "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
+    }  # fmt: skip
+    assert first["policy"] == "policy-0000"
+    assert first["success"] == pytest.approx(0.5)
+    low, high = first["ci"]
+    assert low < 0.5 < high
+    assert first["explorer"] == pytest.approx(0.25)
+    assert first["trajectories"] == 24
+    assert first["promoted"] is True
+    assert first["stages_s"]["train"] == pytest.approx(2.0)
+
+
+def test_status_for_people_shows_the_iteration_under_way(flywheel: Call, place: Any) -> None:
+    code, out, _ = flywheel("status", "--config", place.file)
+    assert code == 0
+    assert "under way" in out and "champion policy-0001" in out
+
+
+def test_an_unknown_task_is_named_before_anything_is_spent(flywheel: Call, place: Any) -> None:
+    for words in (("run",), ("run", "--dry-run"), ("evaluate", "--json")):
+        code, out, err = flywheel(*words, "--config", place.file, 'suite.tasks=["click-targt"]')
+        assert (code, out) == (2, "")
+        assert "click-targt" in err and "click-target" in err
+        assert err.count("\n") == 1 and "Traceback" not in err
+
+
+def test_an_unknown_key_is_named_with_the_nearest_one(flywheel: Call, place: Any) -> None:
+    code, out, err = flywheel("status", "--json", "--config", place.file, "train.stepz=3")
+    assert (code, out) == (2, "")
+    assert "train.stepz" in err and "`steps`" in err
+
+
+def test_a_word_that_is_no_key_value_pair_is_a_usage_error(flywheel: Call, place: Any) -> None:
+    code, _, err = flywheel("status", "--config", place.file, "train.steps")
+    assert code == 2 and "key=value" in err
+
+
+def test_a_missing_config_file_is_named(flywheel: Call, tmp_path: Path) -> None:
+    code, _, err = flywheel("status", "--config", tmp_path / "none.toml")
+    assert code == 2 and "none.toml" in err
+
+
+def test_an_unknown_option_is_a_usage_error(flywheel: Call) -> None:
+    assert flywheel("status", "--no-such-option")[0] == 2
+
+
+def test_a_lake_that_is_not_there_is_an_error_with_its_mend(flywheel: Call, place: Any, tmp_path: Path) -> None:
+    code, out, err = flywheel("status", "--json", "--config", place.file, f"lake.uri={tmp_path / 'empty'}")
+    assert (code, out) == (1, "")
+    assert "There is no lake" in err and "flywheel run" in err
+
+
+def test_a_folder_of_somebody_else_is_refused_by_run(flywheel: Call, place: Any, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    code, _, err = flywheel("run", "--config", place.file, f"lake.uri={tmp_path}")
+    assert code == 1 and "not a lake" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_full_disk_is_refused_by_run(flywheel: Call, place: Any) -> None:
+    code, _, err = flywheel("run", "--config", place.file, "lake.min_free_mb=999999999")
+    assert code == 1 and "lake.min_free_mb" in err
+
+
+def test_a_missing_browser_is_refused_by_run(flywheel: Call, place: Any, tmp_path: Path) -> None:
+    words = ("environment.kind=miniwob", 'suite.tasks=["click-test"]', "suite.held_out=[]")
+    code, _, err = flywheel("run", "--config", place.file, *words, f"environment.browser={tmp_path / 'none'}")
+    assert code == 1 and "environment.browser" in err
+
+
+def test_a_refused_gate_has_its_own_exit_code(flywheel: Call, monkeypatch: pytest.MonkeyPatch, place: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise GateRefused("The gate refuses iteration 3.", "Mend the rows.")
+
+    monkeypatch.setattr(verbs, "resolve", refuse)
+    assert flywheel("status", "--config", place.file) == (
+        3,
+        "",
+        "flywheel: The gate refuses iteration 3. Mend the rows.\n",
+    )
+
+
+def test_an_unexpected_exception_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, place: Any) -> None:
+    def break_down(*_: Any) -> None:
+        raise RuntimeError("nobody expected this")
+
+    monkeypatch.setattr(verbs, "resolve", break_down)
+    monkeypatch.setattr(sys, "argv", ["flywheel", "status", "--config", str(place.file)])
+    with pytest.raises(RuntimeError, match="nobody expected this"):
+        cli.main()
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any, tmp_path: Path) -> None:
+    code, out, _ = flywheel(
+        "run", "--dry-run", "--iterations", 3, "--config", place.file, f"lake.uri={tmp_path / 'new'}"
+    )
+    assert code == 0
+    assert "2 played: click-target, two-steps" in out
+    assert "160 an iteration, 480 in all" in out
+    assert "0 iterations are finished" in out
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any) -> None:
+    _, out, _ = flywheel("run", "--dry-run", "--config", place.file)
+    assert "2 iterations are finished; iteration 2 goes on after curriculum" in out
+
+
+@pytest.mark.parametrize("seeds", ["7", "9:3", "a:b", "5:5"])
+def test_seeds_that_are_no_range_are_a_usage_error(flywheel: Call, place: Any, seeds: str) -> None:
+    code, _, err = flywheel("evaluate", "--config", place.file, "--seeds", seeds)
+    assert code == 2 and "--seeds" in err
+
+
+def test_an_unknown_policy_is_named_with_those_there_are(flywheel: Call, place: Any) -> None:
+    for verb in (("evaluate", "--policy", "policy-9"), ("retrain", "--like", "policy-9"), ("lineage", "policy-9")):
+        code, _, err = flywheel(*verb, "--config", place.file)
+        assert code == 2 and "policy-9" in err and "policy-0001" in err
+
+
+def test_the_environment_is_settled_without_touching_what_is_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in (*DEFAULTS, "PREFECT_HOME"):
+        monkeypatch.setenv(name, "kept")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DO_NOT_TRACK", "0")
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path))
+    settle()
+    import os
+
+    assert os.environ["DO_NOT_TRACK"] == "0"
+    assert os.environ["GX_ANALYTICS_ENABLED"] == "false"
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / "prefect")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    import subprocess
+
+    script = (
+        "import sys; import apps.cli; print([m for m in ('torch', 'prefect', 'duckdb', 'altair') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,56 @@
+"""What lineage says of policies and trajectories."""
+
+from typing import Any
+
+import pytest
+
+from apps.lineage import lineage_of, show_lineage
+from schemas.failure import UsageError
+
+
+def test_a_policy_s_lineage_goes_back_to_the_first_policy(place: Any) -> None:
+    found = lineage_of(place.lake, "champion")
+    assert [link["policy"] for link in found["chain"]] == ["policy-0001", "policy-0000", "policy-initial"]
+    assert found["code"] == "0123456789abcdef"
+    assert found["config"]["name"] == "synthetic"
+
+
+def test_a_policy_s_trajectories_are_those_its_pinned_versions_held(place: Any) -> None:
+    early, late = (lineage_of(place.lake, f"policy-000{number}") for number in (0, 1))
+    assert early["trajectories"]["count"] == 20
+    assert late["trajectories"]["count"] == 40
+    assert early["trajectories"]["by"] == [
+        {"iteration": 0, "task": "fake/click-target", "n": 10},
+        {"iteration": 0, "task": "fake/two-steps", "n": 10},
+    ]
+    assert set(early["trajectories"]["ids"]) < set(late["trajectories"]["ids"])
+
+
+def test_the_first_policy_was_made_from_nothing(place: Any) -> None:
+    assert lineage_of(place.lake, "policy-initial")["trajectories"] == {"count": 0, "by": [], "ids": []}
+
+
+def test_a_trajectory_names_the_policies_trained_on_it(place: Any) -> None:
+    used = lineage_of(place.lake, "policy-0000")["trajectories"]["ids"][0]
+    assert lineage_of(place.lake, used)["policies"] == ["policy-0000", "policy-0001"]
+
+
+def test_an_environment_failure_was_trained_on_by_nobody(place: Any) -> None:
+    died = place.lake.read("trajectories", ["trajectory_id"], {"failure_boundary": "sandbox"})["trajectory_id"][
+        0
+    ].as_py()
+    found = lineage_of(place.lake, died)
+    assert found["policies"] == []
+    assert found["verdicts"][0]["route"] == "none"
+
+
+def test_an_unknown_name_is_refused_with_the_policies_there_are(place: Any) -> None:
+    with pytest.raises(UsageError, match=r"policy-9.*policy-0001"):
+        lineage_of(place.lake, "policy-9")
+
+
+def test_both_kinds_can_be_shown_to_people(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    show_lineage(lineage_of(place.lake, "champion"))
+    show_lineage(lineage_of(place.lake, lineage_of(place.lake, "champion")["trajectories"]["ids"][0]))
+    said = capsys.readouterr().out
+    assert "from policy-0000" in said and "policy-0000, policy-0001" in said

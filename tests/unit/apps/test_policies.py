@@ -1,0 +1,54 @@
+"""Export, and measuring as the command line prints it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps import policies
+from apps.options import seed_range, task_names
+from schemas.failure import UsageError
+
+
+def test_export_copies_the_checkpoint_without_the_store_s_manifest(place: Any, tmp_path: Path) -> None:
+    assert policies.export_policy(place.lake, "champion", tmp_path / "out") == "policy-0001"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["config.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_export_fills_an_empty_folder(place: Any, tmp_path: Path) -> None:
+    policies.export_policy(place.lake, "policy-0000", tmp_path)
+    assert (tmp_path / "config.json").is_file()
+
+
+def test_export_refuses_to_overwrite(place: Any, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not an empty folder"):
+        policies.export_policy(place.lake, "champion", tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "mine"
+
+
+def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {
+        "policy": "policy-0001",
+        "success": 0.5,
+        "ci": [0.4, 0.6],
+        "tasks": {"fake/click-target": {"success": 0.5, "n": 2}},
+        "plays": [["fake/click-target", 2_000_000, True]],
+    }
+    monkeypatch.setattr(policies, "call", lambda flow: measured)
+    found = policies.measure(place.config, "champion", ["click-target"], None)
+    assert found["tasks"] == {"click-target": {"success": 0.5, "n": 2}}
+    assert found["plays"] == [["click-target", 2_000_000, True]]
+
+
+def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:
+    with pytest.raises(UsageError, match="no-such-task"):
+        policies.measure(place.config, "champion", ["no-such-task"], None)
+
+
+def test_task_names_and_seed_ranges_are_read_from_one_word() -> None:
+    assert task_names("a, miniwob/b,c") == ["a", "b", "c"]
+    assert seed_range("2000000:2000050") == (2_000_000, 2_000_050)
+    with pytest.raises(UsageError):
+        task_names(",")

@@ -1,0 +1,88 @@
+"""The page: whole, self-contained, bounded, and safe against what trajectories say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.report.build import build_report, vega
+from apps.report.replays import choose, describe, replays
+from schemas.config import config_of
+from storage.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def page(place: Any) -> Path:
+    return build_report(place.config)
+
+
+@pytest.fixture(scope="module")
+def text(page: Path) -> str:
+    return page.read_text()
+
+
+def test_the_page_lies_in_the_lake_s_folder(page: Path, place: Any) -> None:
+    assert page == Path(place.lake.uri) / "report" / "index.html"
+    assert [path.name for path in page.parent.iterdir()] == ["index.html"]
+
+
+def test_the_page_loads_nothing_from_anywhere(text: str) -> None:
+    own = text.replace(vega(), "")
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""", own)
+    assert not re.findall(r"url\(|@import|fetch\(|import\(", own)
+    assert "default-src 'none'" in own
+    assert "https://" not in re.sub(r'"\$schema": "[^"]*"', "", own)
+
+
+def test_the_page_stays_below_five_megabytes(page: Path) -> None:
+    assert page.stat().st_size < 5_000_000
+
+
+def test_the_page_shows_every_part(text: str) -> None:
+    for name in ("success", "played", "heat", "funnel", "weights", "stages"):
+        assert f'id="chart-{name}"' in text
+    for said in ("policy-0001", "learnable: half of two-steps succeeds", "a play of many minutes", "the box died"):
+        assert said in text
+    assert "data:image/png;base64," in text
+    assert '<circle cx="80.0" cy="52.5"' in text
+    assert "&#34;name&#34;: &#34;synthetic&#34;" in text
+
+
+def test_what_a_trajectory_says_is_text_and_never_markup(text: str) -> None:
+    own = text.replace(vega(), "")
+    assert "&lt;i&gt;there&lt;/i&gt;" in own and "<i>there</i>" not in own
+    assert "&lt;b&gt;click-target&lt;/b&gt;" in own
+
+
+def test_the_inlined_library_cannot_end_its_script(text: str) -> None:
+    assert "</script" not in vega()
+    assert text.count("</script>") == 3
+
+
+def test_an_empty_lake_has_a_page_too(tmp_path: Path) -> None:
+    config = config_of({"lake": {"uri": str(tmp_path / "lake")}, "suite": {"tasks": ["click-target"]}})
+    Lake.open(config.lake)
+    said = build_report(config).read_text()
+    assert "Nothing was played yet." in said and 'id="chart-success"' not in said
+
+
+def test_replays_show_failures_and_successes_of_different_tasks(place: Any) -> None:
+    shown = replays(place.lake)
+    outcomes = [play["outcome"] for play in shown]
+    assert outcomes == ["failure"] * 2 + ["environment"] * 2 + ["success"] * 4
+    assert {play["task"] for play in shown} == {"click-target", "two-steps"}
+    assert all(play["policy"] == "policy" and play["iteration"] == 2 for play in shown)
+
+
+def test_the_explorer_is_shown_where_nobody_else_played() -> None:
+    rows = [{"policy": "explorer", "success": True, "trajectory_id": "a", "task_id": "t"}]
+    assert choose(rows) == rows
+
+
+def test_actions_are_described_for_people() -> None:
+    assert describe('{"type":"left_double","x":0.5,"y":0.25}') == "left double (0.500, 0.250)"
+    assert describe('{"to_x":1,"to_y":0,"type":"drag","x":0.5,"y":0.25}') == "drag (0.500, 0.250) to (1.000, 0.000)"
+    assert describe('{"content":"hi","type":"type"}') == 'type "hi"'
+    assert describe('{"type":"wait"}') == "wait"
+    assert describe(None) == "no action"
