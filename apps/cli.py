@@ -1,5 +1,7 @@
 """The `flywheel` command: its verbs, and how errors reach a person."""
 
+import atexit
+import os
 import sys
 
 import typer
@@ -21,12 +23,19 @@ for verb in VERBS:
 
 def main() -> None:
     """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused."""
+    atexit.register(_last_word)
     settle()
     try:
         app()
     except FlywheelError as error:
         sys.stderr.write(f"flywheel: {' '.join(str(error).split())}\n")
         sys.exit(error.exit_code)
+
+
+def _last_word() -> None:
+    """Closes stderr at the very end: DuckDB's bindings list what is still alive there, which helps nobody."""
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,9 @@ from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from schemas.table import Row, Table
 from schemas.tables import TABLES
-from storage import upkeep
+from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import BlobStore, FsspecBlobStore
-from storage.filters import Where, expression, partitions, predicate, view
 from storage.keys import KeyIndex, last_of_each_key, without
 from storage.mark import Mark, make_mark, read_mark
 
@@ -102,8 +101,8 @@ class Lake:
         batch = last_of_each_key(_arrow(contract, rows), contract.key)
 
         def attempt(handle: DeltaTable) -> int:
-            touched = partitions(contract, batch)
-            there = self._snapshot(contract, handle).to_table(filter=expression(touched)).cast(contract.schema)
+            touched = filters.partitions(contract, batch)
+            there = self._snapshot(contract, handle).to_table(filter=filters.expression(touched)).cast(contract.schema)
             rows = pa.concat_tables([without(there, batch, contract.key), batch])
             self._rewrite(contract, handle, rows, touched)
             return batch.num_rows
@@ -120,8 +119,8 @@ class Lake:
         def attempt(handle: DeltaTable) -> int:
             with self.connect([table], {table: handle.version()}) as connection:
                 doomed = connection.sql(f'SELECT * FROM "{table}" WHERE {predicate}').to_arrow_table()
-                touched = partitions(contract, doomed)
-                within = predicate(touched) or "true"
+                touched = filters.partitions(contract, doomed)
+                within = filters.predicate(touched) or "true"
                 left = f'SELECT * FROM "{table}" WHERE ({within}) AND ({predicate}) IS NOT TRUE'
                 if doomed.num_rows:
                     self._rewrite(
@@ -132,7 +131,7 @@ class Lake:
         return self._commit(contract, attempt)
 
     def read(
-        self, table: str, columns: Columns | None = None, where: Where | None = None, version: int | None = None
+        self, table: str, columns: Columns | None = None, where: filters.Where | None = None, version: int | None = None
     ) -> pa.Table:
         """Rows of a table, in no order; an empty table of its schema if it does not exist yet.
 
@@ -149,17 +148,17 @@ class Lake:
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or contract.schema.names)
         with self._place.explained():
             try:
-                found = self._dataset(contract, version).to_table(columns=wanted, filter=expression(where))
+                found = self._dataset(contract, version).to_table(columns=wanted, filter=filters.expression(where))
             except FileNotFoundError as error:
                 raise self._no_version(contract, version) from error
         if isinstance(wanted, dict):
             return found
         return found.cast(pa.schema([contract.schema.field(name) for name in wanted], contract.schema.metadata))
 
-    def count(self, table: str, where: Where | None = None) -> int:
+    def count(self, table: str, where: filters.Where | None = None) -> int:
         """How many rows a table has."""
         with self._place.explained():
-            return self._dataset(_contract(table)).count_rows(filter=expression(where))
+            return self._dataset(_contract(table)).count_rows(filter=filters.expression(where))
 
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
@@ -197,7 +196,7 @@ class Lake:
             if not self._place.local:
                 connection.register(contract.name, self._snapshot(contract, handle))
                 return
-        connection.execute(view(contract, files))
+        connection.execute(filters.view(contract, files))
 
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""
@@ -251,7 +250,7 @@ class Lake:
             handle,
             rows,
             mode="overwrite",
-            predicate=predicate(touched),
+            predicate=filters.predicate(touched),
             commit_properties=_STRICT,
             writer_properties=properties,
         )

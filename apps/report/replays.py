@@ -80,7 +80,7 @@ def describe(action: str | None) -> str:
     kind = fields.pop("type")
     points = [f"({fields.pop(x):.3f}, {fields.pop(y):.3f})" for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
     rest = [json.dumps(value, ensure_ascii=False) for value in fields.values()]
-    return " ".join([kind.replace("_", " "), " to ".join(points), *rest]).strip()
+    return " ".join(part for part in (kind.replace("_", " "), " to ".join(points), *rest) if part)
 
 
 def _latest(lake: Lake) -> list[dict[str, Any]]:
