@@ -113,11 +113,8 @@ def _measure(
     if not kept.exists():
         seeds = f"2000000:{2_000_000 + options.test_seeds}"
         tasks = ",".join(config.suite.tasks)
-        said = _flywheel(
-            ["evaluate", "--policy", version, "--tasks", tasks, "--seeds", seeds, "--json", "--plays"]
-            + ["--config", options.config, *words]
-        )
-        kept.write_text(said)
+        chosen = ["--policy", version, "--tasks", tasks, "--seeds", seeds]
+        kept.write_text(_flywheel(["evaluate", *chosen, "--json", "--config", options.config, *words]))
     return json.loads(kept.read_text())
 
 
@@ -151,9 +148,8 @@ def _bars(config: Config, rows: list[dict[str, Any]], options: argparse.Namespac
         bars.append(Bar(f"success after {options.iterations} iterations", mean, 0.80 if last >= 11 else 0.70, "higher"))
     if final and last >= 11:
         for task in ("click-button", "click-test-2", "click-widget"):
-            name = f"miniwob/{task}"
-            rate = sum(row["tasks"][name] for row in final) / len(final)
-            bars.append(Bar(f"{task} against the explorer", rate, final[0]["explorer"][name], "higher"))
+            rate = sum(row["tasks"][task] for row in final) / len(final)
+            bars.append(Bar(f"{task} against the explorer", rate, final[0]["explorer"][task], "higher"))
     for arm in options.arms:
         if arm != "wheel":
             bars += _lift(config, rows, arm, last)
@@ -161,9 +157,8 @@ def _bars(config: Config, rows: list[dict[str, Any]], options: argparse.Namespac
 
 
 def _lift(config: Config, rows: list[dict[str, Any]], arm: str, last: int) -> list[Bar]:
-    hard = {f"miniwob/{task}" for task in config.suite.hard}
     bars = []
-    for name, tasks in (("hard tasks", hard), ("the suite", None)):
+    for name, tasks in (("hard tasks", set(config.suite.hard)), ("the suite", None)):
         mean, low, _ = paired(rows, arm, last, tasks)
         value, bar = (low, 0.0) if tasks else (mean, -0.01)
         what = "lower end of wheel minus" if tasks else "wheel minus"

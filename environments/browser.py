@@ -116,7 +116,7 @@ class Browser:
         self.connection = connection
         self.frames = asyncio.Lock()
         """Held while a frame is drawn: one at a time in the whole browser."""
-        self.resting: list["Page"] = []
+        self.resting: list[Page] = []
         """Pages that no trajectory holds."""
 
     @classmethod

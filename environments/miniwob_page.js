@@ -93,13 +93,15 @@
     document.execCommand("insertText", false, clipboard);
   }, true);
 
-  /* What a still picture must not depend on; lists drop down inside the page, where a screenshot sees them. */
+  /* What a still picture must not depend on. Lists drop down inside the page, where a screenshot sees them; the native
+     pickers of dates and times, which nothing sees and nobody can close, stay shut. */
   const STYLE = `
     *, *::before, *::after { animation: none !important; transition: none !important; caret-animation: manual; }
     html, body { overflow: hidden !important; }
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }
     select:not([multiple]):not([size]), select::picker(select) { appearance: base-select; }
-    select::picker(select) { font-size: 10px; }`;
+    select::picker(select) { font-size: 10px; }
+    ::-webkit-calendar-picker-indicator { display: none !important; }`;
   const dress = () => {
     const style = document.createElement("style");
     style.textContent = STYLE;
@@ -130,7 +132,7 @@
   const WIDTH = 160, HEIGHT = 210, MAX_ELEMENTS = 150;
   const SKIPPED = new Set(["SCRIPT", "STYLE", "BR", "HR", "HEAD", "OPTGROUP", "DEFS", "TITLE"]);
   const LIVE = "a, button, input, select, textarea, option, summary, [contenteditable], [onclick], [draggable=true], "
-    + ".ui-slider-handle, .ui-draggable, .ui-draggable-handle, .ui-sortable > *, .ui-selectee, .ui-resizable-se";
+    + ".ui-slider-handle, .ui-draggable:not(.ui-dialog), .ui-sortable > *, .ui-selectee, .ui-resizable-se";
   const SHAPES = new Set(["circle", "ellipse", "line", "path", "polygon", "polyline", "rect", "image", "text"]);
   const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim();
   const isContainer = (node) => node === document.body || node === document.documentElement || node.id === "wrap" || node.id === "area";

@@ -25,19 +25,39 @@ class Answer(Protocol):
     """What an actor says."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The whole reply."""
+        ...
+
     @property
-    def thought(self) -> str: ...
+    def thought(self) -> str:
+        """The thought in it."""
+        ...
+
     @property
-    def action_text(self) -> str: ...
+    def action_text(self) -> str:
+        """The action in it, as text."""
+        ...
+
     @property
-    def action(self) -> Action | None: ...
+    def action(self) -> Action | None:
+        """The action, or None if the text held none."""
+        ...
+
     @property
-    def error(self) -> str | None: ...
+    def error(self) -> str | None:
+        """Why there is no action."""
+        ...
+
     @property
-    def token_ids(self) -> tuple[int, ...] | None: ...
+    def token_ids(self) -> tuple[int, ...] | None:
+        """Tokens of the reply, where known."""
+        ...
+
     @property
-    def logprobs(self) -> tuple[float, ...] | None: ...
+    def logprobs(self) -> tuple[float, ...] | None:
+        """Their log-probabilities, where known."""
+        ...
 
 
 class Actor(Protocol):
@@ -115,7 +135,12 @@ async def play(
 
 
 async def _turns(
-    sandbox: Sandbox, task: Play, actors: Sequence[Actor], observe_elements: bool, history_images: int, progress: _Progress
+    sandbox: Sandbox,
+    task: Play,
+    actors: Sequence[Actor],
+    observe_elements: bool,
+    history_images: int,
+    progress: _Progress,
 ) -> None:
     elements = observe_elements or any(actor.needs_elements for actor in actors)
     seen, observe_ms = await _observe(sandbox, elements, progress)

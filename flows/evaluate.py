@@ -9,7 +9,9 @@ from tasks.measure import measure_policy
 
 
 @flow(name="evaluate")
-def evaluate(config: Config, policy: str = "champion", tasks: list[str] | None = None, seeds: tuple[int, int] | None = None) -> dict[str, Any]:
+def evaluate(
+    config: Config, policy: str = "champion", tasks: list[str] | None = None, seeds: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """Plays held-out seeds greedily and returns success by task with a 95 % interval.
 
     Args:

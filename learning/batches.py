@@ -19,6 +19,7 @@ from models.dialects import format_action, format_reply
 from models.fast import Grid, TinyNet
 from models.packing import Packed, pack
 from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
+from models.speaker import token_id
 from models.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, from_json
 from schemas.config.sections import PolicyConfig, TrainConfig
@@ -84,13 +85,13 @@ class Batcher:
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
         self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
-        families = [[tokenizer.token_to_id(token) for token in family] for family in coordinate_tokens(policy.dialect)]
+        families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
         self.first = torch.full((tokenizer.get_vocab_size(),), -1)
         for family in families:
             self.first[family] = family[0]
         self._coordinates = {token for family in families for token in family}
-        self._pad = tokenizer.token_to_id(PAD)
-        self._end = tokenizer.token_to_id(END)
+        self._pad = token_id(tokenizer, PAD)
+        self._end = token_id(tokenizer, END)
 
     def batch(self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]]) -> Batch:
         """The batch of these samples, each moved and questioned by its own seed."""
@@ -120,7 +121,12 @@ class Batcher:
             patches_of(canvases, self._patch, self._merge),
             grid,
             screens,
-            pack([row.questions for row in rows], (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad),
+            pack(
+                [row.questions for row in rows],
+                (grid.rows // self._merge, grid.columns // self._merge),
+                screens,
+                self._pad,
+            ),
             torch.tensor(index),
             torch.tensor(column),
             torch.tensor(target),

@@ -7,6 +7,7 @@ function of one trajectory and its steps; nothing is turned away without the gat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from schemas.failure import is_environment_failure
@@ -49,7 +50,9 @@ def rules_gate(trajectory: TrajectoryRow, steps: Sequence[StepRow]) -> Opinion:
         return Opinion("rules", False, f"{len(steps)} of {trajectory['n_steps']} steps are in the lake")
     looped = _loop(steps)
     if looped is not None:
-        return Opinion("rules", False, f"the same action on the same screen again and again from step {looped}", error_step=looped)
+        return Opinion(
+            "rules", False, f"the same action on the same screen again and again from step {looped}", error_step=looped
+        )
     return Opinion("rules", True, "no rule broken")
 
 
@@ -89,7 +92,7 @@ def route_of(opinions: Sequence[Opinion]) -> Route:
 
 def _loop(steps: Sequence[StepRow]) -> int | None:
     repeats = 0
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         same = (before["screenshot"], before["action"]) == (after["screenshot"], after["action"])
         repeats = repeats + 1 if same else 0
         if repeats >= MAX_REPEATS:

@@ -25,7 +25,7 @@ class FlatAdamW:
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
-        """One step at a learning rate; returns the gradient's norm before clipping. An unsound gradient moves nothing."""
+        """One step at a learning rate; returns the gradient's norm before clipping. An unsound one moves nothing."""
         norm = float(gradient.norm())
         if not math.isfinite(norm):
             return norm

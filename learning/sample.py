@@ -88,7 +88,9 @@ def read_samples(path: Path) -> list[TrainSample]:
 
 def write_screenshots(path: Path, pngs: Mapping[str, bytes]) -> None:
     """Writes screenshots by their sha256."""
-    table = pa.Table.from_arrays([pa.array(pngs.keys(), _TEXT), pa.array(pngs.values(), pa.binary())], schema=_SCREENSHOTS)
+    table = pa.Table.from_arrays(
+        [pa.array(pngs.keys(), _TEXT), pa.array(pngs.values(), pa.binary())], schema=_SCREENSHOTS
+    )
     pq.write_table(table, path, compression="none")
 
 

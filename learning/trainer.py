@@ -107,7 +107,9 @@ def _prepare(job: Job, rank: int, world: int) -> tuple[TinyNet, int, Iterator[tu
     try:
         sampler = Sampler([sample.weight for sample in samples], job.seed)
     except ValueError as error:
-        raise FlywheelError(f"{job.samples}: {error}.", "An iteration without accepted steps trains nothing.") from error
+        raise FlywheelError(
+            f"{job.samples}: {error}.", "An iteration without accepted steps trains nothing."
+        ) from error
     return net, len(samples), _batches(job, samples, sampler, batcher, rank, world)
 
 

@@ -202,7 +202,7 @@ class TinyNet:
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
 
     def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """For a grid: the matrix that spreads the position table over its patches, and the turns of rows and columns."""
+        """For a grid: the matrix that spreads the position table over its patches, and the turns of its patches."""
         if grid not in self._grids:
             rows, columns = block_order(grid, self.vision["spatial_merge_size"])
             side = math.isqrt(self.vision["num_position_embeddings"])
@@ -289,7 +289,9 @@ def read_config(directory: Path) -> dict[str, Any]:
     try:
         config = json.loads((directory / "config.json").read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{directory}/config.json: {error}.", "Name a directory that a training wrote.") from error
+        raise CheckpointError(
+            f"{directory}/config.json: {error}.", "Name a directory that a training wrote."
+        ) from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{directory}/config.json: no JSON object.", "The checkpoint is broken.")
     return config
@@ -321,7 +323,11 @@ def _parts(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
     """By leaf, the tensors it is made of, with their shapes."""
     text, vision = config["text_config"], config["vision_config"]
     d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
-    v, vff, merged = vision["hidden_size"], vision["intermediate_size"], vision["hidden_size"] * vision["spatial_merge_size"] ** 2
+    v, vff, merged = (
+        vision["hidden_size"],
+        vision["intermediate_size"],
+        vision["hidden_size"] * vision["spatial_merge_size"] ** 2,
+    )
     patch = vision["patch_size"]
     parts: dict[str, dict[str, tuple[int, ...]]] = {}
 
@@ -363,7 +369,9 @@ def _parts(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
 def _check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: dict[str, Tensor]) -> None:
     for name, shape in (item for part in parts.values() for item in part.items()):
         if name not in state:
-            raise CheckpointError(f"model.safetensors: no tensor {name!r}.", "The checkpoint is broken or of another shape.")
+            raise CheckpointError(
+                f"model.safetensors: no tensor {name!r}.", "The checkpoint is broken or of another shape."
+            )
         if tuple(state[name].shape) != shape:
             raise CheckpointError(
                 f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json says {shape}.",

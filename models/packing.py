@@ -1,4 +1,4 @@
-"""Rows of tokens that share one encoded screen: the question asked and, in training, further ones about the same screen.
+"""Rows of tokens that share one encoded screen: the question asked and, in training, more about the same screen.
 
 Every question sees the screen and itself, never another question or its answer, and stands at the position it would
 have alone. So packing changes the cost of an answer, not the answer.

@@ -58,15 +58,15 @@ def prompt_text(messages: Sequence[Message]) -> str:
 
 
 class TinySpeaker:
-    """The small policy's network, tokeniser and decode loop. Raises `CheckpointError` for a directory of another kind."""
+    """The small policy's network, tokeniser and decode loop; `CheckpointError` for a directory of another kind."""
 
     def __init__(self, directory: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         self.net = TinyNet.load(directory, dtype)
         self.tokenizer = read_tokenizer(directory)
         if self.tokenizer.get_vocab_size() > self.net.text["vocab_size"]:
             raise CheckpointError(f"{directory}: more tokens than embeddings.", "Tokeniser and weights do not match.")
-        self.pad, self.end = (_id(self.tokenizer, token) for token in (PAD, END))
-        if _id(self.tokenizer, IMAGE) != self.net.image_token:
+        self.pad, self.end = (token_id(self.tokenizer, token) for token in (PAD, END))
+        if token_id(self.tokenizer, IMAGE) != self.net.image_token:
             raise CheckpointError(f"{directory}: {IMAGE} is not image_token_id.", "Tokeniser and weights do not match.")
 
     @torch.inference_mode()
@@ -116,7 +116,8 @@ class TinySpeaker:
             past = torch.cat([past, past.new_zeros(len(asked), 1, 1, 1)], dim=-1)
             hidden = net.read(net.embed(chosen)[:, None], place.expand(3, 1, -1).transpose(1, 2), past, cache)[:, 0]
         return [
-            Spoken(self.tokenizer.decode(ids), tuple(ids), tuple(logs)) for ids, logs in zip(tokens, logprobs, strict=True)
+            Spoken(self.tokenizer.decode(ids), tuple(ids), tuple(logs))
+            for ids, logs in zip(tokens, logprobs, strict=True)
         ]
 
     def _choose(
@@ -141,7 +142,8 @@ class TinySpeaker:
         return chosen
 
 
-def _id(tokenizer: Tokenizer, token: str) -> int:
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a token that the small policy must have; raises `CheckpointError` if it has none."""
     number = tokenizer.token_to_id(token)
     if number is None:
         raise CheckpointError(f"tokenizer.json: no token {token!r}.", "The checkpoint is not the small policy's.")

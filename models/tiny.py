@@ -19,7 +19,9 @@ from schemas.config.sections import PolicyConfig
 MEAN, DEVIATION = 1.0, 0.2
 """Pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""
 HEAD = 32
-"""Width of an attention head."""
+"""Width of an attention head of the text stack."""
+VISION_HEAD = 64
+"""Width of an attention head of the vision tower: few, since the softmax over patches costs more than it brings."""
 GRID_SIDE = 16
 """The learned position table is GRID_SIDE x GRID_SIDE, resampled to the patches of the screen."""
 TEMPLATE = (
@@ -70,7 +72,7 @@ def build_tiny(config: PolicyConfig, instructions: Sequence[str], seed: int, out
     model.load_state_dict({name: _initial(name, tensor, generator) for name, tensor in model.state_dict().items()})
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.to(torch.bfloat16).save_pretrained(out)
+    model.to(dtype=torch.bfloat16).save_pretrained(out)
     PaddleOCRVLProcessor(images, tokenizer, chat_template=TEMPLATE).save_pretrained(out)
 
 
@@ -99,7 +101,8 @@ def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
         "depth": config.vision_layers,
         "hidden_size": config.vision_hidden,
         "intermediate_size": 3 * config.vision_hidden,
-        "num_heads": config.vision_hidden // HEAD,
+        "num_heads": config.vision_hidden // VISION_HEAD,
+        "hidden_act": "relu",
         "patch_size": config.patch,
         "spatial_merge_size": config.merge,
         "temporal_patch_size": 1,

@@ -27,7 +27,11 @@ _FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
     "bbox4": (("[", ", "), ("", ", "), ("", "]")),
 }
 _PIECES = (
-    *(f"{name}({key}='" for name in ("click", "left_double", "right_single", "scroll") for key in ("start_box", "point")),
+    *(
+        f"{name}({key}='"
+        for name in ("click", "left_double", "right_single", "scroll")
+        for key in ("start_box", "point")
+    ),
     *("drag(start_box='", "drag(start_point='", "', end_box='", "', end_point='", "type(content='", "hotkey(key='"),
     *(f"', direction='{direction}')" for direction in ("up", "down", "left", "right")),
     *("')", "\\n')", "wait()", "finished()", "\\n", "\\'", '\\"', "\\\\"),

@@ -33,6 +33,8 @@ TABLE = Table(
         unique(("iteration", "task_id")),
         between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
         *not_null("reason", because="a choice nobody can explain cannot be mended"),
-        one_of("pool", ("unseen", "hopeless", "learnable", "saturated", "uniform"), because="the report draws these pools"),
+        one_of(
+            "pool", ("unseen", "hopeless", "learnable", "saturated", "uniform"), because="the report draws these pools"
+        ),
     ),
 )

@@ -1,11 +1,24 @@
-"""What a sandbox shows: the pixels, the instruction, and (for the explorer and the annotator only) the page's elements."""
+"""What a sandbox shows: the pixels, the instruction and, for the explorer and the annotator, the page's elements."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ELEMENT_KINDS: tuple[str, ...] = (
-    "button", "link", "text field", "password field", "textarea", "checkbox", "radio", "select", "option", "tab", "slider", "text", "shape", "other",
+    "button",
+    "link",
+    "text field",
+    "password field",
+    "textarea",
+    "checkbox",
+    "radio",
+    "select",
+    "option",
+    "tab",
+    "slider",
+    "text",
+    "shape",
+    "other",
 )
 
 

@@ -34,7 +34,9 @@ TABLE = Table(
     key=("policy_version",),
     expectations=(
         unique(("policy_version",)),
-        *not_null("checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"),
+        *not_null(
+            "checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"
+        ),
         one_of("status", ("initial", "candidate", "champion", "retired", "rejected"), because="promotion knows these"),
     ),
 )

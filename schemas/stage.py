@@ -5,7 +5,16 @@ from typing import Literal
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
 
 StageName = Literal["prepare", "curriculum", "collect", "filter", "annotate", "quality", "train", "evaluate", "promote"]
-STAGES: tuple[StageName, ...] = ("curriculum", "collect", "filter", "annotate", "quality", "train", "evaluate", "promote")
+STAGES: tuple[StageName, ...] = (
+    "curriculum",
+    "collect",
+    "filter",
+    "annotate",
+    "quality",
+    "train",
+    "evaluate",
+    "promote",
+)
 """The stages of an iteration, in order; `prepare` is the one stage before the first iteration."""
 PREPARE = -1
 """The iteration number under which the lake's preparation is recorded."""

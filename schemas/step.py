@@ -43,7 +43,9 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "step")),
-        *not_null("trajectory_id", "screenshot", "dialect", because="a step without its pixels or dialect cannot be replayed"),
+        *not_null(
+            "trajectory_id", "screenshot", "dialect", because="a step without its pixels or dialect cannot be replayed"
+        ),
         matches("screenshot", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
         between("x", 0.0, 1.0, because="coordinates are fractions of the screen"),
         between("y", 0.0, 1.0, because="coordinates are fractions of the screen"),

@@ -94,7 +94,9 @@ def not_null(*columns: str, because: str) -> tuple[Expectation, ...]:
     )
 
 
-def between(column: str, low: float | None, high: float | None, because: str, severity: Severity = "critical") -> Expectation:
+def between(
+    column: str, low: float | None, high: float | None, because: str, severity: Severity = "critical"
+) -> Expectation:
     """Expect a column's values to lie in [low, high]."""
     arguments = {"column": column, "min_value": low, "max_value": high}
     return Expectation(kind="ExpectColumnValuesToBeBetween", arguments=arguments, because=because, severity=severity)
@@ -106,11 +108,15 @@ def one_of(column: str, values: Iterable[str], because: str) -> Expectation:
     return Expectation(kind="ExpectColumnValuesToBeInSet", arguments=arguments, because=because)
 
 
-def unique(columns: tuple[str, ...], because: str = "a key names one row: retries write the same key again") -> Expectation:
+def unique(
+    columns: tuple[str, ...], because: str = "a key names one row: retries write the same key again"
+) -> Expectation:
     """Expect the columns together to name each row once."""
     if len(columns) == 1:
         return Expectation(kind="ExpectColumnValuesToBeUnique", arguments={"column": columns[0]}, because=because)
-    return Expectation(kind="ExpectCompoundColumnsToBeUnique", arguments={"column_list": list(columns)}, because=because)
+    return Expectation(
+        kind="ExpectCompoundColumnsToBeUnique", arguments={"column_list": list(columns)}, because=because
+    )
 
 
 def matches(column: str, pattern: str, because: str) -> Expectation:

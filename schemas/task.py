@@ -31,7 +31,13 @@ TABLE = Table(
     key=("task_id",),
     expectations=(
         unique(("task_id",)),
-        *not_null("task_id", "environment", "template", "verifier", because="a task that cannot be found or verified teaches nothing"),
+        *not_null(
+            "task_id",
+            "environment",
+            "template",
+            "verifier",
+            because="a task that cannot be found or verified teaches nothing",
+        ),
         one_of("split", ("train", "held_out"), because="held-out tasks must never be played for data"),
         between("max_steps", 1, 1000, because="a trajectory must end"),
     ),

@@ -48,7 +48,9 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id",)),
-        *not_null("trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"),
+        *not_null(
+            "trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"
+        ),
         between("n_steps", 0, 1000, because="a trajectory ends"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
         one_of("failure_boundary", BOUNDARIES, because="a failure is blamed on exactly one boundary"),
@@ -69,7 +71,9 @@ def split_of(seed: int) -> SeedSplit:
     return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
 
 
-def trajectory_id(lake_id: str, iteration: int, task_id: str, seed: int, policy: str, policy_version: str, attempt: int) -> str:
+def trajectory_id(
+    lake_id: str, iteration: int, task_id: str, seed: int, policy: str, policy_version: str, attempt: int
+) -> str:
     """A trajectory's identity, derived from what it plays: playing it again writes the same key."""
     name = f"{lake_id}|{iteration}|{task_id}|{seed}|{policy}|{policy_version}|{attempt}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]

@@ -38,5 +38,6 @@ def _room(place: Path, least_mb: int) -> None:
     free_mb = shutil.disk_usage(there).free // 2**20
     if free_mb < least_mb:
         raise LakeError(
-            f"The disk of {place} has {free_mb} MB left; `lake.min_free_mb` is {least_mb}.", "Free some space, or lower it."
+            f"The disk of {place} has {free_mb} MB left; `lake.min_free_mb` is {least_mb}.",
+            "Free some space, or lower it.",
         )

@@ -100,9 +100,7 @@ def _play(config: Config, lake: Lake, iteration: int, task: GuiTask, seed: int, 
 
 
 def _screenshot(iteration: int, digest: str, png: bytes, width: int, height: int) -> Screenshot:
-    return Screenshot(
-        sha256=digest, iteration=iteration, png=png, width=width, height=height, phash=average_hash(png)
-    )
+    return Screenshot(sha256=digest, iteration=iteration, png=png, width=width, height=height, phash=average_hash(png))
 
 
 def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:
@@ -111,5 +109,9 @@ def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:
     for kind in sorted({row["policy"] for row in rows}):
         played = [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
         numbers[kind] = {"trajectories": len(played), "successes": sum(played)}
-    said = [f"{kind} {numbers[kind]['successes']} of {numbers[kind]['trajectories']}" for kind in numbers if isinstance(numbers[kind], dict)]
+    said = [
+        f"{kind} {numbers[kind]['successes']} of {numbers[kind]['trajectories']}"
+        for kind in numbers
+        if isinstance(numbers[kind], dict)
+    ]
     return {**numbers, "say": f"{len(rows)} trajectories; successes: " + ", ".join(said)}

@@ -26,4 +26,5 @@ def bar(transient: bool = True) -> Progress:
         TextColumn("{task.fields[said]}"),
         console=console,
         transient=transient,
+        disable=not console.is_terminal,
     )

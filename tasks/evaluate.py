@@ -36,7 +36,9 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
     tasks = catalog(config)
     start = SPLIT_STARTS["validation"]
     suite = [(task, range(start, start + config.evaluate.seeds)) for task in tasks if task.split == "train"]
-    unseen = [(task, range(start, start + config.evaluate.held_out_seeds)) for task in tasks if task.split == "held_out"]
+    unseen = [
+        (task, range(start, start + config.evaluate.held_out_seeds)) for task in tasks if task.split == "held_out"
+    ]
     rows = measure(config, lake, policy, suite, iteration, "suite")
     numbers = summary(rows)
     rest = summary(measure(config, lake, policy, unseen, iteration, "held_out"))

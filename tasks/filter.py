@@ -15,9 +15,7 @@ def filter_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str,
     trajectories = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
     columns = ["trajectory_id", "step", "screenshot", "action", "action_error"]
     steps = steps_by_trajectory(lake, iteration, columns)
-    verdicts = [
-        verdict for row in trajectories for verdict in judge(row, steps.get(row["trajectory_id"], []))
-    ]
+    verdicts = [verdict for row in trajectories for verdict in judge(row, steps.get(row["trajectory_id"], []))]
     lake.append("verdicts", verdicts)
     routes = Counter(verdict.route for verdict in verdicts if verdict.gate == "route")
     said = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))

@@ -30,9 +30,16 @@ def measure_policy(
     """
     first, end = seeds or DEFAULT_SEEDS
     if not SPLIT_STARTS["validation"] <= first < end:
-        raise UsageError(f"--seeds {first}:{end}: evaluation seeds start at 1,000,000 and must not be empty.", "Write, for example, 2000000:2000050.")
-    chosen = config if templates is None else config.model_copy(
-        update={"suite": config.suite.model_copy(update={"tasks": tuple(templates), "held_out": ()})}
+        raise UsageError(
+            f"--seeds {first}:{end}: evaluation seeds start at 1,000,000 and must not be empty.",
+            "Write, for example, 2000000:2000050.",
+        )
+    chosen = (
+        config
+        if templates is None
+        else config.model_copy(
+            update={"suite": config.suite.model_copy(update={"tasks": tuple(templates), "held_out": ()})}
+        )
     )
     tasks = [task for task in catalog(chosen) if task.split == "train"]
     player = _policy(config, policy)

@@ -33,9 +33,7 @@ def play_all(config: Config, plays: Sequence[Play], cast: Cast, sink: Sink, labe
         asyncio.run(_play_all(config, plays, cast, sink, label, for_data))
 
 
-async def _play_all(
-    config: Config, plays: Sequence[Play], cast: Cast, sink: Sink, label: str, for_data: bool
-) -> None:
+async def _play_all(config: Config, plays: Sequence[Play], cast: Cast, sink: Sink, label: str, for_data: bool) -> None:
     waiting = list(reversed(plays))
     finished: asyncio.Queue[Record | None] = asyncio.Queue()
     pool = SandboxPool(config.environment)

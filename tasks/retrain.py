@@ -18,7 +18,9 @@ from tasks.train import PINNED, Recipe, train_from
 def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     """What a retraining reads: today's data and champion, or what an earlier policy was made from."""
     lake = Lake.open(config.lake, create=False)
-    number = sum(row.startswith("retrained-") for row in lake.read("policies", ["policy_version"])["policy_version"].to_pylist())
+    number = sum(
+        row.startswith("retrained-") for row in lake.read("policies", ["policy_version"])["policy_version"].to_pylist()
+    )
     pins: dict[str, Any] = {"version": f"retrained-{number:04d}", "iteration": _last_iteration(lake)}
     if like is None:
         versions = {table: version for table, version in lake.versions().items() if table in PINNED}

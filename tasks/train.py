@@ -79,7 +79,8 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     )
     lake.append("policies", [row])
     shutil.rmtree(folder)
-    said = f"{targets} steps of accepted trajectories, loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    pace = f"loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    said = f"{targets} steps of accepted trajectories, {pace}"
     return {**metrics, "policy": recipe.version, "say": said}
 
 
@@ -135,9 +136,12 @@ def _run(job: Job, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
     numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0}
     log = folder / "trainer.log"
-    with log.open("w") as errors, subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ, stdin=subprocess.PIPE
-    ) as trainer:
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ, stdin=subprocess.PIPE
+        ) as trainer,
+    ):
         for said in _progress(trainer, job.steps):
             numbers |= said
     if "error" in numbers:

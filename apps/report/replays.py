@@ -53,7 +53,8 @@ def choose(rows: list[dict[str, Any]], of_each: int = OF_EACH) -> list[dict[str,
     own = [row for row in rows if row["policy"] != "explorer"] or rows
     failures = _spread([row for row in own if row["success"] is False])
     deaths = _spread([row for row in own if row["success"] is None])
-    return (failures + deaths)[:of_each] + _spread([row for row in own if row["success"]])[:of_each]
+    successes = _spread([row for row in own if row["success"]]) or _spread([row for row in rows if row["success"]])
+    return (failures + deaths)[:of_each] + successes[:of_each]
 
 
 def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class TrainConfig(Section):
     steps_first: Count = 400
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 400
-    batch: Count = 32
+    batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive = 1.5e-3
     learning_rate: Positive = 1.0e-3
@@ -115,7 +115,7 @@ class TrainConfig(Section):
     threads: Count = 1
     grounding: Whole = 4
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
-    reading: Whole = 2
+    reading: Whole = 0
     """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
     soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
     """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""

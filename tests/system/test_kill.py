@@ -70,7 +70,9 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
     while len(killed) < KILLS:
         run = start(config, 1, environ)
         time.sleep(dice.uniform(6.0, 25.0))
-        tree = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)] if run.poll() is None else []
+        tree = (
+            [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)] if run.poll() is None else []
+        )
         if tree:
             victim = dice.choice([tree[0], dice.choice(tree)])
             killed.append(" ".join(victim.cmdline()[:4]) if victim.is_running() else "gone")

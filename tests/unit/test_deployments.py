@@ -49,6 +49,11 @@ def test_a_deployment_runs_one_at_a_time_and_waits_to_be_switched_on(name: str) 
     assert deployment["schedules"]
 
 
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_deployment_may_name_its_config_file_although_the_schema_asks_for_an_object(name: str) -> None:
+    assert DEPLOYMENTS[name]["enforce_parameter_schema"] is False
+
+
 def test_no_folder_of_any_machine_is_written_down() -> None:
     steps = str(DEPLOYED["pull"])
     assert "set_working_directory" in steps

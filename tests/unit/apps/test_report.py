@@ -80,6 +80,12 @@ def test_the_explorer_is_shown_where_nobody_else_played() -> None:
     assert choose(rows) == rows
 
 
+def test_the_explorer_s_successes_stand_in_where_the_policy_has_none() -> None:
+    failed = {"policy": "policy", "success": False, "trajectory_id": "a", "task_id": "t"}
+    solved = {"policy": "explorer", "success": True, "trajectory_id": "b", "task_id": "t"}
+    assert choose([solved, failed]) == [failed, solved]
+
+
 def test_actions_are_described_for_people() -> None:
     assert describe('{"type":"left_double","x":0.5,"y":0.25}') == "left double (0.500, 0.250)"
     assert describe('{"to_x":1,"to_y":0,"type":"drag","x":0.5,"y":0.25}') == "drag (0.500, 0.250) to (1.000, 0.000)"

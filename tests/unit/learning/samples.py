@@ -46,7 +46,9 @@ def samples(count: int) -> tuple[list[TrainSample], dict[str, bytes]]:
         told = f'Click on the "{first.name}" button.'
         kinds = (
             TrainSample("t/click", (sha,), told, (), "Click it.", click, tuple(questions)),
-            TrainSample("t/type", (sha,), told, (Past("Click it.", click),), "Type it.", to_json(Type(content=first.name))),
+            TrainSample(
+                "t/type", (sha,), told, (Past("Click it.", click),), "Type it.", to_json(Type(content=first.name))
+            ),
             TrainSample("t/none", (sha,), told, questions=tuple(questions)),
         )
         made.append(kinds[index % 3] if index % 3 < 2 and index >= 4 else kinds[0 if index < 4 else 2])

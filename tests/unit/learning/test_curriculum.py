@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 from learning.curriculum import apportion, mix, seeds, weakness
 
 
-@given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0.01, 1.0), min_size=1, max_size=8), st.integers(0, 500))
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0.01, 1.0), min_size=1, max_size=8), st.integers(0, 500)
+)
 def test_plays_add_up_to_the_budget_and_stay_within_one_of_their_share(weights: dict[str, float], total: int):
     counts = apportion(weights, total)
     assert sum(counts.values()) == total

@@ -10,7 +10,9 @@ from learning.sampler import Sampler
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=30).filter(lambda weights: sum(weights) > 0.1), st.integers(0, 99))
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=30).filter(lambda weights: sum(weights) > 0.1), st.integers(0, 99)
+)
 def test_every_sample_comes_its_share_of_an_epoch_rounded(weights: list[float], seed: int) -> None:
     sampler = Sampler(weights, seed)
     seen = Counter(sampler.sample(position) for position in range(len(weights)))

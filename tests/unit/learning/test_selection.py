@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,5 +25,5 @@ def test_no_screen_is_visited_twice_and_each_step_leads_to_the_next(screens: lis
     assert len({screens[i] for i in kept}) == len(kept)
     assert kept[-1] == len(screens) - 1
     assert screens[kept[0]] == screens[0]
-    for here, there in zip(kept, kept[1:], strict=False):
+    for here, there in pairwise(kept):
         assert screens[here + 1] == screens[there]

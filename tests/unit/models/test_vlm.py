@@ -149,5 +149,5 @@ def test_a_checkpoint_that_cannot_be_run_is_a_checkpoint_error(directory: Path, 
 
 
 def test_the_speaker_names_the_file_that_is_broken(directory: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="model.safetensors"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         TinySpeaker(broken(directory, tmp_path, "weights cut short"))
