@@ -114,7 +114,7 @@ def _measure(
         seeds = f"2000000:{2_000_000 + options.test_seeds}"
         tasks = ",".join(config.suite.tasks)
         chosen = ["--policy", version, "--tasks", tasks, "--seeds", seeds]
-        kept.write_text(_flywheel(["evaluate", *chosen, "--json", "--config", options.config, *words]))
+        kept.write_text(_flywheel(["evaluate", *chosen, "--json", "--plays", "--config", options.config, *words]))
     return json.loads(kept.read_text())
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -31,7 +32,7 @@ from models.fast import TinyNet
 from models.packing import visible
 from models.speaker import read_tokenizer
 from models.tokens import BINS
-from schemas.failure import CheckpointError, FlywheelError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 
 def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float) -> Tensor:
@@ -141,19 +142,30 @@ def main() -> int:
     """Runs the job named on the command line; returns the exit status."""
     ranks: list[subprocess.Popen[bytes]] = []
     try:
+        if len(sys.argv) != 2:
+            raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
         job = read_job(Path(sys.argv[1]))
         if "RANK" not in os.environ and job.train.processes > 1:
             ranks = _start_ranks(job.train.processes)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            dist.init_process_group("gloo")
+            dist.init_process_group("gloo", timeout=timedelta(minutes=5))
         train(job)
     except FlywheelError as error:
-        _say(error=str(error))
+        if os.environ.get("RANK", "0") == "0":
+            _say(error=str(error))
         return error.exit_code
     finally:
-        for process in ranks:
-            process.wait(timeout=60)
+        _end_ranks(ranks)
     return 0
+
+
+def _end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
+    """Waits a little for the ranks this process started, then ends them."""
+    for process in ranks:
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 if __name__ == "__main__":

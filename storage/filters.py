@@ -20,9 +20,13 @@ def expression(where: Where | None) -> pads.Expression | None:
     for name, value in where.items():
         column = pads.field(name)
         several = isinstance(value, list | tuple | set | frozenset)
-        one = column.is_null() if value is None else column.isin(list(value)) if several else column == value
+        one = column.is_null() if value is None else _any_of(column, list(value)) if several else column == value
         whole = one if whole is None else whole & one
     return whole
+
+
+def _any_of(column: pads.Expression, values: list[Any]) -> pads.Expression:
+    return column.isin(values) if values else pads.scalar(False)
 
 
 def partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:

@@ -56,8 +56,6 @@ def checkpoint_folder(lake: Lake, version: str) -> Path:
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
-    """The policy of a version, or of a Hugging Face folder if `version` is one."""
-    if Path(version).is_dir():
-        return VlmPolicy(Path(version), config.policy, version=version)
+    """The policy of a version."""
     row = policy_row(lake, version)
     return VlmPolicy(checkpoint_folder(lake, version), config.policy, version=row["policy_version"])

@@ -1,5 +1,6 @@
 """Measures any policy on any seeds; writes nothing that a promotion reads."""
 
+from pathlib import Path
 from typing import Any
 
 from prefect import task
@@ -8,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from environments.catalog import catalog
 from environments.session import Play, Record
 from models.policy import Policy
+from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
@@ -57,6 +59,8 @@ def measure_policy(
 def _policy(config: Config, policy: str) -> Policy:
     if policy == "explorer":
         return explorer_policy()
+    if Path(policy).is_dir():
+        return VlmPolicy(Path(policy), config.policy, version=policy)
     return load_policy(config, Lake.open(config.lake, create=False), policy)
 
 
