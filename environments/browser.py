@@ -37,7 +37,9 @@ FLAGS = (
     "--deterministic-mode",
     "--no-sandbox",
     "--disable-gpu",
+    "--in-process-gpu",
     "--disable-dev-shm-usage",
+    "--disable-checker-imaging",
     "--disable-partial-raster",
     "--disable-lcd-text",
     "--disable-smooth-scrolling",
@@ -61,7 +63,7 @@ FLAGS = (
     "--force-device-scale-factor=1",
     "--allow-file-access-from-files",
     "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--disable-features=BackForwardCache,OptimizationHints,MediaRouter,Translate,PaintHolding,SpareRendererForSitePerProcess",
+    "--disable-features=BackForwardCache,OptimizationHints,MediaRouter,Translate,PaintHolding,RenderDocument,SpareRendererForSitePerProcess",
 )
 
 

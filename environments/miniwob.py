@@ -80,7 +80,6 @@ class MiniwobSandbox(Sandbox):
         await perform(action)
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
         self._verdict = await self._page.evaluate(f"__wob.advance({passed_ms})")
-        await self._page.frame()
 
     async def _verify(self) -> Outcome:
         done, reward = self._verdict

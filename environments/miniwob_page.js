@@ -41,7 +41,6 @@
     }
     now = end;
   };
-  const drawable = () => Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
   wob.advance = async (ms) => {
     advance(ms);
     await drawable();
@@ -117,9 +116,28 @@
     const said = core.getUtterance();
     return typeof said === "string" ? said : said.utterance;
   };
+  /* Pictures are fetched when an element first needs one; whoever looks must not be quicker than they are. */
+  const pictures = [];
+  const findPictures = () => {
+    for (const sheet of document.styleSheets) for (const rule of sheet.cssRules) {
+      const found = rule.selectorText && /url\("([^"]+)"\)/.exec(rule.cssText);
+      if (!found) continue;
+      const selector = rule.selectorText.replace(/::?(before|after)/g, "");
+      pictures.push({ selector, url: new URL(found[1], sheet.href || document.baseURI).href, image: null });
+    }
+  };
+  const drawable = () => {
+    for (const picture of pictures) if (!picture.image && document.querySelector(picture.selector)) {
+      picture.image = new Image();
+      picture.image.src = picture.url;
+    }
+    const images = [...document.images, ...pictures.map((picture) => picture.image).filter(Boolean)];
+    return Promise.all(images.map((image) => image.decode().catch(() => null)));
+  };
   const loaded = new Promise((resolve) => listen.call(window, "load", () => realTimeout(resolve, 0)));
   wob.start = async (seed) => {
     await loaded;
+    findPictures();
     Math.seedrandom(seed);
     core.setDataMode("train");
     core.startEpisodeReal();

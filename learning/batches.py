@@ -45,6 +45,10 @@ class Batch:
     """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
     weights: Tensor
     """(n,)."""
+    words: Tensor
+    """(m, 3) row, block of the current screen, and id of a token that is written there."""
+    shares: Tensor
+    """(m,) the share of the name that the token is."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,8 @@ class _Row:
     length: int = 0
     supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
     """(column, target, place, weight)."""
+    words: list[tuple[float, float, list[int]]] = field(default_factory=list)
+    """Short names and where they are written: (x, y) in [0, 1] of the moved screen."""
 
     def add(self, prompt: list[int], reply: list[tuple[int, float]], weight: float, skip: int = 0) -> None:
         """Adds prompt and reply; the loss covers the reply from its token `skip` on."""
@@ -117,6 +123,12 @@ class Batcher:
         canvases = [canvas_of(image, grid, self._patch, down, right) for image, down, right in flat]
         marks = [(index, *mark) for index, row in enumerate(rows) for mark in row.supervised]
         index, column, target, place, weight = zip(*marks, strict=True)
+        words = [
+            (index, self._block(place, images[-1][0], grid), token, 1 / len(place[2]))
+            for index, (row, images) in enumerate(zip(rows, shown, strict=True))
+            for place in row.words
+            for token in place[2]
+        ]
         return Batch(
             patches_of(canvases, self._patch, self._merge),
             grid,
@@ -132,7 +144,15 @@ class Batcher:
             torch.tensor(target),
             torch.tensor(place),
             torch.tensor(weight),
+            torch.tensor([word[:3] for word in words]).view(-1, 3),
+            torch.tensor([word[3] for word in words]),
         )
+
+    def _block(self, place: tuple[float, float, list[int]], pixels: Pixels, grid: Grid) -> int:
+        """The block of the canvas that a place of the screen falls in."""
+        size = self._patch * self._merge
+        column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
+        return row * (grid.columns // self._merge) + column
 
     def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _Row | None:
         """A sample's row, or None if the shift moves its target off the screen."""
@@ -142,6 +162,12 @@ class Batcher:
             if action is None:
                 return None
             row.add(self._prompt(sample, shift), self._reply(sample.thought, action), 1.0)
+        if self._train.words > 0:
+            for question in sample.questions:
+                moved = _moved(Click(x=question.x, y=question.y), shift)
+                ids = self._ids(question.name)
+                if isinstance(moved, Click) and max(moved.x, moved.y) < 1 and len(ids) <= SHORT:
+                    row.words.append((moved.x, moved.y, ids))
         for ask, most in ((self._where, self._train.grounding), (self._what, self._train.reading)):
             for question in draw.sample(sample.questions, min(most, len(sample.questions))):
                 click = _moved(Click(x=question.x, y=question.y), shift)
@@ -185,6 +211,10 @@ class Batcher:
 
 QUESTION_WEIGHT = 1.0
 """What one token of an answer to a question counts, next to 1 for a token of the reply."""
+
+
+SHORT = 2
+"""Tokens of a name that can be read at a glance; longer ones are spelt and belong to no one block."""
 
 
 def _moved(action: Action, shift: tuple[float, float]) -> Action | None:

@@ -1,26 +1,58 @@
-"""AdamW over one flat weight: the network computes in bf16, the optimiser keeps what it learns in fp32.
+"""The optimiser: Muon for matrices, AdamW for tables and vectors, over one flat fp32 weight.
 
-A bf16 weight has 8 bits: a step of 1e-3 of its size would be rounded away, so the fp32 copy is the one that moves.
+Muon (K. Jordan et al., 2024) replaces a matrix's momentum by the nearest orthogonal matrix, so that a rare direction
+(how ONE differs from TWO, a few thin strokes of a white screen) moves as far as a loud one. With AdamW the small
+policy does not learn to read in the time it has; with Muon it does. The factor 0.2 sqrt(max(rows, columns)) gives an
+update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share one learning rate.
+
+The network computes in bf16; a step of 1e-3 of a bf16 weight would be rounded away, so an fp32 copy moves.
 """
 
 import math
+from collections import defaultdict
+from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from models.fast import TinyNet
 from schemas.config.sections import TrainConfig
 
+MOMENTUM = 0.95
+BLOCK = 192
+"""Matrices whose both sides are longer are made orthogonal in blocks of rows: cost grows with the square of a side."""
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ROUNDS = 5
 
-class FlatAdamW:
-    """Updates `flat` from a gradient of its shape; weight decay falls on the first `matrices` elements only."""
 
-    def __init__(self, flat: Tensor, matrices: int, config: TrainConfig) -> None:
-        self.master = flat.detach().float()
-        self._flat = flat
-        self._clip = config.clip
-        self._parts = [self.master[:matrices], self.master[matrices:]]
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of a matrix that are made orthogonal together: a stretch of the flat weight."""
+
+    start: int
+    rows: int
+    columns: int
+
+    @property
+    def cost(self) -> int:
+        """Operations, up to a factor."""
+        short, long = sorted((self.rows, self.columns))
+        return short * short * long
+
+
+class FlatOptimizer:
+    """Updates the weights of a network from one flat gradient; the ranks share the work on the matrices."""
+
+    def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
+        self.master = net.flat.detach().float()
+        self._flat, self._config, self._world = net.flat, config, world
+        self._matrices = self.master[: net.sections[0]]
+        self._rest = list(self.master[net.sections[0] :].split(list(net.sections[1:])))
+        self._momentum = torch.zeros_like(self._matrices)
+        self._groups = _grouped(_mine(_blocks(net), rank, world))
         decays = (config.weight_decay, 0.0)
-        groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(self._parts, decays, strict=True)]
+        groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(self._rest, decays, strict=True)]
         self._adam = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True)
 
     @torch.no_grad()
@@ -29,14 +61,47 @@ class FlatAdamW:
         norm = float(gradient.norm())
         if not math.isfinite(norm):
             return norm
-        gradient.mul_(min(1.0, self._clip / (norm + 1e-6)))
-        for part, piece in zip(self._parts, gradient.split([len(part) for part in self._parts]), strict=True):
+        gradient.mul_(min(1.0, self._config.clip / (norm + 1e-6)))
+        matrices, *rest = gradient.split([len(part) for part in (self._matrices, *self._rest)])
+        for part, piece in zip(self._rest, rest, strict=True):
             part.grad = piece
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
+        self._momentum.lerp_(matrices, 1 - MOMENTUM)
+        update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
+        self._matrices.mul_(1 - rate * self._config.weight_decay).add_(update, alpha=-rate)
         self._flat.copy_(self.master)
         return norm
+
+    def _orthogonal(self, direction: Tensor) -> Tensor:
+        """The scaled orthogonal update of every matrix, flat; each rank computes its own blocks."""
+        update = torch.zeros_like(direction)
+        for (rows, columns), starts in self._groups.items():
+            size = rows * columns
+            stack = torch.stack([direction[start : start + size].view(rows, columns) for start in starts])
+            made = orthogonal(stack).mul_(0.2 * math.sqrt(max(rows, columns)))
+            for start, block in zip(starts, made, strict=True):
+                update[start : start + size] = block.flatten()
+        if self._world > 1:
+            dist.all_reduce(update)
+        return update
+
+
+def orthogonal(stack: Tensor) -> Tensor:
+    """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds in bf16.
+
+    X <- a X + (b A + c A^2) X with A = X X^T; singular values end in about [0.7, 1.2].
+    """
+    x = stack.bfloat16()
+    upright = x.shape[1] > x.shape[2]
+    x = x.mT if upright else x
+    x = x / (x.float().square().sum((1, 2), keepdim=True).sqrt() + 1e-7).bfloat16()
+    a, b, c = _QUINTIC
+    for _ in range(_ROUNDS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.mT if upright else x).float()
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: int, floor: float = 0.1) -> float:
@@ -45,3 +110,34 @@ def learning_rate(step: int, steps: int, peak: float, warmup: int, floor: float 
         return peak * (step + 1) / warmup
     share = (step - warmup) / max(1, steps - 1 - warmup)
     return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
+
+
+def _blocks(net: TinyNet) -> list[Block]:
+    """The blocks of all matrices, in flat order."""
+    blocks, start = [], 0
+    for shape in net.matrix_shapes():
+        rows, columns = shape[0], math.prod(shape[1:])
+        pieces = math.gcd(rows, -(-rows // BLOCK)) if min(rows, columns) > BLOCK else 1
+        for _ in range(pieces):
+            blocks.append(Block(start, rows // pieces, columns))
+            start += rows // pieces * columns
+    return blocks
+
+
+def _mine(blocks: list[Block], rank: int, world: int) -> list[Block]:
+    """This rank's part: the dearest first, each to the rank with the least work so far."""
+    work = [0] * world
+    mine = []
+    for block in sorted(blocks, key=lambda block: -block.cost):
+        least = work.index(min(work))
+        work[least] += block.cost
+        if least == rank:
+            mine.append(block)
+    return mine
+
+
+def _grouped(blocks: list[Block]) -> dict[tuple[int, int], list[int]]:
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for block in blocks:
+        groups[block.rows, block.columns].append(block.start)
+    return dict(groups)

@@ -25,7 +25,7 @@ from torch import Tensor
 from learning.batches import Batch, Batcher
 from learning.job import Job, read_job
 from learning.losses import place_loss, token_loss
-from learning.optimizer import FlatAdamW, learning_rate
+from learning.optimizer import FlatOptimizer, learning_rate
 from learning.sample import TrainSample, read_samples, read_screenshots
 from learning.sampler import Sampler
 from models.fast import TinyNet
@@ -35,8 +35,11 @@ from models.tokens import BINS
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 
-def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float) -> Tensor:
-    """Summed loss of a batch; `first` is, by token id, bin 0 of its family of coordinates, or -1."""
+def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float, words: float = 0.0) -> Tensor:
+    """Summed loss of a batch; `first` is, by token id, bin 0 of its family of coordinates, or -1.
+
+    `words` weighs what a screen token should be close to: the embeddings of the words written there.
+    """
     seen = net.see(batch.patches, batch.grid)
     seen = seen.reshape(batch.packed.tokens.shape[0], -1, seen.shape[-1])
     x = torch.cat([seen, net.embed(batch.packed.tokens)], dim=1)
@@ -45,7 +48,12 @@ def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float) -> Tenso
     soft = batch.places >= 0
     hard = token_loss(logits[~soft], batch.targets[~soft], batch.weights[~soft])
     bins = first[batch.targets[soft]]
-    return hard + place_loss(logits[soft], batch.places[soft], bins, batch.weights[soft], BINS, sigma)
+    loss = hard + place_loss(logits[soft], batch.places[soft], bins, batch.weights[soft], BINS, sigma)
+    if words > 0 and len(batch.words):
+        rows, blocks, tokens = batch.words.unbind(1)
+        last = seen.shape[1] // batch.screens * (batch.screens - 1)
+        loss = loss + words * token_loss(net.say(seen[rows, last + blocks]), tokens, batch.shares)
+    return loss
 
 
 def train(job: Job) -> None:
@@ -60,11 +68,11 @@ def train(job: Job) -> None:
     started = time.perf_counter()
     net, samples, batches = _prepare(job, rank, world)
     gradient = net.gradients()
-    optimizer = FlatAdamW(net.flat, net.matrices, job.train)
+    optimizer = FlatOptimizer(net, job.train, rank, world)
     loss, ready = 0.0, time.perf_counter()
     for step, (batch, first) in enumerate(batches):
         gradient.zero_()
-        part = batch_loss(net, batch, first, job.train.soft_bins) / job.train.batch
+        part = batch_loss(net, batch, first, job.train.soft_bins, job.train.words) / job.train.batch
         part.backward()
         total = torch.cat([gradient.float(), part.detach().float()[None]])
         if world > 1:

@@ -44,7 +44,7 @@ class Cache:
 
 
 class TinyNet:
-    """The network. Leaves of the autograd graph are views of `flat`; matrices come first, then vectors.
+    """The network. Leaves of the autograd graph are views of `flat`, whose parts stand in the order of `sections`.
 
     Args:
         config: the checkpoint's `config.json`.
@@ -64,10 +64,12 @@ class TinyNet:
         self.image_token: int = config["image_token_id"]
         parts = _parts(config)
         _check_state(parts, state)
-        names = sorted(parts, key=lambda name: len(next(iter(parts[name].values()))) == 1)
+        names = sorted(parts, key=lambda name: _kind(name, parts[name]))
         fused = {name: torch.cat([state[part].to(dtype).flatten() for part in parts[name]]) for name in names}
         self.flat = torch.cat([fused[name] for name in names])
-        self.matrices = sum(fused[name].numel() for name in names if len(next(iter(parts[name].values()))) > 1)
+        sizes = [sum(fused[name].numel() for name in names if _kind(name, parts[name]) == kind) for kind in range(3)]
+        self.sections = (sizes[0], sizes[1], sizes[2])
+        """Elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
         self._parts = parts
         self.leaves: dict[str, Tensor] = {}
         offset = 0
@@ -95,6 +97,11 @@ class TinyNet:
                 tensors[part] = source[offset : offset + size].view(shape).detach()
                 offset += size
         return tensors
+
+    def matrix_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the matrices, in the order in which they lie in `flat`."""
+        kinds = [(name, self._parts[name]) for name in self.leaves]
+        return [shape for name, parts in kinds if _kind(name, parts) == 0 for shape in parts.values()]
 
     def gradients(self) -> Tensor:
         """Makes every leaf gather its gradient in one flat tensor, which is returned."""
@@ -174,6 +181,10 @@ class TinyNet:
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits of normed hidden states."""
         return F.linear(hidden, self.leaves[f"{_TEXT}embed_tokens.weight"])
+
+    def say(self, x: Tensor) -> Tensor:
+        """Logits of vectors that are not normed yet: which words they are close to."""
+        return self.logits(self._norm(x, f"{_TEXT}norm.weight"))
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` rows of up to `length` tokens."""
@@ -364,6 +375,11 @@ def _parts(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
             add(f"{at}{name}.weight", width)
     add(f"{_TEXT}norm.weight", d)
     return parts
+
+
+def _kind(name: str, parts: dict[str, tuple[int, ...]]) -> int:
+    """0 for a matrix, 1 for a table that is looked up, 2 for a vector."""
+    return 1 if "embed_tokens" in name or "pos_embed" in name else 2 * all(len(shape) == 1 for shape in parts.values())
 
 
 def _check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: dict[str, Tensor]) -> None:

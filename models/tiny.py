@@ -120,6 +120,8 @@ def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
     """The starting value of a weight: 1/sqrt(fan-in) for matrices, sines for positions, 1 or 0 for vectors."""
     if name.endswith("pos_embed.weight"):
         return _sine_table(*tensor.shape)
+    if name.endswith("patch_embed.proj.weight"):
+        return _wave_filters(len(tensor), tensor.shape[-1])
     if tensor.ndim == 1:
         return torch.zeros_like(tensor) if name.endswith("bias") else torch.ones_like(tensor)
     fan_in = tensor[0].numel()
@@ -127,6 +129,26 @@ def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
         # the two names share one tensor, so both must get the same draw
         generator = torch.Generator().manual_seed(generator.initial_seed())
     return torch.randn(tensor.shape, generator=generator) / math.sqrt(fan_in)
+
+
+def _wave_filters(filters: int, patch: int) -> Tensor:
+    """Low two-dimensional cosine waves over grey and two colour axes; shape (filters, 3, 1, patch, patch).
+
+    A glyph moved by a pixel then looks nearly the same to the network, where random filters see something new.
+    """
+    place = torch.arange(patch) + 0.5
+    waves = torch.cos(math.pi / patch * torch.arange(patch)[:, None] * place) * math.sqrt(2 / patch)
+    waves[0] /= math.sqrt(2)
+    low = sorted((row * row + column * column, row, column) for row in range(patch) for column in range(patch))
+    axes = torch.tensor([[1.0, 1, 1], [1, 0, -1], [-1, 2, -1]])
+    axes /= axes.norm(dim=1, keepdim=True)
+    colour = int(0.2 * filters)
+    made = [
+        axis[:, None, None] * torch.outer(waves[row], waves[column])
+        for axis, count in zip(axes, (filters - 2 * colour, colour, colour), strict=True)
+        for _, row, column in (low * filters)[:count]
+    ]
+    return torch.stack(made).unsqueeze(2)
 
 
 def _sine_table(cells: int, width: int) -> Tensor:

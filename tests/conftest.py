@@ -1,5 +1,6 @@
 """What holds for every test: one thread per process, no telemetry, no hub, a quiet end."""
 
+import atexit
 import os
 import sys
 
@@ -11,8 +12,10 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
 
-def pytest_unconfigure() -> None:
+def _quiet_end() -> None:
     """DuckDB's bindings list at exit what pytest's kept tracebacks still hold; nobody needs the list."""
-    sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+atexit.register(_quiet_end)

@@ -117,6 +117,8 @@ class TrainConfig(Section):
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
     reading: Whole = 0
     """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
+    words: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss that pulls a screen token to the words written there; 0 for none."""
     soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
     """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
     shift: Whole = 8

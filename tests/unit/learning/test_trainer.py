@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from learning.batches import Batcher
 from learning.job import Job, read_job
-from learning.optimizer import FlatAdamW, learning_rate
 from learning.sample import TrainSample, read_samples, read_screenshots, write_samples
 from learning.trainer import batch_loss, train
 from models.fast import TinyNet
@@ -140,16 +139,3 @@ def test_a_job_with_a_field_that_does_not_exist_names_it(tmp_path: Path) -> None
     (tmp_path / "job.json").write_text('{"lerning_rate": 1}')
     with pytest.raises(UsageError, match="lerning_rate"):
         read_job(tmp_path / "job.json")
-
-
-def test_the_rate_warms_up_and_falls_to_a_tenth() -> None:
-    rates = [learning_rate(step, 100, 1.0, 10) for step in range(100)]
-    assert rates[0] == pytest.approx(0.1) and max(rates) == pytest.approx(1.0) and rates[-1] == pytest.approx(0.1)
-    assert rates[10:] == sorted(rates[10:], reverse=True)
-
-
-def test_an_unsound_gradient_moves_nothing() -> None:
-    flat = torch.ones(4, dtype=torch.bfloat16)
-    optimizer = FlatAdamW(flat, 2, TRAIN)
-    optimizer.step(torch.tensor([1.0, float("nan"), 0, 0]), 0.1)
-    assert flat.tolist() == [1, 1, 1, 1]

@@ -1,0 +1,61 @@
+"""The optimiser: orthogonal updates, shared over ranks, and nothing moves on an unsound gradient."""
+
+
+import pytest
+import torch
+
+from learning.optimizer import FlatOptimizer, _blocks, _mine, learning_rate, orthogonal
+from models.fast import TinyNet
+from tests.unit.learning.samples import TRAIN, parent
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> TinyNet:
+    return TinyNet.load(parent(tmp_path_factory.mktemp("policy")))
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 24), (1, 24, 8)])
+def test_singular_values_end_near_one(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+    assert float(values.min()) > 0.5 and float(values.max()) < 1.4
+
+
+def test_every_matrix_is_covered_once_whatever_the_number_of_ranks(net: TinyNet) -> None:
+    blocks = _blocks(net)
+    assert sum(block.rows * block.columns for block in blocks) == net.sections[0]
+    shared = [block for rank in range(3) for block in _mine(blocks, rank, 3)]
+    assert sorted(shared, key=lambda block: block.start) == blocks
+
+
+def test_ranks_get_about_the_same_work(net: TinyNet) -> None:
+    blocks = _blocks(net)
+    work = [sum(block.cost for block in _mine(blocks, rank, 2)) for rank in range(2)]
+    assert max(work) < 1.2 * min(work)
+
+
+def test_a_step_moves_every_section_against_the_gradient(net: TinyNet) -> None:
+    optimizer = FlatOptimizer(net, TRAIN.model_copy(update={"weight_decay": 0.0}))
+    before = optimizer.master.clone()
+    torch.manual_seed(0)
+    gradient = torch.randn(len(net.flat))
+    optimizer.step(gradient.clone(), 1e-3)
+    for moved, slope in zip(
+        (optimizer.master - before).split(list(net.sections)), gradient.split(list(net.sections)), strict=True
+    ):
+        assert float((moved * slope).sum()) < 0
+
+
+def test_an_unsound_gradient_moves_nothing(net: TinyNet) -> None:
+    optimizer = FlatOptimizer(net, TRAIN)
+    before = net.flat.clone()
+    gradient = torch.zeros(len(net.flat))
+    gradient[3] = float("nan")
+    assert not optimizer.step(gradient, 0.1) < float("inf")
+    assert torch.equal(net.flat, before)
+
+
+def test_the_rate_warms_up_and_falls_to_a_tenth() -> None:
+    rates = [learning_rate(step, 100, 1.0, 10) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) == pytest.approx(1.0) and rates[-1] == pytest.approx(0.1)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
