@@ -1,7 +1,8 @@
 """Builds the default policy from nothing: a small Qwen3-VL in the layout that plain `transformers` loads.
 
 What decides whether it learns at all on two cores: white is 0 to the network (mean 1, deviation 0.2: screens are
-mostly white), weights start at 1/sqrt(fan-in), and position tables start as sines and cosines. The screen is not
+mostly white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves and position tables as sines and
+cosines. The screen is not
 scaled but laid on a white canvas of whole patches, so that a glyph is always drawn by the same pixels.
 """
 

@@ -106,8 +106,8 @@ class TrainConfig(Section):
     steps: Count = 400
     batch: Count = 16
     """Samples per optimiser step over all processes."""
-    learning_rate_first: Positive = 1.5e-3
-    learning_rate: Positive = 1.0e-3
+    learning_rate_first: Positive = 3e-3
+    learning_rate: Positive = 2e-3
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     warmup: Whole = 30
     clip: Positive = 1.0

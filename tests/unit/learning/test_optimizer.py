@@ -1,6 +1,5 @@
 """The optimiser: orthogonal updates, shared over ranks, and nothing moves on an unsound gradient."""
 
-
 import pytest
 import torch
 

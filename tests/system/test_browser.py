@@ -1,0 +1,180 @@
+"""The browser sandbox with a real headless Chromium."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from schemas.action import Action, CallUser, Click, Hotkey, LongPress, Scroll, Type, Wait
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import ActionFailure, SandboxFailure
+from schemas.observation import Observation, Outcome
+
+T = TypeVar("T")
+SMALL = EnvironmentConfig(browsers=1, pages=2)
+
+
+def with_pool(work: Callable[[SandboxPool], Awaitable[T]], config: EnvironmentConfig = SMALL) -> T:
+    async def run() -> T:
+        async with SandboxPool(config) as pool:
+            return await work(pool)
+
+    return asyncio.run(run())
+
+
+async def look(pool: SandboxPool, template: str, seed: int, elements: bool = False) -> Observation:
+    async with pool.lease(task_named(template), seed) as sandbox:
+        return await sandbox.observe(elements)
+
+
+async def play(pool: SandboxPool, template: str, seed: int, actions: list[Action]) -> Outcome:
+    async with pool.lease(task_named(template), seed) as sandbox:
+        await sandbox.observe()
+        for action in actions:
+            await sandbox.perform(action)
+        return await sandbox.verify()
+
+
+def browsers(parent: int) -> list[psutil.Process]:
+    return [one for one in psutil.Process(parent).children(recursive=True) if "headless" in one.name()]
+
+
+def test_a_screenshot_is_the_task_area_and_the_instruction_is_its_text():
+    seen = with_pool(lambda pool: look(pool, "click-test", 1))
+    assert (seen.width, seen.height) == (160, 210)
+    assert seen.png.startswith(b"\x89PNG")
+    assert seen.instruction == "Click the button."
+    assert seen.elements == ()
+
+
+@pytest.mark.parametrize("template", ["click-test-2", "grid-coordinate", "click-dialog-2"])
+def test_the_same_seed_shows_the_same_pixels_and_another_seed_another_page(template: str):
+    async def three(pool: SandboxPool) -> list[bytes]:
+        return [(await look(pool, template, seed)).png for seed in (3, 3, 4)]
+
+    same, again, other = with_pool(three)
+    assert same == again
+    assert same != other
+
+
+def test_elements_are_named_and_lie_on_the_screen():
+    seen = with_pool(lambda pool: look(pool, "enter-text", 2, elements=True))
+    button = next(element for element in seen.elements if element.kind == "button")
+    assert button.name == "Submit"
+    assert button.interactive
+    assert all(0 <= edge <= 1 for element in seen.elements for edge in element.box)
+
+
+def test_a_click_on_the_button_solves_click_test_and_a_click_beside_it_does_not():
+    async def both(pool: SandboxPool) -> tuple[Outcome, Outcome]:
+        seen = await look(pool, "click-test", 5, elements=True)
+        x, y = next(element for element in seen.elements if element.kind == "button").centre
+        return await play(pool, "click-test", 5, [Click(x=x, y=y)]), await play(
+            pool, "click-test", 5, [Click(x=0.99, y=0.99)]
+        )
+
+    hit, miss = with_pool(both)
+    assert hit.success
+    assert not miss.success
+
+
+def test_text_is_typed_where_the_focus_is():
+    async def work(pool: SandboxPool) -> Outcome:
+        seen = await look(pool, "enter-text", 7, elements=True)
+        field = next(element for element in seen.elements if element.kind == "text field")
+        button = next(element for element in seen.elements if element.kind == "button")
+        word = seen.instruction.split('"')[1]
+        actions = [
+            Click(x=field.centre[0], y=field.centre[1]),
+            Type(content=word),
+            Click(x=button.centre[0], y=button.centre[1]),
+        ]
+        return await play(pool, "enter-text", 7, actions)
+
+    assert with_pool(work).success
+
+
+def test_the_reward_does_not_depend_on_how_long_the_policy_thinks():
+    async def work(pool: SandboxPool) -> Outcome:
+        async with pool.lease(task_named("click-test"), 5) as sandbox:
+            seen = await sandbox.observe(elements=True)
+            await asyncio.sleep(11.0)
+            x, y = next(element for element in seen.elements if element.kind == "button").centre
+            await sandbox.perform(Click(x=x, y=y))
+            return await sandbox.verify()
+
+    assert with_pool(work).success
+
+
+def test_waiting_long_enough_ends_the_task_without_reward():
+    outcome = with_pool(lambda pool: play(pool, "click-test", 5, [Wait()] * 30))
+    assert outcome.done
+    assert not outcome.success
+
+
+def test_an_action_of_another_platform_is_the_policys_failure():
+    with pytest.raises(ActionFailure):
+        with_pool(lambda pool: play(pool, "click-test", 5, [LongPress(x=0.5, y=0.5)]))
+
+
+def test_scrolling_keys_and_terminal_actions_are_taken():
+    actions: list[Action] = [Scroll(x=0.5, y=0.5, direction="down"), Hotkey(key="ctrl a"), CallUser()]
+    assert not with_pool(lambda pool: play(pool, "scroll-text-2", 5, actions)).done
+
+
+def test_a_browser_killed_in_the_middle_fails_its_lease_only_and_the_next_lease_works():
+    async def work(pool: SandboxPool) -> tuple[bool, Observation]:
+        failed = False
+        try:
+            async with pool.lease(task_named("click-test"), 1) as sandbox:
+                for process in browsers(os.getpid()):
+                    process.kill()
+                await sandbox.observe()
+        except SandboxFailure:
+            failed = True
+        return failed, await look(pool, "click-test", 1)
+
+    failed, seen = with_pool(work)
+    assert failed
+    assert seen.png
+
+
+PARENT = """
+import asyncio
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from schemas.config.sections import EnvironmentConfig
+
+async def main():
+    async with SandboxPool(EnvironmentConfig(browsers=1, pages=1)) as pool:
+        async with pool.lease(task_named("click-test"), 1) as sandbox:
+            await sandbox.observe()
+            print("ready", flush=True)
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_no_browser_is_left_when_the_parent_is_killed_outright():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        left = browsers(parent.pid)
+        assert left
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and any(
+        one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in left
+    ):
+        time.sleep(0.1)
+    assert not [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
