@@ -4,6 +4,7 @@ from rich.console import Console
 
 from apps.calling import call
 from apps.doctor import require_quick
+from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from apps.report.build import build_report
 from apps.status import show_status
@@ -18,6 +19,7 @@ def turn(config: Config, iterations: int) -> None:
         FlywheelError: a check fails, before anything is spent; or a stage does.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
+    make_prefect_home()
     require_quick(config)
     from flows.flywheel import flywheel
 

@@ -66,7 +66,6 @@ class MiniwobSandbox(Sandbox):
         ready, self._instruction, self._verdict = await self._page.evaluate(f"__wob.start({seed})")
         if not ready:
             raise SandboxFailure(f"{task.task_id} does not get ready")
-        await self._page.frame()
 
     async def _observe(self, elements: bool) -> Observation:
         png = await self._page.screenshot()
@@ -77,6 +76,7 @@ class MiniwobSandbox(Sandbox):
         perform = self._hands().get(action.type)
         if perform is None:
             raise ActionFailure(f"a browser cannot perform {action.type}")
+        await self._page.ready()
         await perform(action)
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
         self._verdict = await self._page.evaluate(f"__wob.advance({passed_ms})")

@@ -19,7 +19,6 @@ PUMP_S = 0.005
 LOADS = 200
 """Documents loaded in one target before it is closed, so that what leaks stays small."""
 SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
-AT_REST: Reply = {"type": "mouseMoved", "x": 0, "y": 0}
 
 
 class Page:
@@ -30,6 +29,7 @@ class Page:
         self._target = target
         self._session = session
         self._loads = 0
+        self._drawn = False
 
     @classmethod
     async def take(cls, browser: Browser, width: int, height: int, script: str) -> "Page":
@@ -46,17 +46,16 @@ class Page:
             page.send("Emulation.setFocusEmulationEnabled", enabled=True),
             page.send("Page.addScriptToEvaluateOnNewDocument", source=script),
         )
-        await page.input([page.send("Input.dispatchMouseEvent", **AT_REST)])
         return page
 
     async def give_back(self) -> None:
-        """Lays the pointer to rest, forgets where it has been, and keeps the page for the next trajectory; closes it if it has served enough."""
+        """Keeps the page for the next trajectory, its pointer at rest and its past forgotten; closes it when worn out."""
         if self._loads >= LOADS:
             await self._close()
         elif self._browser.alive:
-            await self.input(
-                [self.send("Input.dispatchMouseEvent", **AT_REST), self.send("Page.resetNavigationHistory")]
-            )
+            moved = self.send("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+            await self.frame()
+            await self.input([moved, self.send("Page.resetNavigationHistory")])
             self._browser.resting.append(self)
 
     def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":
@@ -66,6 +65,7 @@ class Page:
     async def load(self, url: str) -> None:
         """Goes to `url`; returns when the document has begun."""
         self._loads += 1
+        self._drawn = False
         answer = await self.send("Page.navigate", url=url)
         if "errorText" in answer:
             raise SandboxFailure(f"{url}: {answer['errorText']}")
@@ -77,6 +77,11 @@ class Page:
             details = answer["exceptionDetails"]
             raise SandboxFailure(f"script: {details.get('exception', {}).get('description', details['text'])}")
         return answer["result"].get("value")
+
+    async def ready(self) -> None:
+        """Draws the document's first frame if nobody has: before it, input is acknowledged and lost."""
+        if not self._drawn:
+            await self.frame()
 
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
         """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
@@ -109,7 +114,9 @@ class Page:
 
     async def _draw_alone(self, params: Reply) -> Reply:
         async with self._browser.frames:
-            return await self.send("HeadlessExperimental.beginFrame", **params)
+            drawn = await self.send("HeadlessExperimental.beginFrame", **params)
+        self._drawn = True
+        return drawn
 
     async def _close(self) -> None:
         with contextlib.suppress(SandboxFailure):

@@ -68,12 +68,12 @@ def build_tiny(config: PolicyConfig, instructions: Sequence[str], seed: int, out
         image_std=[DEVIATION] * 3,
         size={"shortest_edge": (config.patch * config.merge) ** 2, "longest_edge": 2**24},
     )
-    model = Qwen3VLForConditionalGeneration(_architecture(config, tokenizer))
+    model: Any = Qwen3VLForConditionalGeneration(_architecture(config, tokenizer))
     generator = torch.Generator().manual_seed(seed)
     model.load_state_dict({name: _initial(name, tensor, generator) for name, tensor in model.state_dict().items()})
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.to(dtype=torch.bfloat16).save_pretrained(out)
+    model.to(torch.bfloat16).save_pretrained(out)
     PaddleOCRVLProcessor(images, tokenizer, chat_template=TEMPLATE).save_pretrained(out)
 
 
