@@ -7,7 +7,6 @@ goes, every pending call fails at once instead of waiting for a timeout. One pip
 import asyncio
 import json
 import os
-from collections import defaultdict
 from typing import Any
 
 from schemas.failure import SandboxFailure
@@ -20,7 +19,6 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._replies: dict[int, tuple[str, asyncio.Future[Reply]]] = {}
-        self._events: dict[tuple[str, str], list[asyncio.Future[Reply]]] = defaultdict(list)
         self._lost: dict[str, str] = {}
         self._buffer = bytearray()
         self._number = 0
@@ -50,7 +48,7 @@ class Connection(asyncio.Protocol):
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         lost = "the browser has died" if self.gone else self._lost.get(session)
         if lost is not None or self._writer is None:
-            reply.set_exception(SandboxFailure(f"{method}: {lost or 'not connected'}"))
+            _fail(reply, f"{method}: {lost or 'not connected'}")
             return reply
         self._number += 1
         message: Reply = {"id": self._number, "method": method, "params": params or {}}
@@ -59,15 +57,6 @@ class Connection(asyncio.Protocol):
         self._replies[self._number] = (session, reply)
         self._writer.write(json.dumps(message).encode() + b"\0")
         return reply
-
-    def event(self, method: str, session: str = "") -> "asyncio.Future[Reply]":
-        """The future of the next event of this name; ask before causing it."""
-        event: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        if self.gone or session in self._lost:
-            event.set_exception(SandboxFailure(f"{method}: the browser has died"))
-        else:
-            self._events[session, method].append(event)
-        return event
 
     def data_received(self, data: bytes) -> None:
         """Splits the stream into messages."""
@@ -93,26 +82,18 @@ class Connection(asyncio.Protocol):
             self._lose_session(message["params"]["sessionId"], "the page is closed")
         elif method == "Inspector.targetCrashed":
             self._lose_session(session, "the page has crashed")
-        for event in self._events.pop((session, method), ()):
-            if not event.done():
-                event.set_result(message["params"])
 
     def _lose_session(self, session: str, why: str) -> None:
         self._lost[session] = why
         for number in [number for number, (owner, _) in self._replies.items() if owner == session]:
             _fail(self._replies.pop(number)[1], why)
-        for key in [key for key in self._events if key[0] == session]:
-            for event in self._events.pop(key):
-                _fail(event, why)
 
     def _lose(self, why: str) -> None:
         self.gone = True
         pending = [reply for _, reply in self._replies.values()]
-        pending += [event for events in self._events.values() for event in events]
         self._replies.clear()
-        self._events.clear()
-        for future in pending:
-            _fail(future, why)
+        for reply in pending:
+            _fail(reply, why)
 
 
 class _Outlet(asyncio.BaseProtocol):

@@ -49,7 +49,7 @@ class Page:
         return page
 
     async def give_back(self) -> None:
-        """Keeps the page for the next trajectory, its pointer at rest and its past forgotten; closes it when worn out."""
+        """Keeps the page for the next trajectory, its pointer at rest, its past forgotten; closes it when worn out."""
         if self._loads >= LOADS:
             await self._close()
         elif self._browser.alive:
@@ -86,6 +86,7 @@ class Page:
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
         """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
         taken = asyncio.gather(*events)
+        _heard(taken)
         try:
             while not (await asyncio.wait([taken], timeout=PUMP_S))[0]:
                 await self.frame()
@@ -109,7 +110,7 @@ class Page:
     async def _draw(self, params: Reply) -> Reply:
         """Draws to the end even if nobody waits any more: the next frame must not begin before this one is done."""
         drawing = asyncio.ensure_future(self._draw_alone(params))
-        drawing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        _heard(drawing)
         return await asyncio.shield(drawing)
 
     async def _draw_alone(self, params: Reply) -> Reply:
@@ -122,3 +123,8 @@ class Page:
         with contextlib.suppress(SandboxFailure):
             async with self._browser.frames:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
+
+
+def _heard(work: "asyncio.Future[Any]") -> None:
+    """Marks a failure as heard: it is told to whoever waits, and nobody may be waiting any more."""
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -7,6 +7,7 @@ the row is nullable in Arrow and no other field is.
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Union
 
@@ -55,10 +56,9 @@ class Expectation(BaseModel):
         return [*one, *self.arguments.get("column_list", [])]
 
 
-class Table(BaseModel):
+@dataclass(frozen=True)
+class Table:
     """A table's contract."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     name: str
     row: type[Row]

@@ -47,7 +47,7 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], Callable[[
 
         run.__name__ = run.__qualname__ = f"{name}_stage"
         run.__doc__ = work.__doc__
-        return task(run, name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)
+        return task(name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)(run)
 
     return wrap
 

@@ -1,0 +1,137 @@
+"""MiniWoB++ pages under our hands: what once hung, leaked from play to play, or depended on what came before."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from models.explorer import Explorer
+from models.policy import Context
+from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type
+from schemas.config.sections import EnvironmentConfig
+from schemas.observation import Element, Observation, Turn, elements_json
+
+T = TypeVar("T")
+ONE_PAGE = EnvironmentConfig(browsers=1, pages=1, step_timeout_s=8.0)
+
+
+def with_pool(work: Callable[[SandboxPool], Awaitable[T]], config: EnvironmentConfig = ONE_PAGE) -> T:
+    async def run() -> T:
+        async with SandboxPool(config) as pool:
+            return await work(pool)
+
+    return asyncio.run(run())
+
+
+async def after(pool: SandboxPool, template: str, seed: int, actions: Sequence[Action]) -> Observation:
+    async with pool.lease(task_named(template), seed) as sandbox:
+        await sandbox.observe()
+        for action in actions:
+            await sandbox.perform(action)
+        return await sandbox.observe(elements=True)
+
+
+async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[bytes, str, float]]:
+    """Pixels, elements and reward of every step of a short random play."""
+    task, turns, seen = task_named(template), (), []
+    async with pool.lease(task, seed) as sandbox:
+        for _ in range(4):
+            shown = await sandbox.observe(elements=True)
+            reply = Explorer().act([Context(shown.instruction, turns, shown, seed)])[0]
+            assert reply.action is not None
+            await sandbox.perform(reply.action)
+            turns = (*turns, Turn("", reply.action_text, shown))
+            outcome = await sandbox.verify()
+            seen.append((shown.png, elements_json(shown.elements), outcome.reward))
+    return seen
+
+
+def kinds(seen: Observation, kind: str) -> list[Element]:
+    return [element for element in seen.elements if element.kind == kind]
+
+
+def click(element: Element) -> Click:
+    return Click(x=element.centre[0], y=element.centre[1])
+
+
+def test_a_play_is_the_same_to_the_pixel_whatever_was_played_in_the_page_before():
+    templates = ["social-media", "click-menu", "email-inbox", "tic-tac-toe", "use-spinner", "click-collapsible"]
+
+    async def forth_and_back(pool: SandboxPool) -> tuple[list[object], list[object]]:
+        forth = [await explored(pool, template, 1) for template in templates]
+        back = [await explored(pool, template, 1) for template in reversed(templates)]
+        return list(forth), list(reversed(back))
+
+    forth, back = with_pool(forth_and_back)
+    assert forth == back
+
+
+def test_a_list_scrolls_after_something_was_dragged_over_it():
+    actions = [Drag(x=0.3, y=0.8, to_x=0.3, to_y=0.6), Scroll(x=0.5, y=0.6, direction="down")]
+
+    async def both(pool: SandboxPool) -> tuple[Observation, Observation]:
+        return await after(pool, "social-media", 1, actions[:1]), await after(pool, "social-media", 1, actions)
+
+    before, scrolled = with_pool(both)
+    assert before.png != scrolled.png
+
+
+def test_the_picker_of_a_time_field_stays_shut_and_the_page_goes_on():
+    async def everywhere(pool: SandboxPool) -> Observation:
+        field = kinds(await after(pool, "enter-time", 1, []), "text field")[0]
+        left, _, right, _ = field.box
+        row = [Click(x=left + (right - left) * part / 8, y=field.centre[1]) for part in range(1, 8)]
+        return await after(pool, "enter-time", 1, row)
+
+    assert with_pool(everywhere).png
+
+
+def test_a_drop_down_list_opens_inside_the_page_and_an_option_of_it_can_be_chosen():
+    async def choose(pool: SandboxPool) -> str:
+        first = await after(pool, "choose-list", 2, [])
+        opened = await after(pool, "choose-list", 2, [click(kinds(first, "select")[0])])
+        option = kinds(opened, "option")[-1]
+        chosen = await after(pool, "choose-list", 2, [click(kinds(first, "select")[0]), click(option)])
+        assert kinds(chosen, "select")[0].value == option.name
+        return option.name
+
+    assert with_pool(choose)
+
+
+def test_what_is_copied_is_pasted_in_the_same_play_and_in_no_other():
+    async def copy_and_paste(pool: SandboxPool) -> tuple[str, str, str]:
+        seen = await after(pool, "copy-paste", 1, [])
+        source, target = kinds(seen, "textarea")[0], kinds(seen, "text field")[0]
+        copy = [click(source), Hotkey(key="ctrl a"), Hotkey(key="ctrl c")]
+        paste = [click(target), Hotkey(key="ctrl v")]
+        here = kinds(await after(pool, "copy-paste", 1, [*copy, *paste]), "text field")[0].value
+        elsewhere = kinds(await after(pool, "copy-paste", 1, paste), "text field")[0].value
+        return source.value, here, elsewhere
+
+    source, here, elsewhere = with_pool(copy_and_paste)
+    assert here.split() == source.split()
+    assert elsewhere == ""
+
+
+def test_a_held_key_is_let_go_when_the_play_ends():
+    async def hold(pool: SandboxPool) -> str:
+        field = kinds(await after(pool, "enter-text", 1, []), "text field")[0]
+        await after(pool, "enter-text", 1, [click(field), Press(key="ctrl")])
+        seen = await after(
+            pool, "enter-text", 1, [click(field), Type(content="a"), Press(key="shift"), Release(key="shift")]
+        )
+        return kinds(seen, "text field")[0].value
+
+    assert with_pool(hold) == "a"
+
+
+@pytest.mark.parametrize(("content", "value"), [("it's 10% é", "it's 10% é"), ("A-b_c@d.e", "A-b_c@d.e")])
+def test_any_character_can_be_typed(content: str, value: str):
+    async def work(pool: SandboxPool) -> str:
+        field = kinds(await after(pool, "enter-text", 1, []), "text field")[0]
+        return kinds(await after(pool, "enter-text", 1, [click(field), Type(content=content)]), "text field")[0].value
+
+    assert with_pool(work) == value
