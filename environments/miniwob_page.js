@@ -116,13 +116,14 @@
     const said = core.getUtterance();
     return typeof said === "string" ? said : said.utterance;
   };
-  /* Pictures are fetched when an element first needs one; whoever looks must not be quicker than they are. */
+  /* Pictures are fetched when an element first needs one; whoever looks must not be quicker than they are. Those that
+     give an element its size are fetched before anything is done. */
   const pictures = [];
   const findPictures = () => {
     for (const sheet of document.styleSheets) for (const rule of sheet.cssRules) {
       const found = rule.selectorText && /url\("([^"]+)"\)/.exec(rule.cssText);
       if (!found) continue;
-      const selector = rule.selectorText.replace(/::?(before|after)/g, "");
+      const selector = rule.style.content.includes("url(") ? "*" : rule.selectorText.replace(/::?(before|after)|:(hover|active|focus)/g, "");
       pictures.push({ selector, url: new URL(found[1], sheet.href || document.baseURI).href, image: null });
     }
   };
