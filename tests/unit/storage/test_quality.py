@@ -1,6 +1,7 @@
 """The gate names the rows that are wrong, and never mistakes its own trouble for theirs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_check_that_breaks_is_a_gate_error_and_not_bad_data(
     sound: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, arguments: dict[str, object]
 ) -> None:
     broken = Expectation(kind=kind, arguments=arguments, because="nobody can check this")
-    contract = TABLES["trajectories"].model_copy(update={"expectations": (broken,)})
+    contract = replace(TABLES["trajectories"], expectations=(broken,))
     monkeypatch.setitem(quality.TABLES, "trajectories", contract)
     failed = _failed(run_gate(sound, 1, ["trajectories", "steps"], tmp_path))
     result = failed[f"trajectories.{kind}(policy)"]
