@@ -53,6 +53,8 @@ class MiniwobSandbox(Sandbox):
         self._instruction = ""
         self._verdict: tuple[bool, float] = (False, 0.0)
         self._held: dict[str, int] = {}
+        self._acting = False
+        """Whether an action was begun and not brought to its end."""
 
     @property
     def _page(self) -> Page:
@@ -77,9 +79,11 @@ class MiniwobSandbox(Sandbox):
         if perform is None:
             raise ActionFailure(f"a browser cannot perform {action.type}")
         await self._page.ready()
+        self._acting = True
         await perform(action)
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
         self._verdict = await self._page.evaluate(f"__wob.advance({passed_ms})")
+        self._acting = False
 
     async def _verify(self) -> Outcome:
         done, reward = self._verdict
@@ -88,10 +92,14 @@ class MiniwobSandbox(Sandbox):
         return Outcome(done, float(reward) if done else 0.0)
 
     async def _stop(self) -> None:
-        if self._opened is not None:
-            for key in list(self._held):
-                await self._release(act.Release(key=key))
-            await self._opened.give_back()
+        if self._opened is None:
+            return
+        if self._acting:
+            await self._opened.close()
+            return
+        for key in list(self._held):
+            await self._release(act.Release(key=key))
+        await self._opened.give_back()
 
     async def _abandon(self) -> None:
         self._browser.kill()

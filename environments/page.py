@@ -51,7 +51,7 @@ class Page:
     async def give_back(self) -> None:
         """Keeps the page for the next trajectory, its pointer at rest, its past forgotten; closes it when worn out."""
         if self._loads >= LOADS:
-            await self._close()
+            await self.close()
         elif self._browser.alive:
             moved = self.send("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
             await self.frame()
@@ -119,7 +119,8 @@ class Page:
         self._drawn = True
         return drawn
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Closes the page, not while a frame is in flight."""
         with contextlib.suppress(SandboxFailure):
             async with self._browser.frames:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})

@@ -12,6 +12,7 @@ from models.explorer import Explorer
 from models.policy import Context
 from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type
 from schemas.config.sections import EnvironmentConfig
+from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation, Turn, elements_json
 
 T = TypeVar("T")
@@ -135,3 +136,13 @@ def test_any_character_can_be_typed(content: str, value: str):
         return kinds(await after(pool, "enter-text", 1, [click(field), Type(content=content)]), "text field")[0].value
 
     assert with_pool(work) == value
+
+
+def test_a_page_left_in_the_middle_of_an_action_is_not_used_again():
+    async def leave(pool: SandboxPool) -> str:
+        field = kinds(await after(pool, "enter-text", 1, []), "text field")[0]
+        with pytest.raises(ActionFailure):
+            await after(pool, "enter-text", 1, [click(field), Hotkey(key="ctrl hyperspace")])
+        return kinds(await after(pool, "enter-text", 1, [click(field), Type(content="a")]), "text field")[0].value
+
+    assert with_pool(leave) == "a"
