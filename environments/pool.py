@@ -87,7 +87,8 @@ class SandboxPool:
         host.leases += 1
         sandbox: Sandbox | None = None
         try:
-            self.metrics.restarts += await host.revive()
+            replaced = await host.revive()
+            self.metrics.restarts += replaced
             sandbox = host.sandbox()
             await sandbox.start(task, seed)
         except BaseException:
