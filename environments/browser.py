@@ -172,7 +172,7 @@ async def _spawn(path: Path, profile: str, connection: Connection) -> asyncio.su
         process = await asyncio.create_subprocess_exec(
             *tied, str(path), *FLAGS, f"--user-data-dir={profile}", "about:blank",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            pass_fds=(to_read, to_write), start_new_session=True,
+            pass_fds=(to_read, to_write), start_new_session=True, env={**os.environ, "TMPDIR": profile},
         )  # fmt: skip
     finally:
         os.close(to_read)

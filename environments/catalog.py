@@ -27,24 +27,30 @@ _FAKE: dict[str, dict[str, Any]] = {
 
 
 def catalog(config: Config) -> list[GuiTask]:
-    """The suite's tasks (split `train`) and the held-out ones, in the config's order.
+    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order.
 
     Raises:
         UsageError: a task the environment does not have, a task that is both played and held out, a hard task or a
             step limit of a task that is not in the suite; names the field and the nearest task.
     """
     suite, kind = config.suite, config.environment.kind
-    for field, names in (("tasks", suite.tasks), ("held_out", suite.held_out)):
+    for field, names in (("tasks", suite.tasks), ("held_out", suite.held_out), ("practice", suite.practice)):
         for name in names:
             _check(f"suite.{field}", name, all_templates(kind))
     if both := sorted(set(suite.tasks) & set(suite.held_out)):
         raise UsageError(f"`suite.held_out`: {both[0]} is also in suite.tasks.", "A held-out task is never played.")
+    if both := sorted(set(suite.practice) & {*suite.tasks, *suite.held_out}):
+        raise UsageError(f"`suite.practice`: {both[0]} is also evaluated.", "A practice page is never evaluated.")
     listed = (*suite.tasks, *suite.held_out)
     for field, names in (("hard", suite.hard), ("max_steps", suite.max_steps)):
         for name in names:
             _check(f"suite.{field}", name, listed)
-    tasks = [task_named(name, kind, "train", suite.max_steps.get(name)) for name in suite.tasks]
-    return tasks + [task_named(name, kind, "held_out", suite.max_steps.get(name)) for name in suite.held_out]
+    splits: tuple[tuple[Split, tuple[str, ...]], ...] = (
+        ("train", suite.tasks),
+        ("held_out", suite.held_out),
+        ("practice", suite.practice),
+    )
+    return [task_named(name, kind, split, suite.max_steps.get(name)) for split, names in splits for name in names]
 
 
 def all_templates(kind: str = "miniwob") -> list[str]:

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from environments.browser import Browser
 from environments.keys import key_named, key_writing, modifier_of
@@ -25,7 +26,9 @@ from schemas.task import GuiTask
 WIDTH, HEIGHT = 160, 210
 ACTION_MS, WAIT_MS = 250, 1000
 DRAG_MOVES = 4
-SCROLL_PIXELS = 60
+SCROLL_PIXELS = 120
+PRACTICE = "practice"
+"""The one page that is ours (`practice.html`), drawn with MiniWoB++'s own style and scripts."""
 _WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -36,6 +39,14 @@ def html_folder() -> Path:
     if spec is None or spec.origin is None:
         raise FlywheelError("MiniWoB++ is not installed.", "Run `pip install miniwob`.")
     return Path(spec.origin).parent / "html" / "miniwob"
+
+
+def page_of(template: str) -> str:
+    """The address of a task's page."""
+    if template == PRACTICE:
+        page = Path(__file__).with_name("practice.html")
+        return f"{page.as_uri()}?miniwob={quote(html_folder().parent.as_uri(), safe=':/')}"
+    return (html_folder() / f"{template}.html").as_uri()
 
 
 @cache
@@ -64,7 +75,7 @@ class MiniwobSandbox(Sandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._opened = await Page.take(self._browser, WIDTH, HEIGHT, _script())
-        await self._page.load((html_folder() / f"{task.template}.html").as_uri())
+        await self._page.load(page_of(task.template))
         ready, self._instruction, self._verdict = await self._page.evaluate(f"__wob.start({seed})")
         if not ready:
             raise SandboxFailure(f"{task.task_id} does not get ready")

@@ -40,11 +40,11 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
 def mix(count: int, pool: str, policy_share: float, relay_share: float) -> Mix:
     """Shares one task's plays out over the kinds.
 
-    Where the policy is hopeless or unseen its own plays would only repeat failure, so there half of them go to the
-    explorer.
+    Where the policy is hopeless or unseen its own plays would only repeat failure, so there most of them go to the
+    explorer, who has to show it first.
     """
-    damp = 0.5 if pool in ("hopeless", "unseen") else 1.0
-    parts = {"policy": policy_share * damp, "relay": relay_share}
+    damp = 0.25 if pool in ("hopeless", "unseen") else 1.0
+    parts = {"policy": policy_share * damp, "relay": relay_share * damp}
     parts["explorer"] = max(0.0, 1.0 - sum(parts.values()))
     counts = apportion(parts, count)
     return Mix(counts["explorer"], counts["policy"], counts["relay"])

@@ -5,7 +5,7 @@ training follows its weakness; inside a task, samples share equally.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,22 +51,36 @@ def samples_of(
     return samples
 
 
-def weigh(samples: Sequence[TrainSample], success: Mapping[str, float], balance: float) -> list[TrainSample]:
+def weigh(
+    samples: Sequence[TrainSample],
+    success: Mapping[str, float],
+    balance: float,
+    practice: Collection[str] = (),
+    practice_share: float = 0.0,
+) -> list[TrainSample]:
     """Samples with their weights: tasks by weakness (`learning.curriculum.weakness`), equal inside a task.
 
-    With balance 0 every sample weighs the same, as the data came.
+    Args:
+        samples: all there are.
+        success: the parent's success by task.
+        balance: how far weakness decides; with 0 tasks share equally.
+        practice: the tasks that are practice pages.
+        practice_share: what all their samples together weigh, of 1; every one of them the same.
     """
     counts = Counter((sample.task_id, sample.action is None) for sample in samples)
-    if balance <= 0:
-        tamed = {True: GROUNDING_SHARE, False: 1.0}
-        return [replace(sample, weight=tamed[sample.action is None]) for sample in samples]
-    shares = weakness(success, sorted({sample.task_id for sample in samples}), balance)
-    weighed = []
+    practised = sum(sample.task_id in practice for sample in samples)
+    suite = sorted({sample.task_id for sample in samples} - set(practice))
+    shares = weakness(success, suite, balance) if suite else {}
+    mass = practice_share if practised and suite else float(bool(practised))
+    raw = []
     for sample in samples:
         part = GROUNDING_SHARE if sample.action is None else 1.0 - GROUNDING_SHARE
-        weight = shares[sample.task_id] * part / counts[sample.task_id, sample.action is None]
-        weighed.append(replace(sample, weight=weight))
-    return weighed
+        raw.append(shares.get(sample.task_id, 0.0) * part / counts[sample.task_id, sample.action is None])
+    scale = (1.0 - mass) / sum(raw) if suite else 0.0
+    return [
+        replace(sample, weight=mass / practised if sample.task_id in practice else scale * weight)
+        for sample, weight in zip(samples, raw, strict=True)
+    ]
 
 
 def questions_of(annotations: Rows) -> dict[str, list[Question]]:

@@ -21,8 +21,8 @@ LARGE = 0.15
 P_TYPE = 0.9
 """How often it types after clicking into an empty field."""
 P_ENTER = 0.05
-P_DRAG, P_DRAG_HANDLES = 0.04, 0.3
-P_SCROLL = 0.03
+P_DRAG, P_DRAG_HANDLES = 0.07, 0.3
+P_SCROLL = 0.1
 P_WAIT = 0.02
 P_DEAD = 0.04
 """How often it clicks something that does not look alive."""
@@ -35,7 +35,7 @@ DONE = 0.1
 class Explorer(Policy):
     """Uniform play over the page's elements; the same seed, step and page always give the same action."""
 
-    version = "explorer-1"
+    version = "explorer-2"
     dialect = "box_v1"
     needs_elements = True
 

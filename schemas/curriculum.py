@@ -4,7 +4,7 @@ from typing import Literal
 
 from schemas.table import Float64, Int32, Row, Table, Text, between, not_null, one_of, unique
 
-Pool = Literal["unseen", "hopeless", "learnable", "saturated", "uniform"]
+Pool = Literal["unseen", "hopeless", "learnable", "saturated", "uniform", "practice"]
 
 
 class CurriculumChoice(Row):
@@ -34,7 +34,9 @@ TABLE = Table(
         between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
         *not_null("reason", because="a choice nobody can explain cannot be mended"),
         one_of(
-            "pool", ("unseen", "hopeless", "learnable", "saturated", "uniform"), because="the report draws these pools"
+            "pool",
+            ("unseen", "hopeless", "learnable", "saturated", "uniform", "practice"),
+            because="the report draws these pools",
         ),
     ),
 )

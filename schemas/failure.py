@@ -44,6 +44,10 @@ class CheckpointError(FlywheelError):
     """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
 
 
+class PlanError(FlywheelError):
+    """Work cannot be shared out: it does not fit, or nobody can take it."""
+
+
 class GateRefused(FlywheelError):
     """The data-quality gate found critical failures; training was not started."""
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
-Split = Literal["train", "held_out"]
+Split = Literal["train", "held_out", "practice"]
 
 
 class GuiTask(Row):
@@ -18,7 +18,7 @@ class GuiTask(Row):
     """The instruction as a template; the instance's own text is in the trajectory."""
     tags: TextList
     split: Split
-    """`held_out` tasks are evaluated and never played for data."""
+    """`held_out` tasks are evaluated and never played for data; `practice` tasks are played and never evaluated."""
     max_steps: Int32
     verifier: Text
     lineage: Text | None = None
@@ -38,7 +38,7 @@ TABLE = Table(
             "verifier",
             because="a task that cannot be found or verified teaches nothing",
         ),
-        one_of("split", ("train", "held_out"), because="held-out tasks must never be played for data"),
+        one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be played for data"),
         between("max_steps", 1, 1000, because="a trajectory must end"),
     ),
 )

@@ -15,6 +15,7 @@ from tasks.stage import stage
 def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     tasks = [task.task_id for task in catalog(config) if task.split == "train"]
+    practice = [task.task_id for task in catalog(config) if task.split == "practice"]
     chosen = config.curriculum
     weighed = ask(
         lake,
@@ -25,15 +26,33 @@ def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
         forgetting=chosen.forgetting,
         floor=chosen.floor,
     ).to_pylist()
-    total = config.collect.trajectories_per_task * len(tasks)
-    counts = apportion({row["task_id"]: row["weight"] for row in weighed}, total)
-    rows = [_choice(config, iteration, row, counts[row["task_id"]]) for row in weighed]
-    lake.append("curriculum", rows)
+    played = config.collect.trajectories_per_task * len(tasks)
+    practised = config.collect.practice_trajectories * len(practice)
+    counts = apportion({row["task_id"]: row["weight"] for row in weighed}, played)
+    share = played / (played + practised)
+    rows = [_choice(config, iteration, row, counts[row["task_id"]], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
-    return {"trajectories": total, "say": f"most for {most.task_id}: {most.reason}"}
+    lake.append("curriculum", rows + [_practice(config, iteration, task, played + practised) for task in practice])
+    return {"trajectories": played + practised, "say": f"most for {most.task_id}: {most.reason}"}
 
 
-def _choice(config: Config, iteration: int, row: dict[str, Any], count: int) -> CurriculumChoice:
+def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:
+    count = config.collect.practice_trajectories
+    return CurriculumChoice(
+        iteration=iteration,
+        task_id=task_id,
+        weight=count / total,
+        explorer_trajectories=count,
+        policy_trajectories=0,
+        relay_trajectories=0,
+        pool="practice",
+        successes=0.0,
+        failures=0.0,
+        reason=f"practice: {count} screens that teach to read and to point, the same in every iteration",
+    )
+
+
+def _choice(config: Config, iteration: int, row: dict[str, Any], count: int, share: float) -> CurriculumChoice:
     trained = iteration > 0
     policy_share = config.collect.policy_share if trained else 0.0
     relay_share = config.collect.relay_share if trained else 0.0
@@ -41,7 +60,7 @@ def _choice(config: Config, iteration: int, row: dict[str, Any], count: int) -> 
     return CurriculumChoice(
         iteration=iteration,
         task_id=row["task_id"],
-        weight=row["weight"],
+        weight=row["weight"] * share,
         explorer_trajectories=shares.explorer,
         policy_trajectories=shares.policy,
         relay_trajectories=shares.relay,

@@ -1,6 +1,6 @@
 """Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.catalog import catalog
@@ -9,7 +9,7 @@ from models.explorer import Explorer
 from models.policy import Policy
 from schemas.config import Config
 from schemas.evaluation import Evaluation
-from schemas.task import GuiTask
+from schemas.task import GuiTask, Split
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
 from storage.intervals import mean_interval
 from storage.lake import Lake
@@ -32,16 +32,12 @@ def evaluate_candidate(config: Config, lake: Lake, iteration: int) -> dict[str, 
 
 
 def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -> dict[str, Any]:
-    """Evaluates one policy on both suites; returns its means with their intervals."""
-    tasks = catalog(config)
-    start = SPLIT_STARTS["validation"]
-    suite = [(task, range(start, start + config.evaluate.seeds)) for task in tasks if task.split == "train"]
-    unseen = [
-        (task, range(start, start + config.evaluate.held_out_seeds)) for task in tasks if task.split == "held_out"
-    ]
-    rows = measure(config, lake, policy, suite, iteration, "suite")
-    numbers = summary(rows)
-    rest = summary(measure(config, lake, policy, unseen, iteration, "held_out"))
+    """Evaluates one policy on the suite and on the held-out tasks; returns the means with their intervals."""
+    chosen = config.evaluate
+    suite = validation_seeds(config, "train", chosen.seeds)
+    unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
+    rows = measure(config, lake, policy, {"suite": suite, "held_out": unseen}, iteration)
+    numbers, rest = (summary([row for row in rows if row["suite"] == name]) for name in ("suite", "held_out"))
     low, high = numbers["ci"]
     said = f"success {numbers['success']:.3f} [{low:.3f}, {high:.3f}] over {len(suite)} tasks"
     if unseen:
@@ -50,21 +46,20 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
 
 
 def measure(
-    config: Config, lake: Lake, policy: Policy, plan: SeedsOf, iteration: int, suite: str
+    config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
 ) -> list[dict[str, Any]]:
-    """Plays what the lake does not hold yet of this policy's evaluation; returns all its rows."""
-    where = {"policy_version": policy.version, "suite": suite}
-    rows = lake.read("evaluations", where=where).to_pylist()
-    done = {(row["task_id"], row["seed"]) for row in rows}
-    plays = [
-        _play(lake, policy, task, seed, iteration, suite)
-        for task, seeds in plan
-        for seed in seeds
-        if (task.task_id, seed) not in done
-    ]
+    """Plays what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these suites."""
+    where = {"policy_version": policy.version, "suite": list(plans)}
+    done = {(row["suite"], row["task_id"], row["seed"]) for row in lake.read("evaluations", where=where).to_pylist()}
+    plays, suites = [], {}
+    for suite, plan in plans.items():
+        for task, seeds in plan:
+            suites[task.task_id] = suite
+            left = [seed for seed in seeds if (suite, task.task_id, seed) not in done]
+            plays += [_play(lake, policy, task, seed, iteration, suite) for seed in left]
 
     def sink(records: list[Record]) -> None:
-        lake.append("evaluations", evaluation_rows(records, suite))
+        lake.append("evaluations", evaluation_rows(records, suites))
 
     perform(config, policy, plays, sink)
     return lake.read("evaluations", where=where).to_pylist()
@@ -79,12 +74,12 @@ def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any) ->
         actor.close()
 
 
-def evaluation_rows(records: Sequence[Record], suite: str) -> list[Evaluation]:
-    """Evaluation rows of finished plays."""
+def evaluation_rows(records: Sequence[Record], suites: Mapping[str, str]) -> list[Evaluation]:
+    """Evaluation rows of finished plays; `suites` says which suite a task belongs to."""
     return [
         Evaluation(
             policy_version=played.policy_version,
-            suite=suite,
+            suite=suites[played.task_id],
             task_id=played.task_id,
             seed=played.seed,
             iteration=played.iteration,
@@ -97,11 +92,10 @@ def evaluation_rows(records: Sequence[Record], suite: str) -> list[Evaluation]:
     ]
 
 
-def explorer_suite(config: Config) -> SeedsOf:
-    """The seeds on which the explorer is measured, once per lake."""
+def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
+    """The tasks of a split with their first `count` held-out seeds: the same for every policy."""
     start = SPLIT_STARTS["validation"]
-    seeds = range(start, start + config.evaluate.explorer_seeds)
-    return [(task, seeds) for task in catalog(config) if task.split == "train"]
+    return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]
 
 
 def explorer_policy() -> Policy:

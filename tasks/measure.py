@@ -11,6 +11,7 @@ from environments.session import Play, Record
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from schemas.config import Config
+from schemas.config.sections import SuiteConfig
 from schemas.failure import UsageError
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
 from storage.lake import Lake
@@ -36,20 +37,17 @@ def measure_policy(
             f"--seeds {first}:{end}: evaluation seeds start at 1,000,000 and must not be empty.",
             "Write, for example, 2000000:2000050.",
         )
-    chosen = (
-        config
-        if templates is None
-        else config.model_copy(
-            update={"suite": config.suite.model_copy(update={"tasks": tuple(templates), "held_out": ()})}
-        )
-    )
-    tasks = [task for task in catalog(chosen) if task.split == "train"]
+    asked = config.suite.tasks if templates is None else tuple(templates)
+    limits = {name: limit for name, limit in config.suite.max_steps.items() if name in asked}
+    chosen = config.model_copy(update={"suite": SuiteConfig(tasks=asked, max_steps=limits)})
+    tasks = catalog(chosen)
     player = _policy(config, policy)
     plays = [_play(player, task, seed) for task in tasks for seed in range(first, end)]
     rows: list[dict[str, Any]] = []
+    task_ids = [task.task_id for task in tasks]
 
     def sink(records: list[Record]) -> None:
-        rows.extend(row.model_dump() for row in evaluation_rows(records, "ad hoc"))
+        rows.extend(row.model_dump() for row in evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc")))
 
     perform(config, player, plays, sink)
     numbers = summary(rows)

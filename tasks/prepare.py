@@ -15,13 +15,14 @@ from schemas.table import utc_now
 from schemas.task import GuiTask
 from storage.lake import Lake
 from tasks.checkpoints import load_policy
-from tasks.evaluate import explorer_policy, explorer_suite, measure, measure_suites, summary
+from tasks.evaluate import explorer_policy, measure, summary, validation_seeds
 from tasks.places import work_folder
 from tasks.stage import stage
 from tasks.version import code_version
 
 INITIAL = "policy-initial"
-INSTRUCTIONS_PER_TASK = 24
+PAGES = {"train": 12, "practice": 60}
+"""Pages per task whose texts the first policy's tokeniser is learnt from."""
 
 
 @stage("prepare")
@@ -30,11 +31,13 @@ def prepare_lake(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     tasks = catalog(config)
     lake.append("tasks", tasks)
     if lake.read("policies", ["policy_version"], {"policy_version": INITIAL}).num_rows == 0:
-        _first_policy(config, lake, [task for task in tasks if task.split == "train"])
-    explorer = summary(measure(config, lake, explorer_policy(), explorer_suite(config), iteration, "suite"))
-    untrained = measure_suites(config, lake, load_policy(config, lake, INITIAL), iteration)
-    said = f"explorer {explorer['success']:.3f}; untrained policy {untrained['suite']['success']:.3f}"
-    return {"explorer": explorer, "untrained": untrained["suite"], "say": said}
+        _first_policy(config, lake, [task for task in tasks if task.split != "held_out"])
+    random = validation_seeds(config, "train", config.evaluate.explorer_seeds)
+    first = validation_seeds(config, "train", config.evaluate.untrained_seeds)
+    explorer = summary(measure(config, lake, explorer_policy(), {"suite": random}, iteration))
+    untrained = summary(measure(config, lake, load_policy(config, lake, INITIAL), {"suite": first}, iteration))
+    said = f"explorer {explorer['success']:.3f}; untrained policy {untrained['success']:.3f}"
+    return {"explorer": explorer, "untrained": untrained, "say": said}
 
 
 def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
@@ -42,7 +45,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     shutil.rmtree(folder)
     source = Path(config.policy.base)
     if config.policy.base == "tiny":
-        build_tiny(config.policy, asyncio.run(_instructions(config, tasks)), config.seed, folder)
+        build_tiny(config.policy, asyncio.run(_texts(config, tasks)), config.seed, folder)
         source = folder
     row = PolicyVersion(
         policy_version=INITIAL,
@@ -61,16 +64,18 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     lake.append("policies", [row])
 
 
-async def _instructions(config: Config, tasks: list[GuiTask]) -> list[str]:
-    """Instructions of training seeds: the words the first policy's tokenizer is made for."""
+async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
+    """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for."""
     pool = SandboxPool(config.environment)
     await pool.start()
 
-    async def one(task: GuiTask, seed: int) -> str:
+    async def one(task: GuiTask, seed: int) -> list[str]:
         async with pool.lease(task, seed) as sandbox:
-            return (await sandbox.observe()).instruction
+            seen = await sandbox.observe(elements=task.split == "practice")
+            return [seen.instruction, *(f'"{element.name}"' for element in seen.elements)]
 
     try:
-        return await asyncio.gather(*(one(task, seed) for task in tasks for seed in range(INSTRUCTIONS_PER_TASK)))
+        pages = await asyncio.gather(*(one(task, seed) for task in tasks for seed in range(PAGES[task.split])))
     finally:
         await pool.close()
+    return [text for page in pages for text in page]

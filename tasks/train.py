@@ -95,7 +95,9 @@ def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
     for row in rows:
         steps.setdefault(row["trajectory_id"], []).append(row)
     samples = samples_of(list(trajectories.values()), steps, thoughts, questions, config.policy.history_images)
-    return weigh(samples, _success(lake, recipe), config.train.task_balance)
+    kind = config.environment.kind
+    practice = {f"{kind}/{template}" for template in config.suite.practice}
+    return weigh(samples, _success(lake, recipe), config.train.task_balance, practice, config.train.practice)
 
 
 def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:

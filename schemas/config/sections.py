@@ -52,6 +52,8 @@ class SuiteConfig(Section):
     """Tasks of the suite in which the explorer succeeds in under 10 %; reported apart."""
     held_out: tuple[str, ...] = ()
     """Tasks that are evaluated and never played for data."""
+    practice: tuple[str, ...] = ()
+    """Pages that the explorer plays for their screens, which teach to read and to point; never evaluated."""
     max_steps: dict[str, Count] = {}
     """Step limits that differ from the catalog's."""
 
@@ -71,6 +73,8 @@ class CollectConfig(Section):
 
     trajectories_per_task: Count = 80
     """Mean over the suite; the curriculum moves them between tasks."""
+    practice_trajectories: Whole = 40
+    """Per practice page and iteration."""
     policy_share: Share = 0.5
     """Share of trajectories that the policy plays alone, once there is a trained one."""
     relay_share: Share = 0.0
@@ -101,28 +105,37 @@ class TrainConfig(Section):
     """How the policy changes."""
 
     method: Literal["sft"] = "sft"
-    steps_first: Count = 400
+    steps_first: Count = 380
     """Optimiser steps of the first training, from nothing."""
-    steps: Count = 400
+    steps: Count = 230
     batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive = 3e-3
     learning_rate: Positive = 2e-3
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
-    warmup: Whole = 30
+    warmup: Whole = 15
+    """Steps until the learning rate is reached."""
+    decay: Share = 0.5
+    """The last share of the steps, over which the learning rate falls."""
     clip: Positive = 1.0
     processes: Count = 2
     threads: Count = 1
+    balance: bool = True
+    """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
     grounding: Whole = 4
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
     reading: Whole = 0
     """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
+    copying: Share = 0.2
+    """How often a sample also asks to type a quoted text, which teaches to copy."""
     words: Annotated[float, Field(ge=0.0)] = 1.0
     """Weight of the loss that pulls a screen token to the words written there; 0 for none."""
     soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
     """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
     shift: Whole = 8
     """Screenshots are moved by up to this many pixels, and their targets with them."""
+    practice: Share = 0.1
+    """Share of the samples that comes from practice pages, where there are any."""
     task_balance: Share = 1.0
     """0: samples as they come; 1: tasks share the training by their weakness."""
 
@@ -130,11 +143,13 @@ class TrainConfig(Section):
 class EvaluateConfig(Section):
     """How a candidate is measured."""
 
-    seeds: Count = 20
+    seeds: Count = 15
     """Held-out seeds per task of the suite; the same for every policy, so that comparisons are paired."""
-    held_out_seeds: Whole = 10
+    held_out_seeds: Whole = 5
     """Seeds per held-out task."""
-    explorer_seeds: Whole = 20
+    untrained_seeds: Whole = 5
+    """Seeds per task on which the untrained policy is measured, once per lake."""
+    explorer_seeds: Whole = 15
     """Seeds per task on which the explorer is measured, once per lake."""
 
 

@@ -7,12 +7,15 @@
 -- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
 -- policy's next plays differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p is
 -- taken one posterior standard deviation towards 1/2, so that a task of few plays gets the benefit of the doubt.
--- Hopeless and saturated tasks get a small fixed weight instead, more of it where somebody else can solve the task.
+-- A saturated task gets a small fixed weight. Where the policy has nothing to go on (unseen, hopeless) the explorer has
+-- to show it, so such a task weighs by how many plays a demonstration costs: rate_for_one / q, q the explorer's own
+-- success, from its plays and its evaluation; never below least_shown nor above most_shown. A learnable task in which
+-- neither of them succeeds often weighs by the same cost of a success.
 WITH
 constants AS (
     SELECT
-        0.02 AS hopeless_below, 0.95 AS saturated_above,
-        0.10 AS hopeless_weight, 0.40 AS reachable_weight, 0.10 AS saturated_weight
+        0.05 AS hopeless_below, 0.95 AS saturated_above, 0.10 AS saturated_weight,
+        0.30 AS rate_for_one, 0.30 AS least_shown, 3.0 AS most_shown
 ),
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
@@ -20,10 +23,11 @@ suite AS (
 evidence AS (
     SELECT task_id, success, iteration FROM trajectories
     WHERE policy = 'policy' AND iteration < $iteration
+        AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
     UNION ALL
     SELECT task_id, success, iteration FROM evaluations
     WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000 AND iteration < $iteration
-        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion')
+        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')
 ),
 policy_counts AS (
     SELECT
@@ -32,18 +36,28 @@ policy_counts AS (
         sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success) AS failures
     FROM evidence GROUP BY task_id
 ),
-other_counts AS (
-    SELECT task_id, count(*) FILTER (success) AS helped
-    FROM trajectories
+shown AS (
+    SELECT task_id, success, policy FROM trajectories
     WHERE policy IN ('explorer', 'relay') AND iteration < $iteration
-    GROUP BY task_id
+    UNION ALL
+    SELECT task_id, success, 'measured' FROM evaluations
+    WHERE suite = 'suite' AND starts_with(policy_version, 'explorer') AND seed < 2000000
+),
+other_counts AS (
+    SELECT
+        task_id,
+        count(*) FILTER (success AND policy <> 'measured') AS helped,
+        (count(*) FILTER (success AND policy <> 'relay') + 0.5)
+        / (count(*) FILTER (success IS NOT NULL AND policy <> 'relay') + 1.0) AS rate
+    FROM shown GROUP BY task_id
 ),
 counts AS (
     SELECT
         task_id,
         coalesce(successes, 0.0) AS successes,
         coalesce(failures, 0.0) AS failures,
-        coalesce(helped, 0) AS helped
+        coalesce(helped, 0) AS helped,
+        coalesce(rate, 0.5) AS rate
     FROM suite LEFT JOIN policy_counts USING (task_id) LEFT JOIN other_counts USING (task_id)
 ),
 posteriors AS (
@@ -67,10 +81,11 @@ weighed AS (
     SELECT
         *,
         CASE pool
-            WHEN 'hopeless' THEN if(helped > 0, reachable_weight, hopeless_weight)
             WHEN 'saturated' THEN saturated_weight
-            WHEN 'learnable' THEN 2 * sqrt(optimistic * (1 - optimistic))
-            ELSE 1.0
+            WHEN 'learnable' THEN greatest(
+                2 * sqrt(optimistic * (1 - optimistic)), least(most_shown, rate_for_one / greatest(optimistic, rate)))
+            WHEN 'uniform' THEN 1.0
+            ELSE greatest(least_shown, least(most_shown, rate_for_one / rate))
         END AS raw
     FROM pools
 ),
@@ -91,12 +106,13 @@ SELECT
     CASE pool
         WHEN 'uniform' THEN format('uniform: an equal share of {:.1f} %', 100 * weight)
         WHEN 'unseen' THEN format(
-            'unseen: the policy has not played it; full weight, {:.1f} % of the plays; others solved it {} times',
-            100 * weight, helped)
+            'unseen: the policy has not played it; the explorer succeeds in {:.3f}, so weight {:.2f}, '
+            || '{:.1f} % of the plays; others solved it {} times',
+            rate, raw, 100 * weight, helped)
         WHEN 'hopeless' THEN format(
             'hopeless: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at most {:.2f}; '
-            || 'others solved it {} times, so weight {:.2f}, {:.1f} % of the plays',
-            successes, successes + failures, posterior, hopeless_below, helped, raw, 100 * weight)
+            || 'the explorer succeeds in {:.3f}, so weight {:.2f}, {:.1f} % of the plays; others solved it {} times',
+            successes, successes + failures, posterior, hopeless_below, rate, raw, 100 * weight, helped)
         WHEN 'saturated' THEN format(
             'saturated: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at least {:.2f}; '
             || 'weight {:.2f}, {:.1f} % of the plays',

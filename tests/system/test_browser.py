@@ -178,3 +178,15 @@ def test_no_browser_is_left_when_the_parent_is_killed_outright():
     ):
         time.sleep(0.1)
     assert not [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_practice_page_is_full_of_named_things_and_rewards_a_click_on_the_one_it_names():
+    seen = with_pool(lambda pool: look(pool, "practice", 5, elements=True))
+    named = seen.instruction.removeprefix('Click on "').removesuffix('".')
+    assert len({element.name for element in seen.elements}) >= 6
+    (right, *_) = [element for element in seen.elements if element.name == named]
+    wrong = next(element for element in seen.elements if element.name not in ("", named))
+    for element, reward in ((right, 1.0), (wrong, -1.0)):
+        x, y = element.centre
+        outcome = with_pool(lambda pool, x=x, y=y: play(pool, "practice", 5, [Click(x=x, y=y)]))
+        assert (outcome.done, outcome.reward) == (True, reward)

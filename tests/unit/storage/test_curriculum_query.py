@@ -38,12 +38,12 @@ def test_each_pool_gets_its_weight_and_the_floor_is_shared_evenly(lake: Lake, pl
     play("even", 3, 3)
     play("never", 0, 60)
     play("shown", 0, 60)
-    play("shown", 2, 0, policy="explorer")
+    play("shown", 11, 12, policy="explorer")
     play("always", 40, 0)
     choices = _choices(lake, ["even", "new", "never", "shown", "always"])
-    raw = {"even": 1.0, "new": 1.0, "never": 0.1, "shown": 0.4, "always": 0.1}
+    raw = {"even": 1.0, "new": 0.6, "never": 0.6, "shown": 0.3 * 24 / 11.5, "always": 0.1}
     for task, weight in raw.items():
-        assert choices[task]["weight"] == pytest.approx(0.25 / 5 + 0.75 * weight / 2.6)
+        assert choices[task]["weight"] == pytest.approx(0.25 / 5 + 0.75 * weight / sum(raw.values()))
     pools = {task: choice["pool"] for task, choice in choices.items()}
     assert pools == {
         "even": "learnable",
@@ -71,6 +71,20 @@ def test_few_plays_get_the_benefit_of_the_doubt(lake: Lake, play) -> None:
     many = 4.5 / 41 + math.sqrt(4.5 * 36.5 / (41**2 * 42))
     ratio = math.sqrt(few * (1 - few)) / math.sqrt(many * (1 - many))
     assert choices["few"]["weight"] / choices["many"]["weight"] == pytest.approx(ratio)
+
+
+def test_the_rarer_a_demonstration_the_more_plays_it_gets_within_bounds(lake: Lake, play, row) -> None:
+    play("rare", 0, 99, policy="explorer")
+    play("common", 99, 0, policy="explorer")
+    lake.append("evaluations", [
+        row("evaluations", task_id="measured", policy_version="explorer-1", seed=1_000_000 + place, success=place < 2,
+            iteration=-1)
+        for place in range(24)
+    ])  # fmt: skip
+    choices = _choices(lake, ["rare", "common", "measured"], floor=0.0)
+    raw = {"rare": 3.0, "common": 0.3 * 100 / 99.5, "measured": 0.3 * 25 / 2.5}
+    for task, weight in raw.items():
+        assert choices[task]["weight"] == pytest.approx(weight / sum(raw.values()))
 
 
 def test_environment_failures_and_the_future_count_nothing(lake: Lake, play, row) -> None:
@@ -117,7 +131,7 @@ def test_reasons_hold_the_numbers(lake: Lake, play) -> None:
     reason = _choices(lake, ["a", "b"])["a"]["reason"]
     assert reason == (
         "learnable: 3.0 of 6.0 plays succeed, posterior 0.500, taken as 0.500 for its uncertainty; "
-        "weight 1.00, 50.0 % of the plays"
+        "weight 1.00, 59.4 % of the plays"
     )
 
 
