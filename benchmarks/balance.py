@@ -1,0 +1,159 @@
+"""What levelling every phase of a training step gains over its peers: a cost model, no step is run.
+
+Ranks are virtual. Every arm gets the same samples and the same costs: operations of a 7B language model with a 0.67B
+vision encoder, per sequence linear and quadratic. A step lasts as long as the slowest rank of each phase in turn;
+communication is left out. Arms: no balance; the language model's work alone (longest first); verl's rule
+(Karmarkar-Karp, equal counts, on the language model's work); VeOmni's rule (the encoder's work alone, outputs go
+home); ours, each phase by itself. These are predictions: no ratio here is a measured throughput.
+"""
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks._report import Bar, finish, options
+from learning.balance import Cost, Ints, Phase, balance, longest_first, near_home, step_cost
+
+LANGUAGE = Cost(linear=45_600, quadratic=2)
+"""Per token and token^2, in 10^6 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""
+ENCODER = Cost(linear=4_000, quadratic=1)
+"""Per patch and patch^2: 6 x 0.67e9, and 12 x 32 layers x 1,280, in full attention inside each screen."""
+AUDIO = Cost(linear=4_000, quadratic=1)
+PER_NODE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Costs of samples by phase, the language model's last, and their bytes between phases."""
+
+    name: str
+    costs: dict[str, Ints]
+    tokens: Ints
+    embeddings: Ints
+
+
+def gui_mix(count: int, draw: np.random.Generator, cap: int = 32_768, most_screens: int = 10) -> Mix:
+    """Trajectories as a GUI policy trains on: a third are one-screen grounding, the rest have a heavy tail."""
+    steps = np.where(draw.random(count) < 0.35, 1, np.exp(draw.normal(1.0, 1.1, count)).astype(int) + 1)
+    screens = np.minimum(steps, most_screens)
+    per_screen = draw.choice([256, 640, 1_280, 2_691], size=count, p=[0.25, 0.3, 0.3, 0.15])
+    text = 150 + steps * draw.integers(40, 200, count)
+    screens = np.maximum(1, np.minimum(screens, (cap - np.minimum(text, cap // 2)) // per_screen))
+    text = np.minimum(text, cap // 2)
+    tokens = screens * per_screen + text
+    encoder = screens * ENCODER.of(4 * per_screen)
+    return Mix("GUI mix", {"encoder": encoder, "language": LANGUAGE.of(tokens)}, tokens, screens * per_screen)
+
+
+def three_modalities(count: int, draw: np.random.Generator) -> Mix:
+    """Images, audio and text whose shares of a sample say nothing about each other."""
+    images = np.where(draw.random(count) < 0.5, np.exp(draw.normal(6.5, 1.2, count)), 0).astype(np.int64)
+    audio = np.where(draw.random(count) < 0.4, np.exp(draw.normal(6.5, 1.2, count)), 0).astype(np.int64)
+    images, audio = np.minimum(images, 16_384), np.minimum(audio, 16_384)
+    text = np.minimum(np.exp(draw.normal(5.5, 1.0, count)).astype(np.int64), 8_192)
+    tokens = text + images // 4 + audio // 4
+    costs = {"image": 6 * ENCODER.of(images), "audio": 6 * AUDIO.of(audio), "language": LANGUAGE.of(tokens) // 4}
+    return Mix("three modalities", costs, tokens, (images + audio) // 4)
+
+
+def karmarkar_karp(work: Ints, ranks: int) -> Ints:
+    """The largest differencing method with equal counts: verl's rule; (n,) ranks, n a multiple of `ranks`."""
+    order = np.argsort(work, kind="stable")
+    heap: list[tuple[int, int, Ints, list[list[int]]]] = []
+    for number, start in enumerate(range(0, len(order), ranks)):
+        members = order[start : start + ranks][::-1]
+        sums = work[members]
+        heap.append((-int(sums[0] - sums[-1]), number, sums, [[int(one)] for one in members]))
+    heapq.heapify(heap)
+    number = len(heap)
+    while len(heap) > 1:
+        _, _, first, with_first = heapq.heappop(heap)
+        _, _, second, with_second = heapq.heappop(heap)
+        sums = first + second[::-1]
+        joined = [one + other for one, other in zip(with_first, reversed(with_second), strict=True)]
+        falling = np.argsort(-sums, kind="stable")
+        sums = sums[falling]
+        heapq.heappush(heap, (-int(sums[0] - sums[-1]), number, sums, [joined[place] for place in falling]))
+        number += 1
+    plan = np.empty(len(work), dtype=np.int64)
+    for rank, members in enumerate(heap[0][3]):
+        plan[members] = rank
+    return plan
+
+
+def compare(mix: Mix, ranks: int) -> dict[str, float]:
+    """Step cost of every arm over the ideal (all ranks equal in every phase), and what ours took to plan."""
+    costs = list(mix.costs.values())
+    language = costs[-1]
+    home = np.arange(len(language)) % ranks
+    started = time.perf_counter()
+    ours = balance({name: Phase(cost, mix.tokens) for name, cost in mix.costs.items()}, ranks)
+    planned = time.perf_counter() - started
+    one = longest_first(language, ranks)
+    even = karmarkar_karp(language, ranks)
+    arms = {
+        "none": [home] * len(costs),
+        "language only": [one] * len(costs),
+        "Karmarkar-Karp": [even] * len(costs),
+        "encoder only": [longest_first(cost, ranks) for cost in costs[:-1]] + [home],
+        "ours": list(ours.values()),
+    }
+    if len(costs) == 3:
+        arms["encoder only"] = [longest_first(costs[0], ranks), home, home]
+    ideal = sum(int(cost.sum()) / ranks for cost in costs)
+    found = {name: step_cost(list(zip(costs, plans, strict=True)), ranks) / ideal for name, plans in arms.items()}
+    return {**found, "plan ms": 1000 * planned}
+
+
+def travel(mix: Mix, ranks: int) -> tuple[float, float, float]:
+    """Share of the bytes that leave their node before and after ranks are renamed, and the seconds that took."""
+    home = np.arange(len(mix.tokens)) % ranks
+    plan = longest_first(list(mix.costs.values())[-1], ranks)
+    started = time.perf_counter()
+    renamed = near_home(home, plan, mix.embeddings, ranks, PER_NODE)
+    seconds = time.perf_counter() - started
+
+    def leaving(ranked: Ints) -> float:
+        away = ranked // PER_NODE != home // PER_NODE
+        return float(mix.embeddings[away].sum() / mix.embeddings.sum())
+
+    return leaving(plan), leaving(renamed), seconds
+
+
+def main() -> int:
+    """Prints the table; exit code 1 if a bar is missed."""
+    chosen = options(__doc__ or "")
+    sizes = [(64, 8), (2_560, 8)] if chosen.short else [(8, 8), (64, 8), (512, 8), (2_560, 4), (2_560, 8), (2_560, 16)]
+    repeats = 3 if chosen.short else 8
+    makers: list[Callable[[int, np.random.Generator], Mix]] = [gui_mix, three_modalities]
+    rows, kept = [], {}
+    for make in makers:
+        for ranks, each in sizes:
+            runs = [compare(make(ranks * each, np.random.default_rng(seed)), ranks) for seed in range(repeats)]
+            found = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
+            name = make(1, np.random.default_rng(0)).name
+            rows.append({"samples": name, "ranks": ranks, "per rank": each, **found})
+            kept[name, ranks, each] = found
+    mix = gui_mix(40_960, np.random.default_rng(0))
+    before, after, seconds = travel(mix, 2_560)
+    started = time.perf_counter()
+    balance({name: Phase(cost, mix.tokens) for name, cost in mix.costs.items()}, 2_560)
+    planned = 1000 * (time.perf_counter() - started)
+    rows.append({"samples": f"bytes leaving their node {before:.3f} -> {after:.3f} in {seconds:.2f} s", "ranks": 2_560})
+    gui, three = kept["GUI mix", 2_560, 8], kept["three modalities", 2_560, 8]
+    bars = [
+        Bar("GUI mix, 2,560 ranks x 8: ours / ideal", gui["ours"], 1.01, "lower"),
+        Bar("GUI mix: none / ours", gui["none"] / gui["ours"], 2.4, "higher"),
+        Bar("GUI mix: encoder only / ours", gui["encoder only"] / gui["ours"], 2.1, "higher"),
+        Bar("GUI mix: Karmarkar-Karp / ours", gui["Karmarkar-Karp"] / gui["ours"], 1.02, "higher"),
+        Bar("three modalities: Karmarkar-Karp / ours", three["Karmarkar-Karp"] / three["ours"], 1.3, "higher"),
+        Bar("40,960 samples, two phases: planning ms", planned, 150.0, "lower"),
+    ]
+    return finish("balance", rows, bars, chosen.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

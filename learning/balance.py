@@ -1,0 +1,180 @@
+"""Which rank computes which sample, phase by phase (post-balancing, OrchMLLM, arXiv 2503.23830).
+
+A step has phases: the vision encoder, then the language model. Each ends when its slowest rank does, and what a sample
+costs in one says little about the other. The summed gradient does not care who computes a sample, so after sampling
+each phase gets its own assignment of samples to ranks that levels its cost. The paper's body was not at hand: the two
+algorithms below follow its abstract, the public code of the same laboratory, and the textbook.
+
+Costs are whole numbers, so every machine makes the same plan from the same lengths. No torch here.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from schemas.failure import PlanError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a sequence of l tokens costs: linear * l + quadratic * l^2, in units of its own."""
+
+    linear: int
+    quadratic: int = 1
+
+    def of(self, lengths: npt.ArrayLike) -> Ints:
+        """Costs of sequences, elementwise."""
+        long = np.asarray(lengths, dtype=np.int64)
+        return self.linear * long + self.quadratic * long * long
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of a step: what every sample of the global batch costs in it and how many tokens it holds there."""
+
+    costs: Ints
+    """(n,) at least 0; 0 for a sample that has nothing to do in this phase."""
+    tokens: Ints
+    """(n,)."""
+    cap: int | None = None
+    """The most tokens a rank can hold, if there is a limit."""
+
+
+def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
+    """The rank of every sample in every phase, each (n,) in [0, ranks).
+
+    Raises:
+        PlanError: a phase does not fit under its cap; names the phase and the sample.
+    """
+    plans = {}
+    for name, phase in phases.items():
+        try:
+            plans[name] = longest_first(phase.costs, ranks, phase.tokens, phase.cap)
+        except PlanError as error:
+            raise PlanError(f"phase {name}: {error.problem}", error.mend) from error
+    return plans
+
+
+def longest_first(
+    costs: npt.ArrayLike, ranks: int, tokens: npt.ArrayLike | None = None, cap: int | None = None
+) -> Ints:
+    """Packed batches: the dearest sample left goes to the rank with the least to do; (n,) ranks.
+
+    At most 4/3 - 1/(3 ranks) of the best makespan (Graham, 1969). Equal costs go by index, equal loads by rank.
+
+    Args:
+        costs: (n,) whole numbers.
+        ranks: how many there are.
+        tokens: (n,) tokens, needed with `cap`.
+        cap: the most tokens a rank may hold; a rank without room is passed over.
+
+    Raises:
+        PlanError: no ranks, a sample longer than the cap, or no rank with room for one.
+    """
+    if ranks < 1:
+        raise PlanError(f"{ranks} ranks.", "At least one is needed.")
+    work = np.asarray(costs, dtype=np.int64)
+    order = np.argsort(-work, kind="stable")
+    plan = np.empty(len(work), dtype=np.int64)
+    if cap is not None:
+        return _longest_first_capped(work, order, np.asarray(tokens, dtype=np.int64), ranks, cap)
+    heap = [(0, rank) for rank in range(ranks)]
+    chosen = []
+    replace = heapq.heapreplace
+    for cost in work[order].tolist():
+        load, rank = heap[0]
+        replace(heap, (load + cost, rank))
+        chosen.append(rank)
+    plan[order] = chosen
+    return plan
+
+
+def _longest_first_capped(work: Ints, order: Ints, tokens: Ints, ranks: int, cap: int) -> Ints:
+    plan = np.empty(len(work), dtype=np.int64)
+    heap = [(0, rank) for rank in range(ranks)]
+    room = [cap] * ranks
+    for sample, cost, length in zip(order.tolist(), work[order].tolist(), tokens[order].tolist(), strict=True):
+        passed = []
+        while heap and room[heap[0][1]] < length:
+            passed.append(heapq.heappop(heap))
+        if not heap:
+            raise PlanError(
+                f"sample {sample} has {length} tokens; no rank has that many left of {cap}.",
+                "Lower train.batch, raise the token cap, or split the sample over ranks (sequence plans).",
+            )
+        load, rank = heap[0]
+        heapq.heapreplace(heap, (load + cost, rank))
+        room[rank] -= length
+        plan[sample] = rank
+        for entry in passed:
+            heapq.heappush(heap, entry)
+    return plan
+
+
+def padded(lengths: npt.ArrayLike, ranks: int, cost: Cost) -> Ints:
+    """Padded batches: a rank with k samples of which the longest has m tokens pays k * cost(m); (n,) ranks, exact.
+
+    The least bound that can be met is searched for: under a bound T, the longest sample left fixes how many fit
+    beside it, and the next longest fill its rank, which leaves nothing worse than any other filling would.
+    """
+    long = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-long, kind="stable")
+    each = cost.of(long[order])
+    low, high = int(each.max(initial=0)), int(each.max(initial=0)) * max(1, len(long))
+    while low < high:
+        middle = (low + high) // 2
+        if len(_filled(each, middle)) <= ranks:
+            high = middle
+        else:
+            low = middle + 1
+    plan = np.empty(len(long), dtype=np.int64)
+    for rank, (start, end) in enumerate(_filled(each, low)):
+        plan[order[start:end]] = rank
+    return plan
+
+
+def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
+    """Stretches of the descending costs, each filled up to the bound."""
+    stretches, start = [], 0
+    while start < len(each):
+        fits = bound // int(each[start]) if each[start] else len(each)
+        stretches.append((start, min(len(each), start + fits)))
+        start += fits
+    return stretches
+
+
+def near_home(homes: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLike, ranks: int, per_node: int) -> Ints:
+    """The same plan with its ranks renamed so that the most bytes stay on the node where they lie; (n,) ranks.
+
+    Which rank gets which share of the work is free, as ranks are alike. A transportation problem, solved exactly.
+
+    Args:
+        homes: (n,) the rank that holds each sample now.
+        plan: (n,) the rank it is to be computed on.
+        sizes: (n,) its bytes.
+        ranks: how many there are.
+        per_node: ranks on a node, consecutive ones.
+    """
+    nodes = -(-ranks // per_node)
+    held = np.zeros((ranks, nodes), dtype=np.int64)
+    np.add.at(held, (np.asarray(plan), np.asarray(homes) // per_node), np.asarray(sizes))
+    _, renamed = linear_sum_assignment(-np.repeat(held, per_node, axis=1)[:, :ranks])
+    return renamed[np.asarray(plan)].astype(np.int64)
+
+
+def loads(costs: npt.ArrayLike, plan: npt.ArrayLike, ranks: int) -> Ints:
+    """The cost of every rank, (ranks,)."""
+    found = np.zeros(ranks, dtype=np.int64)
+    np.add.at(found, np.asarray(plan), np.asarray(costs, dtype=np.int64))
+    return found
+
+
+def step_cost(phases: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], ranks: int) -> int:
+    """The cost of a step of these (costs, plan) phases, which follow one another: the sum of their slowest ranks."""
+    return int(sum(loads(costs, plan, ranks).max() for costs, plan in phases))

@@ -1,0 +1,85 @@
+"""Sequence parallelism inside a group: every rank holds a stretch of the tokens, or all tokens of some heads.
+
+Between the two lies one all-to-all (DeepSpeed-Ulysses, Jacobs et al., arXiv 2309.14509). Everything but attention works
+token by token on the stretch; attention needs whole sequences, and works head by head.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.sequence_plan import MicroBatch
+from schemas.failure import PlanError
+
+
+def to_heads(tokens: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """(stretch, heads, width) of this rank's tokens to (whole sequence, heads / degree, width); differentiable.
+
+    Raises:
+        PlanError: the group's degree does not divide the heads.
+    """
+    degree = dist.get_world_size(group)
+    if tokens.shape[1] % degree:
+        raise PlanError(f"{tokens.shape[1]} heads on {degree} ranks.", "Take a degree that divides the heads.")
+    parts = tokens.unflatten(1, (degree, -1)).movedim(1, 0)
+    return _swap(parts, group).flatten(0, 1)
+
+
+def to_tokens(heads: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """The way back: (whole sequence, heads / degree, width) to (stretch, heads, width)."""
+    degree = dist.get_world_size(group)
+    parts = heads.unflatten(0, (degree, -1))
+    return _swap(parts, group).movedim(0, 1).flatten(1, 2)
+
+
+def _swap(parts: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """Part i of rank j becomes part j of rank i."""
+    return _Swap.apply(parts, group)  # type: ignore[return-value]
+
+
+class _Swap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, parts: Tensor, group: Any) -> Tensor:
+        ctx.group = group
+        return _all_to_all(parts, group)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _all_to_all(gradients[0], ctx.group), None
+
+
+def _all_to_all(parts: Tensor, group: Any) -> Tensor:
+    arrived = torch.empty_like(parts, memory_format=torch.contiguous_format)
+    dist.all_to_all_single(arrived, parts.contiguous(), group=group)
+    return arrived
+
+
+class GroupPool:
+    """The process groups that any plan can name: aligned stretches of 1, 2, 4, ... ranks, made once.
+
+    Making a group is collective, so all ranks make all of them, in the same order, when training starts.
+    """
+
+    def __init__(self, world: int) -> None:
+        if world < 1 or world & (world - 1):
+            raise PlanError(f"{world} ranks.", "Sequence plans need a power of two.")
+        self._groups: dict[tuple[int, int], Any] = {}
+        degree = 1
+        while degree <= world:
+            for first in range(0, world, degree):
+                self._groups[first, degree] = dist.new_group(list(range(first, first + degree)))
+            degree *= 2
+
+    def of(self, first: int, degree: int) -> dist.ProcessGroup:
+        """The group of `degree` ranks from `first` on."""
+        return self._groups[first, degree]
+
+
+def mine(batch: MicroBatch, rank: int) -> tuple[int, int, tuple[int, ...]]:
+    """First rank, degree and sequences of the group that a rank belongs to."""
+    for group in batch.groups:
+        if group.first <= rank < group.first + group.degree:
+            return group.first, group.degree, group.sequences
+    raise PlanError(f"rank {rank} has no group in the plan.", "Every rank must take part in every step.")
