@@ -1,5 +1,9 @@
 """`flywheel run`: quick checks, the wheel, the report."""
 
+import contextlib
+import importlib
+import threading
+
 from rich.console import Console
 
 from apps.calling import call
@@ -23,6 +27,7 @@ def turn(config: Config, iterations: int) -> None:
     require_quick(config)
     from flows.flywheel import flywheel
 
+    threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
     try:
         call(lambda: flywheel(config, iterations))
     except GateRefused:
@@ -32,3 +37,10 @@ def turn(config: Config, iterations: int) -> None:
         raise
     show_status(open_lake(config))
     Console(highlight=False).print(f"report {build_report(config)}", soft_wrap=True)
+
+
+def _import_ahead() -> None:
+    """Imports, while Prefect's server starts, what the first stages would wait seconds for; they report what fails."""
+    for name in ("transformers.models.qwen3_vl.modeling_qwen3_vl", "great_expectations"):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)

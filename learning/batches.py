@@ -10,20 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from learning.balance import Cost, padded
 from learning.sample import TrainSample
 from models.dialects import format_action, format_reply
 from models.fast import Grid, TinyNet
-from models.packing import Packed, pack
+from models.packing import MULTIPLE, Packed, pack
 from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
 from models.speaker import token_id
 from models.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
-from schemas.action import Action, Click, from_json
+from schemas.action import Action, Click, Type, from_json
 from schemas.config.sections import PolicyConfig, TrainConfig
 
+PER_TOKEN = Cost(linear=1, quadratic=0)
 _AXES = ("x", "y", "to_x", "to_y")
 
 
@@ -69,6 +72,10 @@ class _Row:
         self.length += len(tokens)
 
 
+_Shown = list[tuple[Pixels, int, int]]
+"""Screens with how far they are moved down and right."""
+
+
 class Batcher:
     """Makes batches of samples.
 
@@ -90,31 +97,50 @@ class Batcher:
         self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
+        self._typed = lru_cache(maxsize=100_000)(lambda text: self._reply_ids(text))
         self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
         families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
         self.first = torch.full((tokenizer.get_vocab_size(),), -1)
         for family in families:
             self.first[family] = family[0]
         self._coordinates = {token for family in families for token in family}
+        self._patch_cost = 1 / self._merge**2 + net.vision_parameters / net.text_parameters
         self._pad = token_id(tokenizer, PAD)
         self._end = token_id(tokenizer, END)
 
-    def batch(self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]]) -> Batch:
-        """The batch of these samples, each moved and questioned by its own seed."""
-        rows, shown = [], []
-        for sample, seed in zip(samples, seeds, strict=True):
-            draw = random.Random(hash(seed))
-            images = [self._pixels(sha) for sha in sample.screenshots[-self._policy.history_images :]]
-            down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
-            shift = (right / images[-1].shape[1], down / images[-1].shape[0])
-            row = self._row(sample, shift, draw)
-            if row is None:
-                down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
-            rows.append(row or _Row([[self._pad]], 1))
-            shown.append([(image, down, right) for image in images])
-        return self._lay(rows, shown)
+    def batch(
+        self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
+    ) -> Batch | None:
+        """This rank's part of the batch of these samples, each moved and questioned by its own seed.
 
-    def _lay(self, rows: list[_Row], shown: list[list[tuple[Pixels, int, int]]]) -> Batch:
+        Rows are padded to the longest beside them, so the parts are made by `learning.balance.padded`: long rows
+        together, fewer of them. None if there is nothing left for this rank.
+        """
+        made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
+        if world > 1 and self._train.balance:
+            plan = padded([self._cost(row, shown) for row, shown in made], world, PER_TOKEN)
+            made = [made[index] for index in np.flatnonzero(plan == rank)]
+        else:
+            made = made[rank::world]
+        return self._lay([row for row, _ in made], [shown for _, shown in made]) if made else None
+
+    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
+        draw = random.Random(hash(seed))
+        images = [self._pixels(sha) for sha in sample.screenshots[-self._policy.history_images :]]
+        down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
+        shift = (right / images[-1].shape[1], down / images[-1].shape[0])
+        row = self._row(sample, shift, draw)
+        if row is None:
+            down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
+        return row or _Row([[self._pad]], 1), [(image, down, right) for image in images]
+
+    def _cost(self, row: _Row, shown: _Shown) -> int:
+        """What a row costs in tokens of text, its screens among them."""
+        grids = [grid_of(*image.shape[:2], self._patch, self._merge) for image, _, _ in shown]
+        screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
+        return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
+
+    def _lay(self, rows: list[_Row], shown: list[_Shown]) -> Batch:
         screens = max(map(len, shown))
         shown = [[images[0]] * (screens - len(images)) + images for images in shown]
         flat = [item for images in shown for item in images]
@@ -173,7 +199,13 @@ class Batcher:
                 click = _moved(Click(x=question.x, y=question.y), shift)
                 if click is not None:
                     ask(row, question.name, self._said(click))
+        if sample.questions and draw.random() < self._train.copying:
+            self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
+
+    def _copy(self, row: _Row, text: str) -> None:
+        """Copying: a quoted text, answered by typing it."""
+        row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in self._typed(text)], QUESTION_WEIGHT)
 
     def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
         """Grounding: a name, answered by a place."""
@@ -197,6 +229,9 @@ class Batcher:
     def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
         lead = format_reply(thought, "")
         return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
+
+    def _reply_ids(self, text: str) -> list[int]:
+        return self._tokenizer.encode(format_action(Type(content=text), self._policy.dialect, GRID)).ids
 
     def _said(self, action: Action) -> list[tuple[int, float]]:
         """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""

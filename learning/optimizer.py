@@ -11,6 +11,7 @@ The network computes in bf16; a step of 1e-3 of a bf16 weight would be rounded a
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from models.fast import TinyNet
 from schemas.config.sections import TrainConfig
 
 MOMENTUM = 0.95
-BLOCK = 192
+BLOCK = 96
 """Matrices whose both sides are longer are made orthogonal in blocks of rows: cost grows with the square of a side."""
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _ROUNDS = 5
@@ -42,15 +43,27 @@ class Block:
 
 
 class FlatOptimizer:
-    """Updates the weights of a network from one flat gradient; the ranks share the work on the matrices."""
+    """Updates the weights of a network from one flat gradient.
+
+    Every rank keeps the state of, and moves, its own stretch of the matrices, then hands it to the others (ZeRO-1,
+    Rajbhandari et al., arXiv 1910.02054); the tables and vectors are small, so every rank moves all of them.
+    """
 
     def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
         self.master = net.flat.detach().float()
-        self._flat, self._config, self._world = net.flat, config, world
-        self._matrices = self.master[: net.sections[0]]
-        self._rest = list(self.master[net.sections[0] :].split(list(net.sections[1:])))
+        """The weights in fp32; of the matrices only this rank's stretch is kept up."""
+        self._flat, self._config = net.flat, config
+        blocks = _blocks(net)
+        self._stretches = stretches(blocks, world)
+        self._own = slice(*self._stretches[rank])
+        self._matrices = self.master[self._own]
+        self._tail = net.sections[0]
+        self._rest = list(self.master[self._tail :].split(list(net.sections[1:])))
         self._momentum = torch.zeros_like(self._matrices)
-        self._groups = _grouped(_mine(_blocks(net), rank, world))
+        self._update = torch.zeros_like(self._matrices, dtype=torch.bfloat16)
+        self._groups = _grouped(
+            [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
+        )
         decays = (config.weight_decay, 0.0)
         groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(self._rest, decays, strict=True)]
         self._adam = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True)
@@ -58,33 +71,36 @@ class FlatOptimizer:
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
         """One step at a learning rate; returns the gradient's norm before clipping. An unsound one moves nothing."""
-        norm = float(gradient.norm())
+        norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float32))
         if not math.isfinite(norm):
             return norm
-        gradient.mul_(min(1.0, self._config.clip / (norm + 1e-6)))
-        matrices, *rest = gradient.split([len(part) for part in (self._matrices, *self._rest)])
+        scale = min(1.0, self._config.clip / (norm + 1e-6))
+        rest = gradient[self._tail :].float().mul_(scale).split([len(part) for part in self._rest])
         for part, piece in zip(self._rest, rest, strict=True):
             part.grad = piece
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
+        matrices = gradient[self._own].float().mul_(scale)
         self._momentum.lerp_(matrices, 1 - MOMENTUM)
         update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
         self._matrices.mul_(1 - rate * self._config.weight_decay).add_(update, alpha=-rate)
-        self._flat.copy_(self.master)
+        self._flat[self._own].copy_(self._matrices)
+        self._flat[self._tail :].copy_(self.master[self._tail :])
+        if len(self._stretches) > 1:
+            for owner, (start, end) in enumerate(self._stretches):
+                dist.broadcast(self._flat[start:end], owner)
         return norm
 
     def _orthogonal(self, direction: Tensor) -> Tensor:
-        """The scaled orthogonal update of every matrix, flat; each rank computes its own blocks."""
-        update = torch.zeros_like(direction)
+        """The scaled orthogonal update of this rank's matrices, flat."""
+        update = self._update
         for (rows, columns), starts in self._groups.items():
             size = rows * columns
             stack = torch.stack([direction[start : start + size].view(rows, columns) for start in starts])
             made = orthogonal(stack).mul_(0.2 * math.sqrt(max(rows, columns)))
             for start, block in zip(starts, made, strict=True):
                 update[start : start + size] = block.flatten()
-        if self._world > 1:
-            dist.all_reduce(update)
         return update
 
 
@@ -101,15 +117,19 @@ def orthogonal(stack: Tensor) -> Tensor:
     for _ in range(_ROUNDS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.mT if upright else x).float()
+    return x.mT if upright else x
 
 
-def learning_rate(step: int, steps: int, peak: float, warmup: int, floor: float = 0.1) -> float:
-    """Linear warmup to `peak`, then a cosine to `floor` of it at the last of `steps` steps."""
+def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
+    """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
+
+    The next iteration goes on from these weights, so most of its steps should move them far (warmup-stable-decay,
+    Hu et al., arXiv 2404.06395).
+    """
     if step < warmup:
         return peak * (step + 1) / warmup
-    share = (step - warmup) / max(1, steps - 1 - warmup)
-    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
+    left = (steps - 1 - step) / max(1.0, decay * steps)
+    return peak * (floor + (1 - floor) * min(1.0, left))
 
 
 def _blocks(net: TinyNet) -> list[Block]:
@@ -124,20 +144,23 @@ def _blocks(net: TinyNet) -> list[Block]:
     return blocks
 
 
-def _mine(blocks: list[Block], rank: int, world: int) -> list[Block]:
-    """This rank's part: the dearest first, each to the rank with the least work so far."""
-    work = [0] * world
-    mine = []
-    for block in sorted(blocks, key=lambda block: -block.cost):
-        least = work.index(min(work))
-        work[least] += block.cost
-        if least == rank:
-            mine.append(block)
-    return mine
+def stretches(blocks: list[Block], world: int) -> list[tuple[int, int]]:
+    """Each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
+    total, done, rank = sum(block.cost for block in blocks), 0, 0
+    edges = [0]
+    for block in blocks:
+        if rank < world - 1 and done + block.cost / 2 >= total * (rank + 1) / world:
+            edges.append(block.start)
+            rank += 1
+        done += block.cost
+    end = blocks[-1].start + blocks[-1].rows * blocks[-1].columns
+    edges += [end] * (world + 1 - len(edges))
+    return list(pairwise(edges))
 
 
-def _grouped(blocks: list[Block]) -> dict[tuple[int, int], list[int]]:
+def _grouped(blocks: list[Block], offset: int) -> dict[tuple[int, int], list[int]]:
+    """Starts of the blocks, counted from `offset`, by their shape."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for block in blocks:
-        groups[block.rows, block.columns].append(block.start)
+        groups[block.rows, block.columns].append(block.start - offset)
     return dict(groups)

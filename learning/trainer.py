@@ -7,6 +7,7 @@ lines: `{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", 
 """
 
 import json
+import math
 import os
 import shutil
 import socket
@@ -72,41 +73,44 @@ def train(job: Job) -> None:
     loss, ready = 0.0, time.perf_counter()
     for step, (batch, first) in enumerate(batches):
         gradient.zero_()
-        part = batch_loss(net, batch, first, job.train.soft_bins, job.train.words) / job.train.batch
-        part.backward()
-        total = torch.cat([gradient.float(), part.detach().float()[None]])
+        part = torch.zeros(())
+        if batch is not None:
+            part = batch_loss(net, batch, first, job.train.soft_bins, job.train.words) / job.train.batch
+            part.backward()
         if world > 1:
-            dist.all_reduce(total)
-        loss = float(total[-1])
-        rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup)
-        norm = optimizer.step(total[:-1], rate)
-        if not (abs(loss) < float("inf") and norm < float("inf")):
+            dist.all_reduce(gradient)
+        rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
+        norm = optimizer.step(gradient, rate)
+        if not math.isfinite(norm):
             raise FlywheelError(
-                f"step {step + 1} of {job.steps}: loss {loss}, gradient norm {norm}.",
+                f"step {step + 1} of {job.steps}: the gradient's norm is {norm}.",
                 "Nothing was written; lower train.learning_rate or look at the samples.",
             )
-        if rank == 0 and ((step + 1) % 10 == 0 or step + 1 == job.steps):
+        if not ((step + 1) % 10 == 0 or step + 1 == job.steps):
+            continue
+        loss = float(_sum(part.detach().double(), world))
+        if rank == 0:
             pace = (step + 1) * job.train.batch / (time.perf_counter() - ready)
             _say(step=step + 1, steps=job.steps, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=samples)
     if rank == 0:
-        write_checkpoint(net, optimizer.master, job)
+        write_checkpoint(net, job)
         seconds = round(time.perf_counter() - started, 2)
         _say(checkpoint=str(job.out), loss=round(loss, 4), seconds=seconds, ready_s=round(ready - started, 2))
 
 
-def write_checkpoint(net: TinyNet, master: Tensor, job: Job) -> None:
+def write_checkpoint(net: TinyNet, job: Job) -> None:
     """Writes weights, the parent's other files and the job; renames the whole into place."""
     making = job.out.with_name(f"{job.out.name}.making-{os.getpid()}")
     shutil.rmtree(making, ignore_errors=True)
     weights = "model.safetensors"
     shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(weights, "job.json"))
-    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in net.state(master).items()}
+    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in net.state().items()}
     save_file(tensors, making / weights, metadata={"format": "pt"})
     (making / "job.json").write_text(job.model_dump_json(indent=1))
     making.rename(job.out)
 
 
-def _prepare(job: Job, rank: int, world: int) -> tuple[TinyNet, int, Iterator[tuple[Batch, Tensor]]]:
+def _prepare(job: Job, rank: int, world: int) -> tuple[TinyNet, int, Iterator[tuple[Batch | None, Tensor]]]:
     """The network, the number of samples, and this rank's batches with the table of coordinate families."""
     if job.out.exists():
         raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
@@ -124,12 +128,18 @@ def _prepare(job: Job, rank: int, world: int) -> tuple[TinyNet, int, Iterator[tu
 
 def _batches(
     job: Job, samples: list[TrainSample], sampler: Sampler, batcher: Batcher, rank: int, world: int
-) -> Iterator[tuple[Batch, Tensor]]:
+) -> Iterator[tuple[Batch | None, Tensor]]:
     size = job.train.batch
     for step in range(job.steps):
-        positions = range(step * size + rank, (step + 1) * size, world)
+        positions = range(step * size, (step + 1) * size)
         chosen = [samples[sampler.sample(position)] for position in positions]
-        yield batcher.batch(chosen, [(job.seed, position) for position in positions]), batcher.first
+        yield batcher.batch(chosen, [(job.seed, position) for position in positions], rank, world), batcher.first
+
+
+def _sum(value: Tensor, world: int) -> Tensor:
+    if world > 1:
+        dist.all_reduce(value)
+    return value
 
 
 def _say(**fields: object) -> None:

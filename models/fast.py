@@ -98,6 +98,19 @@ class TinyNet:
                 offset += size
         return tensors
 
+    @property
+    def text_parameters(self) -> int:
+        """Weights of the text stack that every token meets."""
+        return self._matrix_elements(f"{_TEXT}layers.")
+
+    @property
+    def vision_parameters(self) -> int:
+        """Weights of the vision tower that every patch meets."""
+        return self._matrix_elements(f"{_VISION}blocks.") + self.leaves[f"{_VISION}patch_embed.proj.weight"].numel()
+
+    def _matrix_elements(self, start: str) -> int:
+        return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
+
     def matrix_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the matrices, in the order in which they lie in `flat`."""
         kinds = [(name, self._parts[name]) for name in self.leaves]

@@ -1,9 +1,9 @@
 """Builds the default policy from nothing: a small Qwen3-VL in the layout that plain `transformers` loads.
 
 What decides whether it learns at all on two cores: white is 0 to the network (mean 1, deviation 0.2: screens are
-mostly white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves and position tables as sines and
-cosines. The screen is not
-scaled but laid on a white canvas of whole patches, so that a glyph is always drawn by the same pixels.
+mostly white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves, position tables as sines and
+cosines, and neighbouring coordinates as neighbouring vectors. The screen is not scaled but laid on a white canvas of
+whole patches, so that a glyph is always drawn by the same pixels.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.tokens import END, IMAGE, PAD, START, UNKNOWN, build_tokenizer
+from models.tokens import END, IMAGE, PAD, START, UNKNOWN, build_tokenizer, coordinate_tokens
 from schemas.config.sections import PolicyConfig
 
 MEAN, DEVIATION = 1.0, 0.2
@@ -25,6 +25,8 @@ VISION_HEAD = 64
 """Width of an attention head of the vision tower: few, since the softmax over patches costs more than it brings."""
 GRID_SIDE = 16
 """The learned position table is GRID_SIDE x GRID_SIDE, resampled to the patches of the screen."""
+SPREADS = (3.0, 10.0, 30.0)
+"""How far apart coordinate tokens still resemble each other, in bins."""
 TEMPLATE = (
     "{%- for message in messages -%}{%- for part in message.content if part.type == 'image' -%}"
     + IMAGE
@@ -71,6 +73,10 @@ def build_tiny(config: PolicyConfig, instructions: Sequence[str], seed: int, out
     model: Any = Qwen3VLForConditionalGeneration(_architecture(config, tokenizer))
     generator = torch.Generator().manual_seed(seed)
     model.load_state_dict({name: _initial(name, tensor, generator) for name, tensor in model.state_dict().items()})
+    table = model.get_input_embeddings().weight.data
+    for number, family in enumerate(coordinate_tokens(config.dialect)):
+        generator = torch.Generator().manual_seed(1000 * seed + number)
+        table[tokenizer.convert_tokens_to_ids(family)] = _near_alike(len(family), table.shape[1], generator)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.to(torch.bfloat16).save_pretrained(out)
@@ -150,6 +156,19 @@ def _wave_filters(filters: int, patch: int) -> Tensor:
         for _, row, column in (low * filters)[:count]
     ]
     return torch.stack(made).unsqueeze(2)
+
+
+def _near_alike(bins: int, width: int, generator: torch.Generator) -> Tensor:
+    """Unit vectors (bins, width) of which neighbours are alike: what is learnt of one place holds nearby.
+
+    Random Fourier features (Rahimi and Recht, 2007): the product of two is a mean of Gaussians of their distance.
+    """
+    rates = torch.cat(
+        [torch.randn(width // 2, generator=generator)[at::3] / spread for at, spread in enumerate(SPREADS)]
+    )
+    angles = torch.arange(bins)[:, None] * rates
+    turn, _ = torch.linalg.qr(torch.randn(width, width, generator=generator))
+    return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(width // 2) @ turn
 
 
 def _sine_table(cells: int, width: int) -> Tensor:

@@ -16,7 +16,7 @@ from schemas.config.sections import PolicyConfig, TrainConfig
 WORDS = ("ok", "cancel", "submit", "next")
 WIDTH, HEIGHT = 96, 64
 POLICY = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=1, patch=16, merge=2, max_new_tokens=12)
-TRAIN = TrainConfig(batch=8, warmup=2, processes=1, grounding=2, reading=1, shift=4)
+TRAIN = TrainConfig(batch=8, warmup=2, processes=1, grounding=2, reading=1, shift=4, copying=0.0)
 
 
 def screen(seed: int) -> tuple[bytes, list[Question]]:

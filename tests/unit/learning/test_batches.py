@@ -121,3 +121,31 @@ def test_a_sample_that_asks_nothing_costs_nothing(directory: Path) -> None:
     batch = batcher(directory, pngs).batch([made[0], empty], [(0, 0), (0, 1)])
     assert set(batch.rows.tolist()) == {0}
     assert torch.isfinite(batch_loss(TinyNet.load(directory), batch, batcher(directory, pngs).first, 2.0))
+
+
+def test_a_copying_question_is_answered_by_typing_a_text_of_the_screen(directory: Path) -> None:
+    made, pngs = samples(6)
+    sample = next(item for item in made if item.action is None)
+    maker = batcher(directory, pngs, grounding=0, reading=0, shift=0, copying=1.0)
+    batch = maker.batch([sample], [(0, 0)])
+    assert batch is not None
+    said = read_tokenizer(directory).decode(batch.targets.tolist())
+    assert said in {f"type(content='{question.name}')" for question in sample.questions}
+
+
+def test_the_parts_of_all_ranks_are_the_batch_and_long_rows_stand_together(directory: Path) -> None:
+    made, pngs = samples(12)
+    seeds = [(0, index) for index in range(12)]
+    whole = batcher(directory, pngs).batch(made, seeds)
+    parts = [batcher(directory, pngs).batch(made, seeds, rank, 3) for rank in range(3)]
+    assert whole is not None
+    assert sorted(whole.packed.lengths) == sorted(length for part in parts if part for length in part.packed.lengths)
+    padded = [len(part.packed.lengths) * part.packed.tokens.shape[1] for part in parts if part]
+    in_order = [max(whole.packed.lengths[rank::3]) * 4 for rank in range(3)]
+    assert max(padded) <= -(-max(in_order) // 16) * 16
+
+
+def test_a_rank_that_is_left_without_samples_gets_no_batch(directory: Path) -> None:
+    made, pngs = samples(1)
+    parts = [batcher(directory, pngs).batch(made, [(0, 0)], rank, 2) for rank in range(2)]
+    assert [part is None for part in parts] == [False, True]
