@@ -59,7 +59,7 @@ def batch_of(lengths: npt.NDArray[np.int64], planned: Any) -> float:
 
 
 def megatron_hybrid(lengths: npt.NDArray[np.int64]) -> MicroBatch | None:
-    """Each sequence on the smallest power of two of ranks that holds it, the least loaded group of that degree first."""
+    """Each sequence on the fewest ranks that hold it, a power of two; the least loaded group of that degree first."""
     need = [A100.least_degree(int(one)) for one in lengths]
     ranks = {degree: need.count(degree) for degree in sorted(set(need), reverse=True)}
     work = {

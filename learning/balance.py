@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from schemas.failure import PlanError
 
@@ -161,6 +160,8 @@ def near_home(homes: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLike, r
         ranks: how many there are.
         per_node: ranks on a node, consecutive ones.
     """
+    from scipy.optimize import linear_sum_assignment  # half a second that a trainer on one node need not wait for
+
     nodes = -(-ranks // per_node)
     held = np.zeros((ranks, nodes), dtype=np.int64)
     np.add.at(held, (np.asarray(plan), np.asarray(homes) // per_node), np.asarray(sizes))

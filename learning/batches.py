@@ -117,6 +117,7 @@ class Batcher:
         together, fewer of them. None if there is nothing left for this rank.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
+        made = [(row, shown) for row, shown in made if row.supervised]
         if world > 1 and self._train.balance:
             plan = padded([self._cost(row, shown) for row, shown in made], world, PER_TOKEN)
             made = [made[index] for index in np.flatnonzero(plan == rank)]
@@ -132,11 +133,11 @@ class Batcher:
         row = self._row(sample, shift, draw)
         if row is None:
             down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
-        return row or _Row([[self._pad]], 1), [(image, down, right) for image in images]
+        return row or _Row(), [(image, down, right) for image in images]
 
     def _cost(self, row: _Row, shown: _Shown) -> int:
         """What a row costs in tokens of text, its screens among them."""
-        grids = [grid_of(*image.shape[:2], self._patch, self._merge) for image, _, _ in shown]
+        grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 

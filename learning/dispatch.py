@@ -57,7 +57,7 @@ def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Rout
 
 
 def travel(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
-    """The rows (n, ...) that this rank holds under the second plan; differentiable. Every rank of the group calls it."""
+    """The rows (n, ...) that this rank holds under the second plan; differentiable; all ranks of the group call it."""
     return _Exchange.apply(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
 
 

@@ -347,9 +347,9 @@ def mixed_integer(
     most = np.concatenate([np.ones(groups), np.tile(held, groups), [np.inf]])
     answer = milp(
         objective,
-        constraints=LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows]),
+        constraints=LinearConstraint(matrix, *(np.array([row[side] for row in rows]) for side in (1, 2))),  # type: ignore[arg-type]
         integrality=np.concatenate([np.ones(size - 1), [0]]),
-        bounds=Bounds(0, most),
+        bounds=Bounds(0, most),  # type: ignore[arg-type]
         options={"time_limit": seconds, "mip_rel_gap": gap},
     )
     return None if answer.x is None else _read(answer.x, long, bucket, degrees, kinds, cost)

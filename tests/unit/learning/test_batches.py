@@ -141,8 +141,8 @@ def test_the_parts_of_all_ranks_are_the_batch_and_long_rows_stand_together(direc
     assert whole is not None
     assert sorted(whole.packed.lengths) == sorted(length for part in parts if part for length in part.packed.lengths)
     padded = [len(part.packed.lengths) * part.packed.tokens.shape[1] for part in parts if part]
-    in_order = [max(whole.packed.lengths[rank::3]) * 4 for rank in range(3)]
-    assert max(padded) <= -(-max(in_order) // 16) * 16
+    in_order = [-(-max(whole.packed.lengths[rank::3]) // 16) * 16 * 4 for rank in range(3)]
+    assert max(padded) <= max(in_order)
 
 
 def test_a_rank_that_is_left_without_samples_gets_no_batch(directory: Path) -> None:
