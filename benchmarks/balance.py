@@ -17,11 +17,14 @@ import numpy as np
 from benchmarks._report import Bar, finish, options
 from learning.balance import Cost, Ints, Phase, balance, longest_first, near_home, step_cost
 
-LANGUAGE = Cost(linear=45_600, quadratic=2)
-"""Per token and token^2, in 10^6 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""
-ENCODER = Cost(linear=4_000, quadratic=1)
-"""Per patch and patch^2: 6 x 0.67e9, and 12 x 32 layers x 1,280, in full attention inside each screen."""
-AUDIO = Cost(linear=4_000, quadratic=1)
+LANGUAGE = Cost(linear=456_000, quadratic=6)
+"""Per token and token^2, in 10^5 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""
+ENCODER = Cost(linear=40_200, quadratic=1)
+"""Per patch and patch^2: 6 x 0.67e9, and 12 x 1,280 x 4 layers of full attention (the others see windows)."""
+SMALL = Cost(linear=180_000, quadratic=4)
+"""A language model of 3B: 6 x 3e9, and 12 x 36 layers x 2,048 / 2."""
+AUDIO = Cost(linear=38_000, quadratic=5)
+"""Per frame and frame^2: 6 x 0.64e9, and 12 x 32 layers x 1,280."""
 PER_NODE = 8
 
 
@@ -37,9 +40,9 @@ class Mix:
 
 def gui_mix(count: int, draw: np.random.Generator, cap: int = 32_768, most_screens: int = 10) -> Mix:
     """Trajectories as a GUI policy trains on: a third are one-screen grounding, the rest have a heavy tail."""
-    steps = np.where(draw.random(count) < 0.35, 1, np.exp(draw.normal(1.0, 1.1, count)).astype(int) + 1)
+    steps = np.where(draw.random(count) < 0.35, 1, np.exp(draw.normal(2.0, 0.8, count)).astype(int) + 1)
     screens = np.minimum(steps, most_screens)
-    per_screen = draw.choice([256, 640, 1_280, 2_691], size=count, p=[0.25, 0.3, 0.3, 0.15])
+    per_screen = draw.choice([256, 640, 1_280, 2_691], size=count, p=[0.1, 0.3, 0.4, 0.2])
     text = 150 + steps * draw.integers(40, 200, count)
     screens = np.maximum(1, np.minimum(screens, (cap - np.minimum(text, cap // 2)) // per_screen))
     text = np.minimum(text, cap // 2)
@@ -49,13 +52,13 @@ def gui_mix(count: int, draw: np.random.Generator, cap: int = 32_768, most_scree
 
 
 def three_modalities(count: int, draw: np.random.Generator) -> Mix:
-    """Images, audio and text whose shares of a sample say nothing about each other."""
-    images = np.where(draw.random(count) < 0.5, np.exp(draw.normal(6.5, 1.2, count)), 0).astype(np.int64)
-    audio = np.where(draw.random(count) < 0.4, np.exp(draw.normal(6.5, 1.2, count)), 0).astype(np.int64)
+    """Images, audio and text whose shares of a sample say nothing about each other; a 3B language model."""
+    images = np.where(draw.random(count) < 0.5, np.exp(draw.normal(8.3, 0.8, count)), 0).astype(np.int64)
+    audio = np.where(draw.random(count) < 0.4, np.exp(draw.normal(8.3, 0.8, count)), 0).astype(np.int64)
     images, audio = np.minimum(images, 16_384), np.minimum(audio, 16_384)
-    text = np.minimum(np.exp(draw.normal(5.5, 1.0, count)).astype(np.int64), 8_192)
-    tokens = text + images // 4 + audio // 4
-    costs = {"image": 6 * ENCODER.of(images), "audio": 6 * AUDIO.of(audio), "language": LANGUAGE.of(tokens) // 4}
+    text = np.minimum(np.exp(draw.normal(6.5, 0.8, count)).astype(np.int64), 4_096)
+    tokens = text + images // 4 + audio // 8
+    costs = {"image": ENCODER.of(images), "audio": AUDIO.of(audio), "language": SMALL.of(tokens)}
     return Mix("three modalities", costs, tokens, (images + audio) // 4)
 
 
