@@ -3,8 +3,8 @@
 Cluster and coefficients are the ones released with FlexSP (7B model, 64 A100-40G in 8 nodes; arXiv 2412.01523), the
 lengths are drawn in the shape of theirs (Wikipedia, cut at 192K). Seconds are predictions of that cost model. Arms:
 static (one degree for all batches, the least that the longest sequence fits on, and 64 as the released script picks);
-the best single degree per batch, and per micro-batch; Megatron's hybrid rule; the integer programme under a time limit; ours. A second table
-compares ours with the proven optimum on small clusters.
+the best single degree per batch, and per micro-batch; Megatron's hybrid rule; the integer programme under a time limit;
+ours. A last part compares ours with the proven optimum on small clusters.
 """
 
 import dataclasses

@@ -137,7 +137,7 @@ class TrainConfig(Section):
     practice: Share = 0.1
     """Share of the samples that comes from practice pages, where there are any."""
     task_balance: Share = 1.0
-    """0: samples as they come; 1: tasks share the training by their weakness."""
+    """0: tasks share the training equally; 1: by their weakness."""
 
 
 class EvaluateConfig(Section):
