@@ -101,11 +101,9 @@ def compare(mix: Mix, ranks: int) -> dict[str, float]:
         "none": [home] * len(costs),
         "language only": [one] * len(costs),
         "Karmarkar-Karp": [even] * len(costs),
-        "encoder only": [longest_first(cost, ranks) for cost in costs[:-1]] + [home],
+        "encoder only": [longest_first(costs[0], ranks)] + [home] * (len(costs) - 1),
         "ours": list(ours.values()),
     }
-    if len(costs) == 3:
-        arms["encoder only"] = [longest_first(costs[0], ranks), home, home]
     ideal = sum(int(cost.sum()) / ranks for cost in costs)
     found = {name: step_cost(list(zip(costs, plans, strict=True)), ranks) / ideal for name, plans in arms.items()}
     return {**found, "plan ms": 1000 * planned}

@@ -97,7 +97,6 @@ class Batcher:
         self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
-        self._typed = lru_cache(maxsize=100_000)(lambda text: self._reply_ids(text))
         self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
         families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
         self.first = torch.full((tokenizer.get_vocab_size(),), -1)
@@ -206,7 +205,8 @@ class Batcher:
 
     def _copy(self, row: _Row, text: str) -> None:
         """Copying: a quoted text, answered by typing it."""
-        row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in self._typed(text)], QUESTION_WEIGHT)
+        typed = self._ids(format_action(Type(content=text), self._policy.dialect, GRID))
+        row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
     def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
         """Grounding: a name, answered by a place."""
@@ -230,9 +230,6 @@ class Batcher:
     def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
         lead = format_reply(thought, "")
         return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
-
-    def _reply_ids(self, text: str) -> list[int]:
-        return self._tokenizer.encode(format_action(Type(content=text), self._policy.dialect, GRID)).ids
 
     def _said(self, action: Action) -> list[tuple[int, float]]:
         """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""

@@ -1,9 +1,9 @@
 """The optimiser: Muon for matrices, AdamW for tables and vectors, over one flat fp32 weight.
 
 Muon (K. Jordan et al., 2024) replaces a matrix's momentum by the nearest orthogonal matrix, so that a rare direction
-(how ONE differs from TWO, a few thin strokes of a white screen) moves as far as a loud one. With AdamW the small
-policy does not learn to read in the time it has; with Muon it does. The factor 0.2 sqrt(max(rows, columns)) gives an
-update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share one learning rate.
+(how ONE differs from TWO, a few thin strokes of a white screen) moves as far as a loud one. The factor
+0.2 sqrt(max(rows, columns)) gives an update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share
+one learning rate.
 
 The network computes in bf16; a step of 1e-3 of a bf16 weight would be rounded away, so an fp32 copy moves.
 """
@@ -123,7 +123,7 @@ def orthogonal(stack: Tensor) -> Tensor:
 def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
     """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
 
-    The next iteration goes on from these weights, so most of its steps should move them far (warmup-stable-decay,
+    The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
     Hu et al., arXiv 2404.06395).
     """
     if step < warmup:

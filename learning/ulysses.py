@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from learning.sequence_plan import MicroBatch
 from schemas.failure import PlanError
 
 
@@ -75,11 +74,3 @@ class GroupPool:
     def of(self, first: int, degree: int) -> dist.ProcessGroup:
         """The group of `degree` ranks from `first` on."""
         return self._groups[first, degree]
-
-
-def mine(batch: MicroBatch, rank: int) -> tuple[int, int, tuple[int, ...]]:
-    """First rank, degree and sequences of the group that a rank belongs to."""
-    for group in batch.groups:
-        if group.first <= rank < group.first + group.degree:
-            return group.first, group.degree, group.sequences
-    raise PlanError(f"rank {rank} has no group in the plan.", "Every rank must take part in every step.")

@@ -9,22 +9,26 @@ one flat tensor, so that an optimiser step or an all-reduce is one operation. Lo
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from schemas.failure import CheckpointError
-
-_VISION, _TEXT = "model.visual.", "model.language_model."
-_FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
-_ATTENTION, _MLP = "self_attn.", "mlp."
+from models.layout import (
+    ACTIVATIONS,
+    ATTENTION,
+    MLP,
+    TEXT,
+    VISION,
+    check_architecture,
+    check_state,
+    kind_of,
+    parts_of,
+    read_checkpoint,
+)
 
 
 class Grid(NamedTuple):
@@ -62,12 +66,12 @@ class TinyNet:
         self.text, self.vision = config["text_config"], config["vision_config"]
         self.heads, self.head = self.text["num_attention_heads"], self.text["head_dim"]
         self.image_token: int = config["image_token_id"]
-        parts = _parts(config)
-        _check_state(parts, state)
-        names = sorted(parts, key=lambda name: _kind(name, parts[name]))
+        parts = parts_of(config)
+        check_state(parts, state)
+        names = sorted(parts, key=lambda name: kind_of(name, parts[name]))
         fused = {name: torch.cat([state[part].to(dtype).flatten() for part in parts[name]]) for name in names}
         self.flat = torch.cat([fused[name] for name in names])
-        sizes = [sum(fused[name].numel() for name in names if _kind(name, parts[name]) == kind) for kind in range(3)]
+        sizes = [sum(fused[name].numel() for name in names if kind_of(name, parts[name]) == kind) for kind in range(3)]
         self.sections = (sizes[0], sizes[1], sizes[2])
         """Elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
         self._parts = parts
@@ -87,26 +91,26 @@ class TinyNet:
         """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
         return cls(*read_checkpoint(directory), dtype)
 
-    def state(self, flat: Tensor | None = None) -> dict[str, Tensor]:
-        """The tensors by their `transformers` names, taken from `flat` (default: the network's own)."""
-        source, offset = self.flat if flat is None else flat, 0
+    def state(self) -> dict[str, Tensor]:
+        """The tensors by their `transformers` names."""
+        offset = 0
         tensors = {}
         for name in self.leaves:
             for part, shape in self._parts[name].items():
                 size = math.prod(shape)
-                tensors[part] = source[offset : offset + size].view(shape).detach()
+                tensors[part] = self.flat[offset : offset + size].view(shape).detach()
                 offset += size
         return tensors
 
     @property
     def text_parameters(self) -> int:
         """Weights of the text stack that every token meets."""
-        return self._matrix_elements(f"{_TEXT}layers.")
+        return self._matrix_elements(f"{TEXT}layers.")
 
     @property
     def vision_parameters(self) -> int:
         """Weights of the vision tower that every patch meets."""
-        return self._matrix_elements(f"{_VISION}blocks.") + self.leaves[f"{_VISION}patch_embed.proj.weight"].numel()
+        return self._matrix_elements(f"{VISION}blocks.") + self.leaves[f"{VISION}patch_embed.proj.weight"].numel()
 
     def _matrix_elements(self, start: str) -> int:
         return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
@@ -114,7 +118,7 @@ class TinyNet:
     def matrix_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the matrices, in the order in which they lie in `flat`."""
         kinds = [(name, self._parts[name]) for name in self.leaves]
-        return [shape for name, parts in kinds if _kind(name, parts) == 0 for shape in parts.values()]
+        return [shape for name, parts in kinds if kind_of(name, parts) == 0 for shape in parts.values()]
 
     def gradients(self) -> Tensor:
         """Makes every leaf gather its gradient in one flat tensor, which is returned."""
@@ -131,12 +135,12 @@ class TinyNet:
         batch, length, width = len(patches), grid.rows * grid.columns, vision["hidden_size"]
         heads = vision["num_heads"]
         spread, cosine, sine = self._grid(grid)
-        places = spread @ w[f"{_VISION}pos_embed.weight"]
-        kernel = w[f"{_VISION}patch_embed.proj.weight"].flatten(1)
-        x = F.linear(patches.to(self.dtype), kernel, w[f"{_VISION}patch_embed.proj.bias"]) + places
-        activate = _ACTIVATIONS[vision["hidden_act"]]
+        places = spread @ w[f"{VISION}pos_embed.weight"]
+        kernel = w[f"{VISION}patch_embed.proj.weight"].flatten(1)
+        x = F.linear(patches.to(self.dtype), kernel, w[f"{VISION}patch_embed.proj.bias"]) + places
+        activate = ACTIVATIONS[vision["hidden_act"]]
         for layer in range(vision["depth"]):
-            at = f"{_VISION}blocks.{layer}."
+            at = f"{VISION}blocks.{layer}."
             y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
             qkv = F.linear(y, w[f"{at}attn.qkv.weight"], w[f"{at}attn.qkv.bias"]).view(batch, length, 3, heads, -1)
             qk, v = qkv.split([2, 1], dim=2)
@@ -146,7 +150,7 @@ class TinyNet:
             y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
             y = activate(F.linear(y, w[f"{at}mlp.linear_fc1.weight"], w[f"{at}mlp.linear_fc1.bias"]))
             x = x + F.linear(y, w[f"{at}mlp.linear_fc2.weight"], w[f"{at}mlp.linear_fc2.bias"])
-        at = f"{_VISION}merger."
+        at = f"{VISION}merger."
         x = F.layer_norm(x, (width,), w[f"{at}norm.weight"], w[f"{at}norm.bias"], 1e-6)
         x = x.reshape(batch, -1, width * vision["spatial_merge_size"] ** 2)
         x = F.gelu(F.linear(x, w[f"{at}linear_fc1.weight"], w[f"{at}linear_fc1.bias"]))
@@ -167,11 +171,11 @@ class TinyNet:
         w, batch, length = self.leaves, x.shape[0], x.shape[1]
         cosine, sine = self._turns(positions)
         for layer in range(self.text["num_hidden_layers"]):
-            at = f"{_TEXT}layers.{layer}."
+            at = f"{TEXT}layers.{layer}."
             y = self._norm(x, f"{at}input_layernorm.weight")
-            qkv = F.linear(y, w[f"{at}{_ATTENTION}qkv.weight"]).view(batch, length, 3, self.heads, self.head)
+            qkv = F.linear(y, w[f"{at}{ATTENTION}qkv.weight"]).view(batch, length, 3, self.heads, self.head)
             qk, v = qkv.split([2, 1], dim=2)
-            scale = torch.stack([w[f"{at}{_ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
+            scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
             qk = F.rms_norm(qk, (self.head,), eps=self.text["rms_norm_eps"]) * scale
             q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
             if cache is not None:
@@ -179,25 +183,25 @@ class TinyNet:
                 cache.keys[layer, :, :, cache.filled : end] = k
                 cache.values[layer, :, :, cache.filled : end] = v
                 k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
-            x = x + F.linear(attend(q, k, v, mask), w[f"{at}{_ATTENTION}o_proj.weight"])
-            y = F.linear(self._norm(x, f"{at}post_attention_layernorm.weight"), w[f"{at}{_MLP}gate_up.weight"])
+            x = x + F.linear(attend(q, k, v, mask), w[f"{at}{ATTENTION}o_proj.weight"])
+            y = F.linear(self._norm(x, f"{at}post_attention_layernorm.weight"), w[f"{at}{MLP}gate_up.weight"])
             gate, up = y.chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, w[f"{at}{_MLP}down_proj.weight"])
+            x = x + F.linear(F.silu(gate) * up, w[f"{at}{MLP}down_proj.weight"])
         if cache is not None:
             cache.filled += length
-        return self._norm(x, f"{_TEXT}norm.weight")
+        return self._norm(x, f"{TEXT}norm.weight")
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids to vectors."""
-        return F.embedding(tokens, self.leaves[f"{_TEXT}embed_tokens.weight"])
+        return F.embedding(tokens, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits of normed hidden states."""
-        return F.linear(hidden, self.leaves[f"{_TEXT}embed_tokens.weight"])
+        return F.linear(hidden, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def say(self, x: Tensor) -> Tensor:
         """Logits of vectors that are not normed yet: which words they are close to."""
-        return self.logits(self._norm(x, f"{_TEXT}norm.weight"))
+        return self.logits(self._norm(x, f"{TEXT}norm.weight"))
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` rows of up to `length` tokens."""
@@ -238,14 +242,6 @@ class TinyNet:
             cosine, sine = turns(angles.cos().to(self.dtype), angles.sin().to(self.dtype))
             self._grids[grid] = (spread.flatten(1).to(self.dtype), cosine, sine)
         return self._grids[grid]
-
-
-_ACTIVATIONS = {
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu": F.gelu,
-    "relu": F.relu,
-    "silu": F.silu,
-}
 
 
 class _Rotate(torch.autograd.Function):
@@ -293,116 +289,3 @@ def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
     """Weights (n, side) with which cells of a table stand for positions 0..length-1, ends aligned with ends."""
     place = index * ((side - 1) / max(length - 1, 1))
     return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)
-
-
-def read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A checkpoint's `config.json` and tensors.
-
-    Raises:
-        CheckpointError: a file is missing or cannot be read.
-    """
-    config = read_config(directory)
-    try:
-        return config, load_file(directory / "model.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{directory}/model.safetensors: {error}.", "The checkpoint is broken.") from error
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """A checkpoint's `config.json`; raises `CheckpointError` if it is missing or no JSON object."""
-    try:
-        config = json.loads((directory / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{directory}/config.json: {error}.", "Name a directory that a training wrote."
-        ) from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{directory}/config.json: no JSON object.", "The checkpoint is broken.")
-    return config
-
-
-def is_tiny(config: dict[str, Any]) -> bool:
-    """Whether a `config.json` is of the one architecture that this module runs."""
-    text, vision = config.get("text_config", {}), config.get("vision_config", {})
-    return (
-        config.get("model_type") == "qwen3_vl"
-        and bool(config.get("tie_word_embeddings"))
-        and text.get("num_key_value_heads") == text.get("num_attention_heads")
-        and vision.get("temporal_patch_size") == 1
-        and not vision.get("deepstack_visual_indexes")
-        and vision.get("hidden_act") in _ACTIVATIONS
-    )
-
-
-def check_architecture(config: dict[str, Any]) -> None:
-    """Raises `CheckpointError` unless `is_tiny`."""
-    if not is_tiny(config):
-        raise CheckpointError(
-            f"config.json: a {config.get('model_type')!r} model is not the small Qwen3-VL.",
-            "Set policy.base to a directory that the default policy was written to.",
-        )
-
-
-def _parts(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By leaf, the tensors it is made of, with their shapes."""
-    text, vision = config["text_config"], config["vision_config"]
-    d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
-    v, vff, merged = (
-        vision["hidden_size"],
-        vision["intermediate_size"],
-        vision["hidden_size"] * vision["spatial_merge_size"] ** 2,
-    )
-    patch = vision["patch_size"]
-    parts: dict[str, dict[str, tuple[int, ...]]] = {}
-
-    def add(name: str, *shape: int, of: tuple[str, ...] = ()) -> None:
-        stem = name.removesuffix(".weight").rsplit(".", 1)[0]
-        parts[name] = {f"{stem}.{part}.weight": shape for part in of} if of else {name: shape}
-
-    def add_affine(name: str, *shape: int) -> None:
-        add(f"{name}.weight", *shape)
-        add(f"{name}.bias", shape[0])
-
-    add_affine(f"{_VISION}patch_embed.proj", v, vision["in_channels"], 1, patch, patch)
-    add(f"{_VISION}pos_embed.weight", vision["num_position_embeddings"], v)
-    for layer in range(vision["depth"]):
-        at = f"{_VISION}blocks.{layer}."
-        for name, shape in {
-            "norm1": (v,), "norm2": (v,), "attn.qkv": (3 * v, v), "attn.proj": (v, v),
-            "mlp.linear_fc1": (vff, v), "mlp.linear_fc2": (v, vff),
-        }.items():  # fmt: skip
-            add_affine(at + name, *shape)
-    for name, shape in {"norm": (v,), "linear_fc1": (merged, merged), "linear_fc2": (d, merged)}.items():
-        add_affine(f"{_VISION}merger.{name}", *shape)
-    add(f"{_TEXT}embed_tokens.weight", text["vocab_size"], d)
-    for layer in range(text["num_hidden_layers"]):
-        at = f"{_TEXT}layers.{layer}."
-        add(f"{at}{_ATTENTION}qkv.weight", inner, d, of=_FUSED["qkv"])
-        add(f"{at}{_ATTENTION}o_proj.weight", d, inner)
-        add(f"{at}{_MLP}gate_up.weight", ff, d, of=_FUSED["gate_up"])
-        add(f"{at}{_MLP}down_proj.weight", d, ff)
-        for name, width in {
-            "input_layernorm": d, "post_attention_layernorm": d,
-            f"{_ATTENTION}q_norm": text["head_dim"], f"{_ATTENTION}k_norm": text["head_dim"],
-        }.items():  # fmt: skip
-            add(f"{at}{name}.weight", width)
-    add(f"{_TEXT}norm.weight", d)
-    return parts
-
-
-def _kind(name: str, parts: dict[str, tuple[int, ...]]) -> int:
-    """0 for a matrix, 1 for a table that is looked up, 2 for a vector."""
-    return 1 if "embed_tokens" in name or "pos_embed" in name else 2 * all(len(shape) == 1 for shape in parts.values())
-
-
-def _check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: dict[str, Tensor]) -> None:
-    for name, shape in (item for part in parts.values() for item in part.items()):
-        if name not in state:
-            raise CheckpointError(
-                f"model.safetensors: no tensor {name!r}.", "The checkpoint is broken or of another shape."
-            )
-        if tuple(state[name].shape) != shape:
-            raise CheckpointError(
-                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json says {shape}.",
-                "The checkpoint is broken or of another shape.",
-            )

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from models.dialects import parse_reply
-from models.fast import is_tiny, read_config
+from models.layout import is_tiny, read_config
 from models.policy import Context, Policy, Reply
 from models.prompt import Message, messages_of
 from models.speaker import Spoken, TinySpeaker

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from environments.catalog import catalog
 from learning.dataset import questions_of, samples_of, weigh
 from learning.job import Job
 from learning.sample import TrainSample, write_samples, write_screenshots
@@ -95,8 +96,7 @@ def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
     for row in rows:
         steps.setdefault(row["trajectory_id"], []).append(row)
     samples = samples_of(list(trajectories.values()), steps, thoughts, questions, config.policy.history_images)
-    kind = config.environment.kind
-    practice = {f"{kind}/{template}" for template in config.suite.practice}
+    practice = {task.task_id for task in catalog(config) if task.split == "practice"}
     return weigh(samples, _success(lake, recipe), config.train.task_balance, practice, config.train.practice)
 
 

@@ -147,9 +147,9 @@ class EvaluateConfig(Section):
     """Held-out seeds per task of the suite; the same for every policy, so that comparisons are paired."""
     held_out_seeds: Whole = 5
     """Seeds per held-out task."""
-    untrained_seeds: Whole = 5
+    untrained_seeds: Count = 5
     """Seeds per task on which the untrained policy is measured, once per lake."""
-    explorer_seeds: Whole = 15
+    explorer_seeds: Count = 15
     """Seeds per task on which the explorer is measured, once per lake."""
 
 
