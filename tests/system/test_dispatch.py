@@ -1,10 +1,10 @@
 """Exchange between the plans of two phases, on real gloo ranks."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.system.ranks import run_text
 
 SCRIPT = """
 import sys
@@ -56,17 +56,4 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("case", range(5))
 def test_gradients_of_two_phases_under_different_plans_are_those_of_one_process(tmp_path: Path, case: int):
-    script = tmp_path / "ranks.py"
-    script.write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "4",
-        str(script),
-        str(case),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_text(SCRIPT, tmp_path, case)

@@ -1,10 +1,10 @@
 """Sequence-parallel groups on real gloo ranks: every way to part four ranks gives the gradient of one process."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.system.ranks import run_text
 
 SCRIPT = """
 import sys
@@ -76,18 +76,4 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"])
 def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(tmp_path: Path, shape: str):
-    script = tmp_path / "ranks.py"
-    script.write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "4",
-        str(script),
-        shape,
-        "3",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_text(SCRIPT, tmp_path, shape, 3)
