@@ -1,9 +1,9 @@
 """The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`train.processes`); every rank takes its part of each batch, the
-gradients are summed over one flat tensor, so all hold the same weights. Progress goes to standard output as JSON
-lines: `{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", "loss", "seconds"}`, on an error
-`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small
+policy by its fast path, any other model by `transformers`. Progress goes to standard output as JSON lines:
+`{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", "loss", "seconds"}`, on an error `{"error"}`
+and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -14,47 +14,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
 from torch import Tensor
 
-from learning.batches import Batch, Batcher
 from learning.job import Job, read_job
-from learning.losses import place_loss, token_loss
-from learning.optimizer import FlatOptimizer, learning_rate
-from learning.sample import TrainSample, read_samples, read_screenshots
+from learning.learner import Draw, Learner
+from learning.optimizer import learning_rate
+from learning.sample import TrainSample, read_samples
 from learning.sampler import Sampler
-from models.fast import TinyNet
-from models.packing import visible
-from models.speaker import read_tokenizer
-from models.tokens import BINS
+from learning.small import SmallLearner
 from schemas.failure import CheckpointError, FlywheelError, UsageError
-
-
-def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float, words: float = 0.0) -> Tensor:
-    """Summed loss of a batch; `first` is, by token id, bin 0 of its family of coordinates, or -1.
-
-    `words` weighs what a screen token should be close to: the embeddings of the words written there.
-    """
-    seen = net.see(batch.patches, batch.grid)
-    seen = seen.reshape(batch.packed.tokens.shape[0], -1, seen.shape[-1])
-    x = torch.cat([seen, net.embed(batch.packed.tokens)], dim=1)
-    hidden = net.read(x, batch.packed.positions, visible(batch.packed.segments, net.dtype))
-    logits = net.logits(hidden[batch.rows, batch.columns + seen.shape[1]])
-    soft = batch.places >= 0
-    hard = token_loss(logits[~soft], batch.targets[~soft], batch.weights[~soft])
-    bins = first[batch.targets[soft]]
-    loss = hard + place_loss(logits[soft], batch.places[soft], bins, batch.weights[soft], BINS, sigma)
-    if words > 0 and len(batch.words):
-        rows, blocks, tokens = batch.words.unbind(1)
-        last = seen.shape[1] // batch.screens * (batch.screens - 1)
-        loss = loss + words * token_loss(net.say(seen[rows, last + blocks]), tokens, batch.shares)
-    return loss
 
 
 def train(job: Job) -> None:
@@ -67,73 +41,70 @@ def train(job: Job) -> None:
     rank, world = dist.get_rank() if dist.is_initialized() else 0, int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(job.train.threads)
     started = time.perf_counter()
-    net, samples, batches = _prepare(job, rank, world)
-    gradient = net.gradients()
-    optimizer = FlatOptimizer(net, job.train, rank, world)
+    if job.out.exists():
+        raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
+    samples = read_samples(job.samples)
+    sampler = _sampler(job, samples)
+    learner = learner_of(job, samples, rank, world)
     loss, ready = 0.0, time.perf_counter()
-    for step, (batch, first) in enumerate(batches):
-        gradient.zero_()
-        part = torch.zeros(())
-        if batch is not None:
-            part = batch_loss(net, batch, first, job.train.soft_bins, job.train.words) / job.train.batch
-            part.backward()
-        if world > 1:
-            dist.all_reduce(gradient)
-        rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
-        norm = optimizer.step(gradient, rate)
-        if not math.isfinite(norm):
-            raise FlywheelError(
-                f"step {step + 1} of {job.steps}: the gradient's norm is {norm}.",
-                "Nothing was written; lower train.learning_rate or look at the samples.",
-            )
-        if not ((step + 1) % 10 == 0 or step + 1 == job.steps):
-            continue
-        loss = float(_sum(part.detach().double(), world))
-        if rank == 0:
-            pace = (step + 1) * job.train.batch / (time.perf_counter() - ready)
-            _say(step=step + 1, steps=job.steps, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=samples)
+    ahead = learner.prepare(draws_of(job, sampler, 0))
+    try:
+        for step in range(job.steps):
+            batch = ahead
+            if step + 1 < job.steps:
+                ahead = learner.prepare(draws_of(job, sampler, step + 1))
+            rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
+            taken = learner.step(batch, rate)
+            if not math.isfinite(taken.norm):
+                raise FlywheelError(
+                    f"step {step + 1} of {job.steps}: the gradient's norm is {taken.norm}.",
+                    "Nothing was written; lower train.learning_rate or look at the samples.",
+                )
+            if not ((step + 1) % learner.report_every == 0 or step + 1 == job.steps):
+                continue
+            loss = float(_sum(taken.loss.double(), world))
+            if rank == 0:
+                pace = (step + 1) * job.train.batch / (time.perf_counter() - ready)
+                shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(samples)}
+                _say(step=step + 1, steps=job.steps, **shown)
+        write_checkpoint(learner, job, rank)
+    finally:
+        learner.close()
     if rank == 0:
-        write_checkpoint(net, job)
         seconds = round(time.perf_counter() - started, 2)
         _say(checkpoint=str(job.out), loss=round(loss, 4), seconds=seconds, ready_s=round(ready - started, 2))
 
 
-def write_checkpoint(net: TinyNet, job: Job) -> None:
-    """Writes weights, the parent's other files and the job; renames the whole into place."""
+def learner_of(job: Job, samples: Sequence[TrainSample], rank: int, world: int) -> Learner:
+    """What trains the job's parent."""
+    return SmallLearner(job, samples, rank, world)
+
+
+def draws_of(job: Job, sampler: Sampler, step: int) -> list[Draw]:
+    """The samples of one step: the same on every rank and for any number of ranks."""
+    size = job.train.batch
+    return [Draw(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
+
+
+def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
+    """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it."""
     making = job.out.with_name(f"{job.out.name}.making-{os.getpid()}")
-    shutil.rmtree(making, ignore_errors=True)
-    weights = "model.safetensors"
-    shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(weights, "job.json"))
-    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in net.state().items()}
-    save_file(tensors, making / weights, metadata={"format": "pt"})
-    (making / "job.json").write_text(job.model_dump_json(indent=1))
-    making.rename(job.out)
+    if rank == 0:
+        shutil.rmtree(making, ignore_errors=True)
+        shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns("model*.safetensors*", "job.json"))
+    learner.write(making)
+    if rank == 0:
+        (making / "job.json").write_text(job.model_dump_json(indent=1))
+        making.rename(job.out)
 
 
-def _prepare(job: Job, rank: int, world: int) -> tuple[TinyNet, int, Iterator[tuple[Batch | None, Tensor]]]:
-    """The network, the number of samples, and this rank's batches with the table of coordinate families."""
-    if job.out.exists():
-        raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
-    net = TinyNet.load(job.parent)
-    samples = read_samples(job.samples)
-    batcher = Batcher(read_tokenizer(job.parent), net, read_screenshots(job.screenshots), job.policy, job.train)
+def _sampler(job: Job, samples: Sequence[TrainSample]) -> Sampler:
     try:
-        sampler = Sampler([sample.weight for sample in samples], job.seed)
+        return Sampler([sample.weight for sample in samples], job.seed)
     except ValueError as error:
         raise FlywheelError(
             f"{job.samples}: {error}.", "An iteration without accepted steps trains nothing."
         ) from error
-    return net, len(samples), _batches(job, samples, sampler, batcher, rank, world)
-
-
-def _batches(
-    job: Job, samples: list[TrainSample], sampler: Sampler, batcher: Batcher, rank: int, world: int
-) -> Iterator[tuple[Batch | None, Tensor]]:
-    size = job.train.batch
-    for step in range(job.steps):
-        positions = range(step * size, (step + 1) * size)
-        chosen = [samples[sampler.sample(position)] for position in positions]
-        yield batcher.batch(chosen, [(job.seed, position) for position in positions], rank, world), batcher.first
 
 
 def _sum(value: Tensor, world: int) -> Tensor:

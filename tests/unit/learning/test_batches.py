@@ -8,7 +8,7 @@ import torch
 
 from learning.batches import Batch, Batcher
 from learning.sample import TrainSample
-from learning.trainer import batch_loss
+from learning.small import batch_loss
 from models.fast import TinyNet
 from models.packing import pack, visible
 from models.screens import pixels_of

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from learning.batches import Batcher
 from learning.job import Job, read_job
 from learning.sample import TrainSample, read_samples, read_screenshots, write_samples
-from learning.trainer import batch_loss, train
+from learning.small import batch_loss
+from learning.trainer import train
 from models.fast import TinyNet
 from models.policy import Context
 from models.speaker import read_tokenizer

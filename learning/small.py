@@ -1,0 +1,84 @@
+"""The learner of the small policy: `models.fast` on two cores, one flat gradient, batches shared over the ranks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import Tensor
+
+from learning.batches import Batch, Batcher
+from learning.job import Job
+from learning.learner import Draw, Learner, Taken
+from learning.losses import place_loss, token_loss
+from learning.optimizer import FlatOptimizer
+from learning.sample import TrainSample, read_screenshots
+from models.fast import TinyNet
+from models.packing import visible
+from models.speaker import read_tokenizer
+from models.tokens import BINS
+
+
+def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float, words: float = 0.0) -> Tensor:
+    """Summed loss of a batch; `first` is, by token id, bin 0 of its family of coordinates, or -1.
+
+    `words` weighs what a screen token should be close to: the embeddings of the words written there.
+    """
+    seen = net.see(batch.patches, batch.grid)
+    seen = seen.reshape(batch.packed.tokens.shape[0], -1, seen.shape[-1])
+    x = torch.cat([seen, net.embed(batch.packed.tokens)], dim=1)
+    hidden = net.read(x, batch.packed.positions, visible(batch.packed.segments, net.dtype))
+    logits = net.logits(hidden[batch.rows, batch.columns + seen.shape[1]])
+    soft = batch.places >= 0
+    hard = token_loss(logits[~soft], batch.targets[~soft], batch.weights[~soft])
+    bins = first[batch.targets[soft]]
+    loss = hard + place_loss(logits[soft], batch.places[soft], bins, batch.weights[soft], BINS, sigma)
+    if words > 0 and len(batch.words):
+        rows, blocks, tokens = batch.words.unbind(1)
+        last = seen.shape[1] // batch.screens * (batch.screens - 1)
+        loss = loss + words * token_loss(net.say(seen[rows, last + blocks]), tokens, batch.shares)
+    return loss
+
+
+class SmallLearner(Learner):
+    """Trains the small policy; every rank takes its part of each batch, and all hold the same weights.
+
+    Raises:
+        CheckpointError: the parent cannot be loaded.
+    """
+
+    report_every = 10
+
+    def __init__(self, job: Job, samples: Sequence[TrainSample], rank: int, world: int) -> None:
+        self._job, self._samples, self._rank, self._world = job, samples, rank, world
+        self._net = TinyNet.load(job.parent)
+        pngs = read_screenshots(job.screenshots)
+        self._batcher = Batcher(read_tokenizer(job.parent), self._net, pngs, job.policy, job.train)
+        self._gradient = self._net.gradients()
+        self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
+
+    def prepare(self, draws: Sequence[Draw]) -> Sequence[Draw]:
+        """Nothing: both cores are busy with the step that runs."""
+        return draws
+
+    def step(self, batch: Sequence[Draw], rate: float) -> Taken:
+        """One step; the loss is the mean over the samples of the batch."""
+        chosen = [self._samples[draw.sample] for draw in batch]
+        seeds = [(self._job.seed, draw.position) for draw in batch]
+        made = self._batcher.batch(chosen, seeds, self._rank, self._world)
+        train = self._job.train
+        self._gradient.zero_()
+        part = torch.zeros(())
+        if made is not None:
+            part = batch_loss(self._net, made, self._batcher.first, train.soft_bins, train.words) / train.batch
+            part.backward()
+        if self._world > 1:
+            dist.all_reduce(self._gradient)
+        return Taken(part.detach(), self._optimizer.step(self._gradient, rate))
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights in bf16 by their `transformers` names."""
+        if self._rank == 0:
+            tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in self._net.state().items()}
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
