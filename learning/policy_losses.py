@@ -1,0 +1,79 @@
+"""Losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
+
+PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch (2503.14476),
+the clipped value loss, VAPO's loss on positive examples (2504.05118), weights for what another policy said, and DPO.
+"""
+
+import torch
+from torch import Tensor
+
+
+def clipped_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.28) -> Tensor:
+    """-min(r A, clip(r, 1 - low, 1 + high) A) by token, r = exp(logprobs - old); all shapes equal.
+
+    A higher upper clip lets rare tokens gain more (clip-higher). Beyond the clip the gradient is 0.
+    """
+    ratio = (logprobs - old).exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
+
+
+def truncated_weights(old: Tensor, served: Tensor, most: float = 1.0) -> Tensor:
+    """min(pi_old / pi_served, C) by token, without gradient: corrects for tokens that another policy chose.
+
+    `served` are the log probabilities that the token was drawn with, `old` the trainer's before its first step; they
+    differ by staleness and by how the two compute (truncated importance sampling of DART-GUI, arXiv 2509.23866).
+    """
+    return (old - served).detach().exp().clamp(max=most)
+
+
+def token_mean(values: Tensor, mask: Tensor, tokens: Tensor | float | None = None) -> Tensor:
+    """The sum over the tokens that `mask` holds, by their number.
+
+    Every token counts the same, however long its reply is (token-level loss of DAPO).
+
+    Args:
+        values: by token.
+        mask: 1 for tokens that count, same shape.
+        tokens: their number where this is a part of a batch; the mask's own sum if not given.
+    """
+    counted = mask.sum() if tokens is None else tokens
+    return (values * mask).sum() / torch.as_tensor(counted).clamp(min=1)
+
+
+def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
+    """Half the squared error against the returns by token; with a clip, the larger of that and of the clipped value.
+
+    Args:
+        values: the critic's now.
+        old: the critic's when the tokens were said.
+        returns: targets.
+        clip: how far from `old` a value may move in one update; no clip if not given.
+    """
+    plain = (values - returns) ** 2
+    if clip is None:
+        return 0.5 * plain
+    near = old + (values - old).clamp(-clip, clip)
+    return 0.5 * torch.maximum(plain, (near - returns) ** 2)
+
+
+def positive_loss(logprobs: Tensor, mask: Tensor, correct: Tensor) -> Tensor:
+    """VAPO's -log pi, mean over the tokens of correct replies only; 0 if none is correct.
+
+    Args:
+        logprobs: (n, T).
+        mask: (n, T), 1 for the reply's tokens.
+        correct: (n,), whether the reply's trajectory succeeded.
+    """
+    return token_mean(-logprobs, mask * correct[:, None].to(mask.dtype))
+
+
+def dpo_loss(
+    chosen: Tensor, rejected: Tensor, chosen_reference: Tensor, rejected_reference: Tensor, beta: float
+) -> Tensor:
+    """-log sigmoid(beta ((chosen - chosen_reference) - (rejected - rejected_reference))) by pair, (n,).
+
+    Agent DPO (arXiv 2501.12326, after 2305.18290): each is the summed log probability of the thought and action
+    tokens of one reply, under the policy or under the frozen reference it started from. ln 2 where the two agree.
+    """
+    margin = (chosen - chosen_reference) - (rejected - rejected_reference)
+    return -torch.nn.functional.logsigmoid(beta * margin)
