@@ -94,9 +94,9 @@ class PolicyConfig(Section):
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     max_new_tokens: Count = 32
     hidden: Count = 192
-    layers: Count = 3
+    layers: Count = 2
     vision_hidden: Count = 128
-    vision_layers: Count = 3
+    vision_layers: Count = 2
     patch: Count = 16
     merge: Count = 2
 
