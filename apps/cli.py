@@ -7,7 +7,7 @@ import sys
 import typer
 
 from apps.environment import settle
-from apps.verbs import VERBS
+from apps.verbs import GROUPS, VERBS
 from schemas.failure import FlywheelError
 
 app = typer.Typer(
@@ -19,6 +19,11 @@ app = typer.Typer(
 )
 for verb in VERBS:
     app.command()(verb)
+for name, (about, verbs) in GROUPS.items():
+    group = typer.Typer(help=about, no_args_is_help=True)
+    for verb in verbs:
+        group.command()(verb)
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -8,7 +8,18 @@ from rich.table import Table
 from apps.lakes import champion, is_finished, laps
 from storage.lake import Lake
 
-KEYS = ("iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s")
+KEYS = (
+    "iteration",
+    "policy",
+    "success",
+    "ci",
+    "explorer",
+    "trajectories",
+    "promoted",
+    "wall_s",
+    "stages_s",
+    "verified",
+)
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
@@ -31,8 +42,11 @@ def show_status(lake: Lake) -> None:
     console = Console(highlight=False)
     console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
+    own = [lap["verified"]["rate"] for lap in rows if lap["verified"]]
     explorer = next((lap["explorer"] for lap in reversed(rows)), None)
     said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion(lake) or 'none'}"
+    if own:
+        said += f"\nits own plays that succeed, P(V=1 | iteration) {sparkline(own)} {own[-1]:.3f}"
     console.print(f"{said}\nlake {lake.uri}", soft_wrap=True)
 
 

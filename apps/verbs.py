@@ -9,6 +9,7 @@ import typer
 
 from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve, seed_range, task_names
 
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
 Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
@@ -141,4 +142,18 @@ def export(
         typer.echo(f"{version} is in {to}")
 
 
+def explain(task: TaskName, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
+    from apps.curriculum import explanation, show_explanation
+    from apps.lakes import open_lake
+
+    found = explanation(open_lake(resolve(config, words)), task)
+    if as_json:
+        print_json(found)
+    else:
+        show_explanation(found)
+
+
 VERBS = (run, status, report, doctor, lineage, evaluate, retrain, export)
+GROUPS = {"curriculum": ("What is played next, and why.", (explain,))}
+"""Verbs of two words: what the first is about, and the second ones."""

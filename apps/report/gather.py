@@ -10,9 +10,8 @@ from apps.lakes import champion, policies
 from schemas.config import Config
 from schemas.stage import PREPARE, STAGES
 from storage.catalog import ask
-from storage.intervals import wilson
 from storage.lake import Lake
-from storage.status import iterations
+from storage.status import iterations, verified
 from tasks.places import docs_folder
 
 Rows = list[dict[str, Any]]
@@ -54,14 +53,8 @@ def order(stage: str) -> int:
 
 
 def played(lake: Lake) -> Rows:
-    """P(V=1) of what was collected, by iteration and kind of play, with 95 % intervals."""
-    rows = lake.read("trajectories", ["iteration", "policy", "success"]).to_pylist()
-    plays = Counter((row["iteration"], row["policy"]) for row in rows if row["success"] is not None)
-    wins = Counter((row["iteration"], row["policy"]) for row in rows if row["success"])
-    return [
-        {"iteration": label(at), "kind": kind, "n": n, **_rate(wins[at, kind], n)}
-        for (at, kind), n in sorted(plays.items())
-    ]
+    """P(V=1 | iteration) of what was collected, by kind of play, with 95 % intervals."""
+    return [{**row, "iteration": label(row["iteration"]), "success": row["rate"]} for row in verified(lake)]
 
 
 def tasks(lake: Lake) -> Rows:
@@ -115,11 +108,6 @@ def data_docs(config: Config, lake: Lake, page_folder: Path) -> Rows:
         {"name": page.parent.name.replace("-", " "), "link": Path(os.path.relpath(page, page_folder)).as_posix()}
         for page in found
     ]
-
-
-def _rate(wins: int, plays: int) -> dict[str, float]:
-    interval = wilson(wins, plays)
-    return {"success": interval.mean, "low": interval.low, "high": interval.high}
 
 
 def _short(task_id: str) -> str:

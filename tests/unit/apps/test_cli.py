@@ -38,6 +38,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     first = found["iterations"][0]
     assert set(first) == {
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
+        "verified",
     }  # fmt: skip
     assert first["policy"] == "policy-0000"
     assert first["success"] == pytest.approx(0.5)
@@ -47,6 +48,9 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert first["trajectories"] == 24
     assert first["promoted"] is True
     assert first["stages_s"]["train"] == pytest.approx(2.0)
+    assert first["verified"]["rate"] == pytest.approx(8 / 10) and first["verified"]["n"] == 10
+    low, high = first["verified"]["ci"]
+    assert low < 0.8 < high
 
 
 def test_status_for_people_shows_the_iteration_under_way(flywheel: Call, place: Any) -> None:
@@ -172,6 +176,26 @@ def test_the_environment_is_settled_without_touching_what_is_set(
     assert os.environ["DO_NOT_TRACK"] == "0"
     assert os.environ["GX_ANALYTICS_ENABLED"] == "false"
     assert os.environ["PREFECT_HOME"] == str(tmp_path / "prefect")
+
+
+def test_the_curriculum_explains_a_task_with_its_numbers_in_every_iteration(flywheel: Call, place: Any) -> None:
+    for name in ("two-steps", "fake/two-steps"):
+        code, out, err = flywheel("curriculum", "explain", name, "--json", "--config", place.file)
+        found = json.loads(out)
+        assert (code, err) == (0, "")
+        assert found["task"] == "fake/two-steps"
+        assert [row["iteration"] for row in found["iterations"]] == [0, 1, 2]
+        first = found["iterations"][0]
+        assert (first["weight"], first["pool"], first["policy"]) == (0.5, "learnable", 6)
+        assert first["reason"] == "learnable: half of two-steps succeeds"
+    _, out, _ = flywheel("curriculum", "explain", "two-steps", "--config", place.file)
+    assert "50.0 %" in out and "half of two-steps" in out
+
+
+def test_a_task_that_the_curriculum_never_held_is_named_with_the_nearest(flywheel: Call, place: Any) -> None:
+    code, out, err = flywheel("curriculum", "explain", "two-stops", "--json", "--config", place.file)
+    assert (code, out) == (2, "")
+    assert "two-stops" in err and "two-steps" in err
 
 
 def test_help_imports_nothing_heavy() -> None:

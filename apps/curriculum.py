@@ -1,0 +1,52 @@
+"""`flywheel curriculum explain`: why a task is played as often as it is, iteration by iteration."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from schemas.failure import UsageError
+from storage.lake import Lake
+
+KINDS = ("explorer", "policy", "relay")
+
+
+def explanation(lake: Lake, task: str) -> dict[str, Any]:
+    """The choices that were made for a task, oldest first.
+
+    Raises:
+        UsageError: the curriculum never held it; names the nearest one and those there are.
+    """
+    rows = lake.read("curriculum").to_pylist()
+    known = sorted({row["task_id"] for row in rows})
+    named = [name for name in known if task in (name, name.rpartition("/")[2])]
+    if not named:
+        short = [name.rpartition("/")[2] for name in known]
+        near = get_close_matches(task, [*known, *short], n=1, cutoff=0.4)
+        mend = f"Did you mean `{near[0]}`?" if near else f"It holds: {', '.join(short) or 'nothing yet'}."
+        raise UsageError(f"The curriculum of {lake.uri} holds no task `{task}`.", mend)
+    chosen = sorted((row for row in rows if row["task_id"] == named[0]), key=lambda row: row["iteration"])
+    numbers = ("iteration", "pool", "weight", "successes", "failures")
+    return {
+        "task": named[0],
+        "iterations": [
+            {key: row[key] for key in numbers}
+            | {kind: row[f"{kind}_trajectories"] for kind in KINDS}
+            | {"reason": row["reason"]}
+            for row in chosen
+        ],
+    }
+
+
+def show_explanation(found: dict[str, Any]) -> None:
+    """The same for people."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("iteration", "share", *KINDS, "because"):
+        table.add_column(name, justify="left" if name == "because" else "right")
+    for row in found["iterations"]:
+        plays = (str(row[kind]) for kind in KINDS)
+        table.add_row(str(row["iteration"]), f"{100 * row['weight']:.1f} %", *plays, row["reason"])
+    console.print(f"[bold]{found['task']}[/bold]")
+    console.print(table)
