@@ -1,0 +1,199 @@
+"""Checkpoints of a training: saved without stopping it, loaded by any number of ranks."""
+
+import os
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import fsspec
+import torch
+
+from learning.checkpoint.exchange import hand_on, place_own, read_blocks
+from learning.checkpoint.loading import loading_plan
+from learning.checkpoint.manifest import (
+    Manifest,
+    already_there,
+    checked_extra,
+    commit,
+    committed,
+    described,
+    discard,
+    folder_of,
+    now,
+    read_manifest,
+    tidy,
+)
+from learning.checkpoint.matching import check_names, match
+from learning.checkpoint.planner import global_plan, local_plan
+from learning.checkpoint.ranks import Ranks
+from learning.checkpoint.saving import SavingPlan, dcp_metadata, items_of, saving_plan
+from learning.checkpoint.shard_file import Written, write_file
+from learning.checkpoint.state import Holding, State, signature
+from learning.checkpoint.store import Store, open_store
+from schemas.failure import CheckpointError
+
+
+class Checkpoints:
+    """The checkpoints at one place. Every rank makes one and calls every method, in the same order.
+
+    A save returns when this rank's part is copied; hashing, writing and the commit go on in a thread, over a process
+    group of their own. What fails there is raised by the next call, on every rank. One run uses a place at a time.
+
+    Args:
+        place: a folder that all ranks reach, or an address such as `s3://bucket/prefix`.
+        keep: how many committed checkpoints stay; older ones go when a new one is committed.
+        filesystem: fsspec's file system for the address, if the environment alone does not say how to reach it.
+        timeout: how long the ranks wait for each other, writing included.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        keep: int = 2,
+        *,
+        filesystem: fsspec.AbstractFileSystem | None = None,
+        timeout: timedelta = timedelta(minutes=30),
+    ) -> None:
+        if keep < 1:
+            raise CheckpointError(f"`keep` is {keep}.", "At least the last checkpoint has to stay.")
+        self.store: Store = open_store(place, filesystem)
+        self._keep = keep
+        self._ranks = Ranks(timeout)
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._pending: Future[None] | None = None
+        self._layout: tuple[object, ...] | None = None
+        self._plan: SavingPlan | None = None
+        self._known: set[int] = set()
+        self._run = ""
+        self._saves = 0
+
+    def save(self, state: State, step: int, extra: Mapping[str, Any] | None = None, blocking: bool = False) -> None:
+        """Saves a state; returns after one copy of what this rank writes, or with `blocking` after the commit.
+
+        An earlier save is waited for first. Of plain tensors every rank must hold the same numbers.
+
+        Args:
+            state: flat names to tensors; a rank may leave out names of which it holds nothing.
+            step: >= 0; not saved yet.
+            extra: small JSON (seed, sampler position, job); rank 0's is kept.
+
+        Raises:
+            CheckpointError: the step is there already, shards do not fit together, or an earlier save failed.
+        """
+        self.wait()
+        plan = self._prepare(state, step)
+        words = checked_extra(extra)
+        plan.stage(state)
+        self._saves += 1
+        self._pending = self._thread.submit(self._write, plan, step, words, f"{self._run}-{self._saves}")
+        self._known.add(step)
+        if blocking:
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when the last save is committed.
+
+        Raises:
+            CheckpointError: it failed, on this or another rank; what was committed before is whole.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def latest(self) -> int | None:
+        """The last committed step."""
+        self.wait()
+        steps = self._ranks.broadcast(lambda: committed(self.store))
+        return steps[-1] if steps else None
+
+    def load(self, state: State, step: int | None = None, partial: bool = False) -> dict[str, Any]:
+        """Fills a state in place from a checkpoint that any number of ranks wrote; returns its `extra`.
+
+        Nothing is changed unless every byte was read and found to be what was saved.
+
+        Args:
+            state: as for `save`, of this run's own layout.
+            step: which checkpoint; the last one if not given.
+            partial: allow tensors of the checkpoint that no rank asks for.
+
+        Raises:
+            CheckpointError: no such checkpoint, one of another architecture (names the tensor), a missing file or a
+                damaged one (names the file).
+        """
+        self.wait()
+        ranks, store = self._ranks, self.store
+        manifest = ranks.broadcast(lambda: read_manifest(store, step))
+        holdings: list[Holding] = []
+        wanted = ranks.all_gather(lambda: match(store, manifest, state, holdings))
+        check_names(store, manifest, wanted, partial)
+        plan = loading_plan(manifest, [list(boxes) for boxes in wanted])
+        dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
+        numbers: dict[int, torch.Tensor] = {}
+        folder = folder_of(manifest.step)
+        ranks.all_gather(lambda: numbers.update(read_blocks(store, folder, plan, ranks.rank, dtypes)))
+        with torch.no_grad():
+            place_own(plan, ranks.rank, numbers, holdings)
+            if ranks.group is not None:
+                hand_on(plan, ranks.rank, numbers, holdings, ranks.group)
+        return manifest.extra
+
+    def close(self) -> None:
+        """Waits for the last save and gives the thread and the process group back."""
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+            self._ranks.close()
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _prepare(self, state: State, step: int) -> SavingPlan:
+        """The plan for the state: the last one, if no rank's layout changed."""
+        layout = signature(state)
+        changed = self._ranks.any_differs(layout != self._layout, step)
+        if not self._run:
+            found = self._ranks.broadcast(lambda: (uuid.uuid4().hex[:8], committed(self.store)))
+            self._run, self._known = found[0], set(found[1])
+        if step in self._known:
+            raise already_there(self.store, step)
+        if changed or self._plan is None:
+            self._plan = self._layout = None
+            mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
+            self._plan = saving_plan(items_of(mine), state, metadata)
+            self._layout = layout
+        return self._plan
+
+    def _write(self, plan: SavingPlan, step: int, extra: dict[str, Any], attempt: str) -> None:
+        """Runs in the thread: writes this rank's file; rank 0 commits when all have."""
+        folder, store = folder_of(step), self.store
+        file = f"{attempt}-{self._ranks.rank:05d}.distcp"
+        try:
+            self._ranks.all_reduce(
+                lambda: write_file(store, folder, file, plan.slots),
+                lambda written: self._commit(plan, step, extra, written),
+            )
+        except CheckpointError:
+            self._known.discard(step)
+            if self._ranks.rank == 0:
+                discard(store, step, attempt)
+            raise
+
+    def _commit(self, plan: SavingPlan, step: int, extra: dict[str, Any], written: list[Written]) -> None:
+        assert plan.metadata is not None
+        manifest = Manifest(
+            step=step,
+            created=now(),
+            ranks=len(written),
+            extra=extra,
+            tensors=described(plan.metadata.state_dict_metadata),
+            files={one.file: one.entry for one in written if one.entry.bytes},
+            pieces=tuple(piece for one in written for piece in one.pieces),
+        )
+        commit(self.store, manifest, dcp_metadata(plan.metadata, written, self.store.path(folder_of(step))))
+        tidy(self.store, self._keep)

@@ -1,0 +1,169 @@
+"""Carries out a load's plan: reads, checks, hands on, and puts numbers in their places."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.checkpoint.boxes import Box, moved
+from learning.checkpoint.loading import Block, LoadingPlan, Move
+from learning.checkpoint.shard_file import ALIGN
+from learning.checkpoint.state import Holding
+from learning.checkpoint.store import Store
+from schemas.failure import CheckpointError
+
+RUN = 32 << 20
+"""Blocks that follow each other are read as one, up to about this many bytes."""
+BATCH = 256 << 20
+"""Bytes asked of the store at once."""
+ROUND = 64 << 20
+"""Bytes handed on in one exchange."""
+
+Numbers = dict[int, Tensor]
+"""By block, its bytes as one dimension of numbers of the tensor's type."""
+
+
+def read_blocks(store: Store, folder: str, plan: LoadingPlan, rank: int, dtypes: dict[str, torch.dtype]) -> Numbers:
+    """Reads and checks the blocks that are this rank's to read.
+
+    Raises:
+        CheckpointError: a file is missing or short, or a block is not what was saved.
+    """
+    numbers: Numbers = {}
+    mine = [at for at, reader in enumerate(plan.readers) if reader == rank]
+    for file, chosen in groupby(mine, key=lambda at: plan.blocks[at].piece.file):
+        for batch in _batches(_runs(chosen, plan.blocks, store.gap), plan.blocks):
+            memory = [_aligned(*_span(run, plan.blocks)) for run in batch]
+            ranges = [(plan.blocks[run[0]].start, one.numpy().data) for run, one in zip(batch, memory, strict=True)]
+            store.read(f"{folder}/{file}", ranges)
+            for run, one in zip(batch, memory, strict=True):
+                for at in run:
+                    numbers[at] = _checked(store, folder, plan.blocks[at], one, plan.blocks[run[0]].start, dtypes)
+    return numbers
+
+
+def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding]) -> None:
+    """Puts what this rank read for itself in its place."""
+    for at, content in numbers.items():
+        for move in plan.blocks[at].moves:
+            if move.rank == rank:
+                holdings[move.wanted].inner(move.box).copy_(_inside(content, move))
+
+
+def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding], group: dist.ProcessGroup) -> None:
+    """Sends what others need of this rank's blocks and puts what comes in its place. Every rank calls it."""
+    ranks = dist.get_world_size(group)
+    for moves in _rounds(plan):
+        lengths = [[0] * ranks for _ in range(ranks)]
+        for at, move in moves:
+            lengths[plan.readers[at]][move.rank] += _room(plan.blocks[at], move)
+        sent = torch.empty(sum(lengths[rank]), dtype=torch.uint8)
+        come = torch.empty(sum(row[rank] for row in lengths), dtype=torch.uint8)
+        out = [move for move in moves if plan.readers[move[0]] == rank]
+        place = 0
+        for at, move in sorted(out, key=lambda one: one[1].rank):
+            _shaped(sent, place, numbers[at].dtype, move.box).copy_(_inside(numbers[at], move))
+            place += _room(plan.blocks[at], move)
+        dist.all_to_all_single(come, sent, [row[rank] for row in lengths], lengths[rank], group=group)
+        back = [move for move in moves if move[1].rank == rank]
+        place = 0
+        for at, move in sorted(back, key=lambda one: plan.readers[one[0]]):
+            target = holdings[move.wanted].inner(move.box)
+            target.copy_(_shaped(come, place, target.dtype, move.box))
+            place += _room(plan.blocks[at], move)
+
+
+def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, Move]]]:
+    """What is handed on, in pieces of about ROUND bytes; the same on every rank."""
+    moves, size = [], 0
+    for at, (block, reader) in enumerate(zip(plan.blocks, plan.readers, strict=True)):
+        for move in block.moves:
+            if move.rank != reader:
+                moves.append((at, move))
+                size += _room(block, move)
+        if size >= ROUND:
+            yield moves
+            moves, size = [], 0
+    if moves:
+        yield moves
+
+
+def _room(block: Block, move: Move) -> int:
+    """Bytes that a move takes in an exchange; aligned, so that numbers can be viewed in place."""
+    itemsize = block.size // _count(block)
+    return -(-move.box.numel * itemsize // ALIGN) * ALIGN
+
+
+def _count(block: Block) -> int:
+    total = Box(block.piece.offsets, block.piece.sizes).numel
+    return block.size * total // block.piece.bytes
+
+
+def _inside(content: Tensor, move: Move) -> Tensor:
+    """The numbers of a move in its block."""
+    view = content[move.at : move.at + move.source.numel].view(move.source.sizes)
+    inner = moved(move.box, move.source.offsets)
+    for dim, (offset, size) in enumerate(zip(inner.offsets, inner.sizes, strict=True)):
+        view = view.narrow(dim, offset, size)
+    return view
+
+
+def _shaped(memory: Tensor, place: int, dtype: torch.dtype, box: Box) -> Tensor:
+    return memory[place : place + box.numel * dtype.itemsize].view(dtype).view(box.sizes)
+
+
+def _checked(
+    store: Store, folder: str, block: Block, memory: Tensor, origin: int, dtypes: dict[str, torch.dtype]
+) -> Tensor:
+    low = block.start - origin
+    part = memory[low : low + block.size]
+    if zlib.crc32(part.numpy().data) != block.sum:
+        where = f"{store.path(folder)}/{block.piece.file}"
+        problem = f"{where}: `{block.piece.tensor}` is not what was saved (bytes {block.start} and on)."
+        raise CheckpointError(problem, "Restore the file, or load another step.")
+    return part.view(dtypes[block.piece.tensor])
+
+
+def _runs(chosen: Iterable[int], blocks: list[Block], gap: int) -> list[list[int]]:
+    """Blocks of one file that are read together."""
+    runs: list[list[int]] = []
+    for at in chosen:
+        last = blocks[runs[-1][-1]] if runs else None
+        if (
+            last is not None
+            and blocks[at].start - (last.start + last.size) <= gap
+            and blocks[at].start + blocks[at].size - blocks[runs[-1][0]].start <= RUN
+        ):
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
+
+
+def _batches(runs: list[list[int]], blocks: list[Block]) -> Iterator[list[list[int]]]:
+    batch: list[list[int]] = []
+    size = 0
+    for run in runs:
+        _, length = _span(run, blocks)
+        if batch and size + length > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(run)
+        size += length
+    if batch:
+        yield batch
+
+
+def _span(run: list[int], blocks: list[Block]) -> tuple[int, int]:
+    """First byte and length of a run."""
+    start = blocks[run[0]].start
+    return start, blocks[run[-1]].start + blocks[run[-1]].size - start
+
+
+def _aligned(start: int, length: int) -> Tensor:
+    """Memory for bytes of a file, aligned as they are there: numbers of any type can be viewed in it."""
+    lead = start % ALIGN
+    return torch.empty(lead + length, dtype=torch.uint8)[lead:]

@@ -1,0 +1,100 @@
+"""A load's plan: each needed block of the files is read by one rank, which hands on what others need of it.
+
+Stock DCP lets every rank read every saved shard that touches its own, whole; ranks that share a shard each read it.
+Here the group reads every byte once (the redundant reads that ByteCheckpoint removes, arXiv 2407.20143, section 4.3;
+the same is proposed for DCP as a cooperative load planner).
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from learning.checkpoint.boxes import Box, Shared, flat_boxes, flat_index, moved, overlap, spread
+from learning.checkpoint.manifest import Manifest, Piece
+
+Wanted = list[tuple[str, Box]]
+"""What one rank wants: boxes of tensors."""
+
+
+class Move(NamedTuple):
+    """Numbers of a block that one rank wants."""
+
+    rank: int
+    wanted: int
+    """Which of its wanted boxes they belong to."""
+    box: Box
+    """Where they sit in the tensor."""
+    source: Box
+    """The gapless part of the block that holds them, in the tensor."""
+    at: int
+    """Element of the block at which `source` begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes [start, start + size) of a file, with one checksum, and what they are for."""
+
+    piece: Piece
+    number: int
+    moves: list[Move] = field(repr=False)
+
+    @property
+    def start(self) -> int:
+        """Byte of the file."""
+        return self.piece.start + self.number * self.piece.block
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return min(self.piece.block, self.piece.bytes - self.number * self.piece.block)
+
+    @property
+    def sum(self) -> int:
+        """CRC-32."""
+        return self.piece.sums[self.number]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingPlan:
+    """All blocks in the order of the files, and the rank that reads each."""
+
+    blocks: list[Block]
+    readers: list[int]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read, in all."""
+        return sum(block.size for block in self.blocks)
+
+
+def loading_plan(manifest: Manifest, wanted: Sequence[Wanted]) -> LoadingPlan:
+    """The plan for what the ranks want; all ranks find the same one from the same input."""
+    by_tensor: dict[str, list[tuple[int, int, Box]]] = defaultdict(list)
+    for rank, boxes in enumerate(wanted):
+        for index, (name, box) in enumerate(boxes):
+            by_tensor[name].append((rank, index, box))
+    blocks: list[Block] = []
+    for piece in sorted(manifest.pieces, key=lambda piece: (piece.file, piece.start)):
+        whole = Box(piece.offsets, piece.sizes)
+        wants = [want for want in by_tensor.get(piece.tensor, ()) if piece.bytes and overlap(whole, want[2])]
+        if wants:
+            itemsize = manifest.tensors[piece.tensor].torch_dtype.itemsize
+            blocks += _blocks(piece, itemsize, wants)
+    shared = [Shared(block.size, tuple(sorted({move.rank for move in block.moves}))) for block in blocks]
+    return LoadingPlan(blocks, spread(shared, len(wanted)))
+
+
+def _blocks(piece: Piece, itemsize: int, wants: list[tuple[int, int, Box]]) -> list[Block]:
+    found = []
+    for number in range(len(piece.sums)):
+        low = number * piece.block // itemsize
+        high = min(low + piece.block // itemsize, piece.bytes // itemsize)
+        moves = []
+        for part in flat_boxes(piece.sizes, low, high):
+            at, source = flat_index(piece.sizes, part.offsets) - low, moved(part, piece.offsets, 1)
+            both = ((rank, index, overlap(source, box)) for rank, index, box in wants)
+            moves += [Move(rank, index, box, source, at) for rank, index, box in both if box]
+        if moves:
+            found.append(Block(piece, number, moves))
+    return found

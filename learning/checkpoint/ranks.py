@@ -1,0 +1,95 @@
+"""The ranks that save and load together, over a process group of their own: never mixed with the training's.
+
+DCP's own wrapper does the collectives: an error on one rank is raised on all of them, so none is left waiting.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.checkpoint.utils import _DistWrapper
+
+from schemas.failure import CheckpointError, FlywheelError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Ranks:
+    """All ranks of the job, or this process alone where there is no job. Making one is a collective."""
+
+    def __init__(self, timeout: timedelta) -> None:
+        together = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        self.group = cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=timeout)) if together else None
+        self.rank = dist.get_rank() if together else 0
+        self.size = dist.get_world_size() if together else 1
+        self.planned = 0
+        """How many times a plan was agreed upon."""
+        self._wrapper = _DistWrapper(self.group, together, 0)
+
+    def any_differs(self, changed: bool, step: int) -> bool:
+        """Whether any rank says so: one small sum, the only thing that ranks say to each other before a cached save.
+
+        Raises:
+            CheckpointError: the ranks are not at the same step.
+        """
+        if self.group is None:
+            return changed
+        words = torch.tensor([int(changed), step, -step])
+        dist.all_reduce(words, dist.ReduceOp.MAX, group=self.group)
+        if words[1] != -words[2]:
+            problem = f"One rank saves step {int(words[1])} and another step {-int(words[2])}."
+            raise CheckpointError(problem, "All ranks must save the same step.")
+        return bool(words[0])
+
+    def plan(
+        self, local: Callable[[], SavePlan], share_out: Callable[[list[SavePlan]], tuple[list[SavePlan], Metadata]]
+    ) -> tuple[SavePlan, Metadata | None]:
+        """This rank's part of a plan that rank 0 makes; the metadata on rank 0 alone."""
+        found: list[Metadata] = []
+
+        def on_first(plans: list[SavePlan]) -> list[SavePlan]:
+            shares, metadata = share_out(plans)
+            found.append(metadata)
+            return shares
+
+        self.planned += 1
+        mine = self._raised(lambda: self._wrapper.reduce_scatter("plan", local, on_first))
+        return mine, found[0] if found else None
+
+    def broadcast(self, find: Callable[[], T]) -> T:
+        """What rank 0 finds."""
+        return self._raised(lambda: self._wrapper.broadcast("find", find))
+
+    def all_gather(self, find: Callable[[], T]) -> list[T]:
+        """What every rank finds."""
+        return self._raised(lambda: self._wrapper.all_gather("find", find))
+
+    def all_reduce(self, find: Callable[[], T], join: Callable[[list[T]], R]) -> R:
+        """What rank 0 makes of what every rank finds; not called if one failed."""
+        return self._raised(lambda: self._wrapper.all_reduce("write", find, join))
+
+    def close(self) -> None:
+        """Gives the process group back."""
+        if self.group is not None and dist.is_initialized():
+            dist.destroy_process_group(self.group)
+            self.group = None
+
+    def _raised(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except CheckpointException as failed:
+            rank, (error, trace) = min(failed.failures.items())
+            where = f"rank {rank}: " if self.size > 1 else ""
+            if isinstance(error, FlywheelError):
+                raise CheckpointError(f"{where}{error.problem}", error.mend) from error
+            what = f"{type(error).__name__}: {error}"
+            raise CheckpointError(f"{where}{what}", "".join(trace.format()[-1:])) from error
+        except RuntimeError as error:
+            problem = f"A rank was lost while the ranks were waiting for each other: {error}."
+            raise CheckpointError(problem, "Start again; the last committed checkpoint is whole.") from error

@@ -1,0 +1,174 @@
+"""A rank's file: `torch.save` archives end to end, as DCP's own reader expects them, and the numbers between.
+
+What `torch.save` puts around a tensor's numbers depends on its shape and type alone, so it is made once and kept; a
+save then only moves numbers from the staging buffers to the file, hashing on the way.
+"""
+
+import hashlib
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import IO, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.checkpoint.boxes import Box
+from learning.checkpoint.manifest import FileEntry, Piece
+from learning.checkpoint.store import Sink, Store
+
+BLOCK = 4 << 20
+"""Bytes between two checksums, and the unit in which a load shares out the reading."""
+ALIGN = 64
+"""`torch.save` begins numbers at multiples of this in an archive; archives begin at multiples of it in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What lies before and behind the numbers of a tensor in its archive."""
+
+    head: bytes
+    tail: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """A box to be written: its place in the file and the staging memory that its numbers come from."""
+
+    tensor: str
+    box: Box
+    at: int
+    """Byte of the file at which its archive begins."""
+    shell: Shell
+    memory: Tensor
+    """Contiguous, on the CPU, shaped like the box."""
+
+    @property
+    def start(self) -> int:
+        """Byte of the file at which its numbers begin."""
+        return self.at + len(self.shell.head)
+
+    @property
+    def length(self) -> int:
+        """Bytes of its archive."""
+        return len(self.shell.head) + self.memory.nbytes + len(self.shell.tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one rank wrote."""
+
+    file: str
+    entry: FileEntry
+    pieces: tuple[Piece, ...]
+    archives: tuple[tuple[int, int], ...]
+    """Offset and length in the file of each piece's archive, as DCP's metadata wants them."""
+
+
+@lru_cache(maxsize=4096)
+def shell(sizes: tuple[int, ...], dtype: torch.dtype) -> Shell:
+    """What `torch.save` writes around a contiguous tensor of these sizes."""
+    tensor = torch.empty(sizes, dtype=dtype)
+    around = _Around(tensor.data_ptr(), tensor.nbytes)
+    checks = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)  # the archive's own would be of this empty tensor; we keep ours
+    try:
+        torch.save(tensor, cast(IO[bytes], around))
+    finally:
+        torch.serialization.set_crc32_options(checks)
+    return Shell(bytes(around.head), bytes(around.tail))
+
+
+def bytes_in(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def block_bytes(sizes: tuple[int, ...], itemsize: int) -> int:
+    """Bytes between the checksums of a box: whole rows where rows are short enough."""
+    row = math.prod(sizes[1:]) * itemsize
+    return BLOCK // row * row if 0 < row <= BLOCK else BLOCK
+
+
+def padded(position: int) -> int:
+    """The next multiple of ALIGN."""
+    return -(-position // ALIGN) * ALIGN
+
+
+def write_file(store: Store, folder: str, file: str, slots: list[Slot]) -> Written:
+    """Writes a rank's file.
+
+    Raises:
+        CheckpointError: no space is left, or the store cannot be used.
+    """
+    size = slots[-1].at + slots[-1].length if slots else 0
+    digest, pieces = hashlib.sha256(), []
+    with store.create(f"{folder}/{file}", size) as sink:
+        at = 0
+        for slot in slots:
+            _put(sink, digest, bytes(slot.at - at) + slot.shell.head)
+            block = block_bytes(slot.box.sizes, slot.memory.element_size())
+            sums = tuple(zlib.crc32(part) for part in _hashed(sink, digest, slot.memory, block))
+            _put(sink, digest, slot.shell.tail)
+            at = slot.at + slot.length
+            pieces.append(
+                Piece(
+                    tensor=slot.tensor,
+                    offsets=slot.box.offsets,
+                    sizes=slot.box.sizes,
+                    file=file,
+                    start=slot.start,
+                    bytes=slot.memory.nbytes,
+                    block=block,
+                    sums=sums,
+                )
+            )
+    archives = tuple((slot.at, slot.length) for slot in slots)
+    return Written(file, FileEntry(bytes=size, sha256=digest.hexdigest()), tuple(pieces), archives)
+
+
+def laid_out(boxes: Iterable[tuple[str, Box, Tensor]]) -> list[Slot]:
+    """Slots for boxes and their memory, one behind the other."""
+    slots, at = [], 0
+    for name, box, memory in boxes:
+        slots.append(Slot(name, box, at, shell(box.sizes, memory.dtype), memory))
+        at = padded(at + slots[-1].length)
+    return slots
+
+
+def _hashed(sink: Sink, digest: Any, memory: Tensor, block: int) -> Iterator[memoryview]:
+    numbers = bytes_in(memory)
+    for low in range(0, len(numbers), block):
+        part = numbers[low : low + block]
+        _put(sink, digest, part)
+        yield part
+
+
+def _put(sink: Sink, digest: Any, data: bytes | memoryview) -> None:
+    sink.write(data)
+    digest.update(data)
+
+
+class _Around:
+    """A file for `torch.save` that keeps all but the tensor's own memory, known by its address."""
+
+    def __init__(self, address: int, length: int) -> None:
+        self.head, self.tail = bytearray(), bytearray()
+        self._address, self._length = address, length
+        self._behind = length == 0
+
+    def write(self, data: memoryview) -> int:
+        length = len(data)
+        if not self._behind and length == self._length and np.frombuffer(data, np.uint8).ctypes.data == self._address:
+            self._behind = True
+        elif self._behind:
+            self.tail += data
+        else:
+            self.head += data
+        return length
+
+    def flush(self) -> None:
+        """Nothing is held back."""

@@ -1,0 +1,164 @@
+"""What a rank holds of each tensor, as boxes with views of its memory: the one place that knows kinds of tensors.
+
+A state is a flat mapping from names to tensors of three kinds: a plain `Tensor` (every rank that names it holds all
+of it), a `DTensor` of any mesh, and a `Stretch`, the flat irregular shard of ZeRO-1 and FSDP1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from learning.checkpoint.boxes import Box, Shape, flat_boxes, flat_index, moved
+from schemas.failure import CheckpointError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """The elements [start, start + len(flat)) of a tensor, row-major; the other ranks hold the rest.
+
+    Raises:
+        CheckpointError: `flat` is not one contiguous dimension, or does not lie inside `shape`.
+    """
+
+    flat: Tensor
+    """(length,), contiguous; may be empty."""
+    shape: Shape
+    """Shape of the whole tensor."""
+    start: int
+
+    def __post_init__(self) -> None:
+        if self.flat.ndim != 1 or not self.flat.is_contiguous():
+            raise CheckpointError(f"A stretch is {tuple(self.flat.shape)}.", "Give one contiguous dimension.")
+        if not 0 <= self.start <= self.end <= math.prod(self.shape):
+            problem = f"The stretch [{self.start}, {self.end}) is not inside {self.shape}."
+            raise CheckpointError(problem, "Count from the start of the tensor itself, not of a buffer of many.")
+
+    @property
+    def end(self) -> int:
+        """One past the last element."""
+        return self.start + self.flat.numel()
+
+
+Part = Tensor | DTensor | Stretch
+State = Mapping[str, Part]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """A box of a tensor that this rank holds, and its memory, shaped like the box."""
+
+    name: str
+    box: Box
+    view: Tensor
+
+    def inner(self, box: Box) -> Tensor:
+        """The view of a box inside this one."""
+        view = self.view
+        for dim, (offset, size) in enumerate(zip(moved(box, self.box.offsets).offsets, box.sizes, strict=True)):
+            view = view.narrow(dim, offset, size)
+        return view
+
+
+def stretches(flat: Tensor, start: int, layout: Sequence[tuple[str, Shape]]) -> dict[str, Stretch]:
+    """A rank's stretch of a buffer that lays many tensors end to end, as a stretch of each tensor it touches.
+
+    Args:
+        flat: (length,), the buffer's elements [start, start + length).
+        start: where it begins in the buffer.
+        layout: name and shape of every tensor, in the buffer's order.
+    """
+    found: dict[str, Stretch] = {}
+    at, end = 0, start + flat.numel()
+    for name, shape in layout:
+        after = at + math.prod(shape)
+        low, high = max(at, start), min(after, end)
+        if low < high:
+            found[name] = Stretch(flat[low - start : high - start], tuple(shape), low - at)
+        at = after
+    return found
+
+
+def shape_of(part: Part) -> Shape:
+    """Shape of the whole tensor."""
+    return part.shape if isinstance(part, Stretch) else tuple(part.shape)
+
+
+def dtype_of(part: Part) -> torch.dtype:
+    """Its type of number."""
+    return part.flat.dtype if isinstance(part, Stretch) else part.dtype
+
+
+def holdings(name: str, part: Part) -> list[Holding]:
+    """What this rank holds of a tensor; nothing of an empty shard, one empty box of an empty tensor.
+
+    Raises:
+        CheckpointError: it is no tensor, or a sum that was not reduced yet.
+    """
+    if isinstance(part, Stretch):
+        return [_of_stretch(name, part, box) for box in flat_boxes(part.shape, part.start, part.end)]
+    if isinstance(part, DTensor):
+        return _of_dtensor(name, part)
+    if not isinstance(part, Tensor):
+        problem = f"`{name}` of the state is a {type(part).__name__}."
+        raise CheckpointError(problem, "Give a Tensor, DTensor or Stretch; small values go into `extra`.")
+    return [Holding(name, Box((0,) * part.ndim, tuple(part.shape)), part.detach())]
+
+
+def memory_of(part: Part) -> Tensor:
+    """This rank's numbers of a tensor, as it holds them: a stretch's flat, a mesh's local shard."""
+    if isinstance(part, Stretch):
+        return part.flat.detach()
+    return part.to_local().detach() if isinstance(part, DTensor) else part.detach()
+
+
+def place_in(part: Part, box: Box) -> Shape:
+    """Where a box that this rank holds begins in `memory_of(part)`: one offset per dimension of that memory."""
+    if isinstance(part, Stretch):
+        return (flat_index(part.shape, box.offsets) - part.start,)
+    if isinstance(part, DTensor):
+        _, origin = compute_local_shape_and_global_offset(part.shape, part.device_mesh, part.placements)
+        return moved(box, origin).offsets
+    return box.offsets
+
+
+def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
+    """The view of a box; of flat memory, a box that lies in it without gaps."""
+    if memory.ndim == 1 and len(place) == 1:
+        return memory[place[0] : place[0] + math.prod(sizes)].view(sizes)
+    for dim, (offset, size) in enumerate(zip(place, sizes, strict=True)):
+        memory = memory.narrow(dim, offset, size)
+    return memory
+
+
+def signature(state: State) -> tuple[object, ...]:
+    """Equal for two states of this rank exactly if what a save plans for them is equal. Cheap: no box is computed."""
+    return tuple((name, *_kind(part)) for name, part in state.items())
+
+
+def _kind(part: Part) -> tuple[object, ...]:
+    if isinstance(part, Stretch):
+        return (part.shape, part.start, part.flat.numel(), part.flat.dtype, part.flat.device)
+    if isinstance(part, DTensor):
+        return (part.shape, part.placements, part.device_mesh, part.dtype)
+    return (part.shape, part.dtype, part.device) if isinstance(part, Tensor) else (type(part),)
+
+
+def _of_stretch(name: str, part: Stretch, box: Box) -> Holding:
+    at = flat_index(part.shape, box.offsets) - part.start
+    return Holding(name, box, part.flat.detach()[at : at + box.numel].view(box.sizes))
+
+
+def _of_dtensor(name: str, part: DTensor) -> list[Holding]:
+    if any(placement.is_partial() for placement in part.placements):
+        raise CheckpointError(f"`{name}` is a partial sum over its mesh.", "Reduce it before it is saved.")
+    if part.device_mesh.get_coordinate() is None:
+        return []
+    sizes, offsets = compute_local_shape_and_global_offset(part.shape, part.device_mesh, part.placements)
+    if math.prod(sizes) == 0 and part.numel() > 0:
+        return []
+    return [Holding(name, Box(tuple(offsets), tuple(sizes)), part.to_local().detach())]

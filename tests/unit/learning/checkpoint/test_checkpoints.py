@@ -1,0 +1,231 @@
+"""Checkpoints of one process: saving, loading, what is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+
+from learning.checkpoint import Checkpoints, State, Stretch, stretches
+from schemas.failure import CheckpointError
+
+
+def numbers(seed: int = 0) -> dict[str, Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        "model.w": torch.randn(300, 1000, generator=draw),
+        "model.b": torch.randn(17, generator=draw).bfloat16(),
+        "model.mask": torch.rand(5, 3, generator=draw) < 0.5,
+        "optimizer.step": torch.tensor(float(seed)),
+        "empty": torch.empty(0, 4),
+    }
+
+
+def zeros(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def saved(place: Path, steps: int = 1, keep: int = 2) -> Checkpoints:
+    checkpoints = Checkpoints(place, keep)
+    for step in range(1, steps + 1):
+        checkpoints.save(numbers(step), step, {"seed": step}, blocking=True)
+    return checkpoints
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_what_was_saved_comes_back_with_its_extra(tmp_path: Path):
+    saved(tmp_path, 2)
+    found = zeros(numbers())
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.latest() == 2
+    assert checkpoints.load(found) == {"seed": 2} and same(found, numbers(2))
+    assert checkpoints.load(found, 1) == {"seed": 1} and same(found, numbers(1))
+
+
+def test_a_place_without_checkpoints_has_no_latest_and_loads_nothing(tmp_path: Path):
+    checkpoints = Checkpoints(tmp_path / "none")
+    assert checkpoints.latest() is None
+    with pytest.raises(CheckpointError, match=r"no committed checkpoint at .*none"):
+        checkpoints.load(numbers())
+
+
+def test_what_changes_after_save_returns_is_not_saved(tmp_path: Path):
+    with Checkpoints(tmp_path) as checkpoints:
+        state, extra = numbers(1), {"position": 8}
+        checkpoints.save(state, 1, extra)
+        for tensor in state.values():
+            tensor.zero_()
+        extra["position"] = 9
+        checkpoints.wait()
+        found = zeros(numbers())
+        assert checkpoints.load(found) == {"position": 8}
+        assert same(found, numbers(1))
+
+
+def test_plain_dcp_reads_ours(tmp_path: Path):
+    saved(tmp_path)
+    found = zeros(numbers())
+    dcp.load(found, checkpoint_id=tmp_path / "step-00000001", no_dist=True)
+    assert same(found, numbers(1))
+
+
+def test_the_last_checkpoints_are_kept_and_older_ones_go_whole(tmp_path: Path):
+    saved(tmp_path, 4, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+
+
+def test_leftovers_of_dead_saves_are_not_seen_and_swept_by_the_next_commit(tmp_path: Path):
+    saved(tmp_path)
+    dead = tmp_path / "step-00000009"
+    dead.mkdir()
+    (dead / "abc-1-00000.distcp").write_bytes(b"half")
+    (tmp_path / "step-00000001" / "abc-0-00000.distcp").write_bytes(b"half")
+    (tmp_path / "notes.txt").write_text("mine")
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.latest() == 1
+        checkpoints.save(numbers(2), 2, blocking=True)
+    assert not dead.exists() and (tmp_path / "notes.txt").exists()
+    assert not list(tmp_path.glob("*/abc*"))
+
+
+def test_a_committed_step_is_not_saved_again(tmp_path: Path):
+    saved(tmp_path)
+    before = files(tmp_path)
+    for checkpoints in (saved(tmp_path / "other"), Checkpoints(tmp_path)):
+        place = Path(checkpoints.store.place)
+        with pytest.raises(CheckpointError, match=f"{place}/step-00000001 is already there"):
+            checkpoints.save(numbers(7), 1)
+    assert {name: data for name, data in files(tmp_path).items() if not name.startswith("other")} == before
+
+
+def test_saves_of_one_layout_are_planned_once(tmp_path: Path):
+    with Checkpoints(tmp_path) as checkpoints:
+        state = numbers()
+        for step in range(3):
+            checkpoints.save(state, step)
+        first = checkpoints._plan
+        assert checkpoints._ranks.planned == 1
+        checkpoints.save({**state, "new": torch.ones(2)}, 3)
+        assert checkpoints._ranks.planned == 2 and checkpoints._plan is not first
+        checkpoints.save({**state, "new": torch.ones(2).double()}, 4)
+        assert checkpoints._ranks.planned == 3
+
+
+def test_a_stretch_saves_its_part_and_loads_any_other(tmp_path: Path):
+    whole = torch.arange(7 * 5 * 3.0).view(7, 5, 3)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save({"t": whole}, 1)
+        part: State = {"t": Stretch(torch.zeros(50), (7, 5, 3), 13)}
+        checkpoints.load(part)
+        assert isinstance(part["t"], Stretch) and torch.equal(part["t"].flat, whole.flatten()[13:63])
+        checkpoints.save({"t": Stretch(whole.flatten().clone(), (7, 5, 3), 0)}, 2)
+        found = {"t": torch.zeros(7, 5, 3)}
+        checkpoints.load(found)
+        assert torch.equal(found["t"], whole)
+
+
+def test_a_buffer_of_many_tensors_is_cut_into_stretches_of_each():
+    flat = torch.arange(20.0)
+    parts = stretches(flat[3:17], 3, [("a", (2, 2)), ("b", (10,)), ("c", (2, 3))])
+    assert {name: (part.start, part.flat.tolist()) for name, part in parts.items()} == {
+        "a": (3, [3.0]),
+        "b": (0, list(range(4, 14))),
+        "c": (0, [14.0, 15.0, 16.0]),
+    }
+
+
+def test_stretches_that_leave_something_out_are_refused(tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"hold 6 of the 10 elements of `t`"):
+        Checkpoints(tmp_path).save({"t": Stretch(torch.zeros(6), (5, 2), 0)}, 1)
+    assert not files(tmp_path)
+    with pytest.raises(CheckpointError, match=r"\[8, 14\) is not inside \(5, 2\)"):
+        Stretch(torch.zeros(6), (5, 2), 8)
+
+
+def test_another_architecture_is_named_by_its_tensor_and_nothing_is_changed(tmp_path: Path):
+    checkpoints = saved(tmp_path)
+    found = zeros(numbers())
+    renamed = {("model.v" if name == "model.w" else name): tensor for name, tensor in found.items()}
+    with pytest.raises(CheckpointError, match=r"no tensor `model\.v`\. The nearest is `model\.[wb]`"):
+        checkpoints.load(renamed)
+    with pytest.raises(CheckpointError, match=r"`model\.b` is bfloat16 \(17,\) in .*-00000001 and bfloat16 \(18,"):
+        checkpoints.load({**found, "model.b": torch.zeros(18).bfloat16()})
+    with pytest.raises(CheckpointError, match=r"`model\.b` is bfloat16 \(17,\) in .* and float32"):
+        checkpoints.load({**found, "model.b": torch.zeros(17)})
+    less = {name: tensor for name, tensor in found.items() if name != "optimizer.step"}
+    with pytest.raises(CheckpointError, match=r"also has `optimizer\.step`"):
+        checkpoints.load(less)
+    assert same(found, zeros(found))
+    checkpoints.load(less, partial=True)
+    assert torch.equal(less["model.w"], numbers(1)["model.w"])
+
+
+def test_a_damaged_or_missing_file_is_named_and_nothing_is_changed(tmp_path: Path):
+    checkpoints = saved(tmp_path)
+    (shard,) = (tmp_path / "step-00000001").glob("*.distcp")
+    whole = shard.read_bytes()
+    entry = json.loads((tmp_path / "step-00000001" / "manifest.json").read_text())["pieces"]
+    at = next(piece["start"] for piece in entry if piece["tensor"] == "optimizer.step")
+    found = zeros(numbers())
+    shard.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(CheckpointError, match=rf"{shard}: `optimizer\.step` is not what was saved"):
+        checkpoints.load(found)
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match=rf"{shard} has \d+ bytes in place of \d+"):
+        checkpoints.load(found)
+    shard.unlink()
+    with pytest.raises(CheckpointError, match=f"{shard} is missing"):
+        checkpoints.load(found)
+    assert same(found, zeros(found))
+
+
+def test_a_failed_save_is_raised_by_the_next_call_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    checkpoints = saved(tmp_path)
+    before = files(tmp_path)
+
+    def full(file: int, start: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    checkpoints.save(numbers(2), 2)
+    with pytest.raises(CheckpointError, match=f"No space is left at {tmp_path}"):
+        checkpoints.latest()
+    assert files(tmp_path) == before
+    monkeypatch.undo()
+    checkpoints.save(numbers(2), 2, blocking=True)
+    assert checkpoints.latest() == 2
+
+
+def test_a_state_or_extra_that_cannot_be_kept_is_refused_by_name(tmp_path: Path):
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(CheckpointError, match=r"`lr` of the state is a float"):
+        checkpoints.save({"lr": 0.1}, 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(CheckpointError, match="`extra` is not JSON"):
+        checkpoints.save(numbers(), 1, {"seed": torch.ones(1)})
+    assert not files(tmp_path)
+
+
+def test_views_and_parameters_are_saved_and_filled_in_place(tmp_path: Path):
+    layer = torch.nn.Linear(30, 20)
+    flat = torch.arange(100.0)
+    state = {"p": layer.weight, "turned": layer.weight.T, "view": flat[10:50].view(4, 10)[:, 2:7]}
+    expected = {name: tensor.detach().clone() for name, tensor in state.items()}
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(state, 1)
+        checkpoints.wait()
+        with torch.no_grad():
+            layer.weight.zero_()
+            flat.zero_()
+        checkpoints.load({name: state[name] for name in state})
+    assert all(torch.equal(state[name], expected[name]) for name in state)
+    assert float(flat[:12].abs().sum()) == 0
