@@ -1,9 +1,9 @@
 """MiniWoB++ (Liu et al., ICLR 2018) in a browser page of its own, on a clock that only actions move.
 
-The page's time, timers and chance are replaced before it loads (`miniwob_page.js`): each action takes a quarter of
-a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions alone. It is
-the raw one, not discounted by time. Drop-down lists open inside the page, because a headless screenshot shows no
-native ones: those tasks look a little different from the published MiniWoB++.
+The page's time, timers and chance are replaced before anything of it runs (`miniwob_page.js`): each action takes a
+quarter of a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions
+alone. It is the raw one, not discounted by time. Drop-down lists open inside the page, because a headless screenshot
+shows no native ones: those tasks look a little different from the published MiniWoB++.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from environments.browser import Browser
 from environments.keys import key_named, key_writing, modifier_of
@@ -45,8 +44,7 @@ def html_folder() -> Path:
 def page_of(template: str) -> str:
     """The address of a task's page."""
     if template == PRACTICE:
-        page = Path(__file__).with_name("practice.html")
-        return f"{page.as_uri()}?miniwob={quote(html_folder().parent.as_uri(), safe=':/')}"
+        return Path(__file__).with_name("practice.html").as_uri()
     return (html_folder() / f"{template}.html").as_uri()
 
 
@@ -75,15 +73,16 @@ class MiniwobSandbox(Sandbox):
         return self._opened
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._opened = await Page.take(self._browser, WIDTH, HEIGHT, _script())
-        await self._page.load(page_of(task.template))
-        ready, self._instruction, self._verdict = await self._page.evaluate(f"__wob.start({seed})")
+        ground = (html_folder().parent / "core" / "core.css").as_uri()
+        self._opened = await Page.take(self._browser, WIDTH, HEIGHT, ground, _script())
+        started = await self._page.open(page_of(task.template), f"world.__wob.start({seed}, notes)")
+        ready, self._instruction, self._verdict = started
         if not ready:
             raise SandboxFailure(f"{task.task_id} does not get ready")
 
     async def _observe(self, elements: bool) -> Observation:
         png = await self._page.screenshot()
-        found = await self._page.evaluate("__wob.elements()") if elements else ()
+        found = await self._page.evaluate("world.__wob.elements()") if elements else ()
         return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*fields) for fields in found))
 
     async def _perform(self, action: act.Action) -> None:
@@ -94,7 +93,7 @@ class MiniwobSandbox(Sandbox):
         self._acting = True
         await perform(action)
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
-        self._verdict = await self._page.evaluate(f"__wob.advance({passed_ms})")
+        self._verdict = await self._page.evaluate(f"world.__wob.advance({passed_ms})")
         self._acting = False
 
     async def _verify(self) -> Outcome:

@@ -101,15 +101,9 @@
     select:not([multiple]):not([size]), select::picker(select) { appearance: base-select; }
     select::picker(select) { font-size: 10px; }
     ::-webkit-calendar-picker-indicator { display: none !important; }`;
-  const dress = () => {
-    const style = document.createElement("style");
-    style.textContent = STYLE;
-    (document.head || document.documentElement).append(style);
-  };
-  if (document.documentElement) dress();
-  else new MutationObserver((_, watch) => {
-    if (document.documentElement) { watch.disconnect(); dress(); }
-  }).observe(document, { childList: true });
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(STYLE);
+  document.adoptedStyleSheets = [sheet];
 
   const verdict = () => [WOB_DONE_GLOBAL === true, Number(WOB_RAW_REWARD_GLOBAL)];
   const instruction = () => {
@@ -118,27 +112,29 @@
   };
   /* Pictures are fetched when an element first needs one; whoever looks must not be quicker than they are. Those that
      give an element its size are fetched before anything is done. */
-  const pictures = [];
   const findPictures = () => {
-    for (const sheet of document.styleSheets) for (const rule of sheet.cssRules) {
-      const found = rule.selectorText && /url\("([^"]+)"\)/.exec(rule.cssText);
-      if (!found) continue;
+    const found = [];
+    for (const styles of document.styleSheets) for (const rule of styles.cssRules) {
+      const [, path] = (rule.selectorText && /url\("([^"]+)"\)/.exec(rule.cssText)) || [];
+      if (!path) continue;
       const selector = rule.style.content.includes("url(") ? "*" : rule.selectorText.replace(/::?(before|after)|:(hover|active|focus)/g, "");
-      pictures.push({ selector, url: new URL(found[1], sheet.href || document.baseURI).href, image: null });
+      found.push({ selector, url: new URL(path, styles.href || document.baseURI).href });
     }
+    return found;
   };
+  let pictures = [];
+  const fetched = new Map();
   const drawable = () => {
-    for (const picture of pictures) if (!picture.image && document.querySelector(picture.selector)) {
-      picture.image = new Image();
-      picture.image.src = picture.url;
+    for (const { selector, url } of pictures) if (!fetched.has(url) && document.querySelector(selector)) {
+      fetched.set(url, Object.assign(new Image(), { src: url }));
     }
-    const images = [...document.images, ...pictures.map((picture) => picture.image).filter(Boolean)];
-    return Promise.all(images.map((image) => image.decode().catch(() => null)));
+    return Promise.all([...document.images, ...fetched.values()].map((image) => image.decode().catch(() => null)));
   };
   const loaded = new Promise((resolve) => listen.call(window, "load", () => realTimeout(resolve, 0)));
-  wob.start = async (seed) => {
+  /* `notes` are what an earlier load of the same page has found out about it. */
+  wob.start = async (seed, notes) => {
     await loaded;
-    findPictures();
+    pictures = notes.pictures ??= findPictures();
     Math.seedrandom(seed);
     core.setDataMode("train");
     core.startEpisodeReal();

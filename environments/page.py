@@ -1,14 +1,16 @@
 """One page of a browser: its own target and session, evaluated, fed with input, and drawn on demand.
 
-Every trajectory gets a document freshly loaded, with a JavaScript world of its own: a document that is seeded again
-instead keeps enough of its past to change rewards. The empty target around it is used again, because making one takes
-most of the time of a start.
+Every trajectory gets a document freshly written, with a JavaScript world of its own: a document that is seeded again
+instead keeps enough of its past to change rewards. The target around it stays, and the document is opened in a frame
+(`stage.js`): a navigation of the whole target would cost twice as much, most of it in the browser's own process.
 """
 
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from environments.browser import Browser
@@ -16,8 +18,12 @@ from environments.cdp import Reply
 from schemas.failure import SandboxFailure
 
 PUMP_S = 0.005
-LOADS = 200
-"""Documents loaded in one target before it is closed, so that what leaks stays small."""
+OPENINGS = 200
+"""Documents opened in one target before it is closed, so that what leaks stays small."""
+STAGE = Path(__file__).with_name("stage.js").read_text()
+_LOADED = (
+    "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
+)
 SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
 
 
@@ -28,12 +34,20 @@ class Page:
         self._browser = browser
         self._target = target
         self._session = session
-        self._loads = 0
+        self._openings = 0
         self._drawn = False
 
     @classmethod
-    async def take(cls, browser: Browser, width: int, height: int, script: str) -> "Page":
-        """A page of this many pixels, at rest; `script` runs before anything of the documents it loads."""
+    async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> "Page":
+        """A page of this many pixels, at rest.
+
+        Args:
+            browser: where it is.
+            width: pixels.
+            height: pixels.
+            ground: the address that relative ones in the documents start from; something in which nothing runs.
+            script: what runs before anything of a document.
+        """
         if browser.resting:
             return browser.resting.pop()
         send = browser.connection.send
@@ -41,37 +55,46 @@ class Page:
         target = (await send("Target.createTarget", shape))["targetId"]
         session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
         page = cls(browser, target, session)
-        await asyncio.gather(
-            page.send("Page.enable"),
-            page.send("Emulation.setFocusEmulationEnabled", enabled=True),
-            page.send("Page.addScriptToEvaluateOnNewDocument", source=script),
-        )
+        await asyncio.gather(page.send("Page.enable"), page.send("Emulation.setFocusEmulationEnabled", enabled=True))
+        answer = await page.send("Page.navigate", url=ground)
+        if "errorText" in answer:
+            raise SandboxFailure(f"{ground}: {answer['errorText']}")
+        await page.evaluate(f"({_LOADED}).then(() => {STAGE.strip()}({json.dumps(script)}))")
         return page
 
     async def give_back(self) -> None:
-        """Keeps the page for the next trajectory, its pointer at rest, its past forgotten; closes it when worn out."""
-        if self._loads >= LOADS:
+        """Keeps the page for the next trajectory, its pointer at rest; closes it when it is worn out."""
+        if self._openings >= OPENINGS:
             await self.close()
         elif self._browser.alive:
-            moved = self.send("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
-            await self.frame()
-            await self.input([moved, self.send("Page.resetNavigationHistory")])
+            rest = {"x": 0, "y": 0, "button": "left", "clickCount": 1}
+            kinds = ("mouseMoved", "mouseReleased")
+            await self.input([self.send("Input.dispatchMouseEvent", type=kind, **rest) for kind in kinds])
             self._browser.resting.append(self)
 
     def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":
         """Sends a command to the page without waiting."""
         return self._browser.connection.send(method, params, self._session)
 
-    async def load(self, url: str) -> None:
-        """Goes to `url`; returns when the document has begun."""
-        self._loads += 1
+    async def open(self, url: str, start: str) -> Any:
+        """Opens the document at `url` in place of the last one.
+
+        Args:
+            url: where it is; it is read once and kept.
+            start: a JavaScript expression of its `world` (the window) and of the `notes` kept about it.
+
+        Returns:
+            What `start` is, or what its promise comes to.
+        """
+        self._openings += 1
         self._drawn = False
-        answer = await self.send("Page.navigate", url=url)
-        if "errorText" in answer:
-            raise SandboxFailure(f"{url}: {answer['errorText']}")
+        return await self.evaluate(f"stage({json.dumps(url)}).then(([world, notes]) => {start})")
 
     async def evaluate(self, expression: str) -> Any:
-        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a SandboxFailure."""
+        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a SandboxFailure.
+
+        In it, `world` is the window of the open document.
+        """
         answer = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
 import pytest
 
+from environments.browser import Browser, find_browser
 from environments.catalog import task_named
+from environments.page import Page
 from environments.pool import SandboxPool
 from schemas.action import Action, CallUser, Click, Hotkey, LongPress, Scroll, Type, Wait
 from schemas.config.sections import EnvironmentConfig
@@ -148,9 +151,64 @@ def test_a_browser_killed_in_the_middle_fails_its_lease_only_and_the_next_lease_
     assert seen.png
 
 
+LEAVING = """<!DOCTYPE html><body><input id="field"><div style="height: 900px"></div><script>
+window.left = 1;
+Array.prototype.left = 1;
+window.name = "left";
+document.cookie = "left=1";
+for (const store of ["localStorage", "sessionStorage"]) try { window[store].left = 1; } catch (error) {}
+history.pushState(1, "");
+for (const kind of ["keydown", "mousedown"]) addEventListener(kind, () => { parent.heard = kind; });
+setInterval(() => { parent.ticks = (parent.ticks || 0) + 1; }, 1);
+document.getElementById("field").focus();
+scrollTo(0, 500);
+</script>"""
+LEFT = """[[typeof world.left, [].left, world.Array.prototype.left, world.name, world.document.cookie,
+world.history.state, typeof world.localStorage, typeof world.sessionStorage, world.document.activeElement.tagName,
+world.scrollY, world.document.hasFocus()].map((one) => one ?? null), window.heard ?? null, ticks]"""
+
+
+def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
+    first, second, ground = (tmp_path / name for name in ("first.html", "second.html", "ground.txt"))
+    first.write_text(LEAVING)
+    second.write_text("<!DOCTYPE html><body style='height: 900px'><p>Nothing")
+    ground.write_text("")
+
+    async def one_after_the_other() -> tuple[list[object], list[object]]:
+        browser = await Browser.launch(find_browser())
+        page = await Page.take(browser, 100, 80, ground.as_uri(), "")
+        await page.open(first.as_uri(), "1")
+        await page.screenshot()
+        while not await page.evaluate("window.ticks"):
+            await asyncio.sleep(0.01)
+        before = await page.open(second.as_uri(), LEFT)
+        await page.screenshot()
+        keys = [page.send("Input.dispatchKeyEvent", type="keyDown", key="a", text="a")]
+        buttons = {"x": 50, "y": 40, "button": "left", "clickCount": 1}
+        await page.input(
+            [
+                *keys,
+                *(
+                    page.send("Input.dispatchMouseEvent", type=f"mouse{how}", **buttons)
+                    for how in ("Pressed", "Released")
+                ),
+            ]
+        )
+        await asyncio.sleep(0.1)
+        after = await page.evaluate(LEFT)
+        await browser.close()
+        return before, after
+
+    before, after = asyncio.run(one_after_the_other())
+    assert before[0] == ["undefined", None, None, "", "", None, "undefined", "undefined", "BODY", 0, True]
+    assert after == before
+
+
 PARENT = """
 import asyncio
+from environments.browser import Browser, find_browser
 from environments.catalog import task_named
+from environments.page import Page
 from environments.pool import SandboxPool
 from schemas.config.sections import EnvironmentConfig
 

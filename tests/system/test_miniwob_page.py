@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from environments import miniwob
+from environments.browser import Browser
 from environments.catalog import task_named
+from environments.page import Page
 from environments.pool import SandboxPool
 from models.explorer import Explorer
 from models.policy import Context
@@ -68,6 +71,43 @@ def test_a_play_is_the_same_to_the_pixel_whatever_was_played_in_the_page_before(
 
     forth, back = with_pool(forth_and_back)
     assert forth == back
+
+
+class NavigatedPage(Page):
+    """The plain way: the whole page goes to the task's own address."""
+
+    @classmethod
+    async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> Page:
+        page = await super().take(browser, width, height, ground, script)
+        source = f"{script}; window.world = window"
+        await page.send("Page.addScriptToEvaluateOnNewDocument", source=source)
+        return page
+
+    async def open(self, url: str, start: str) -> Any:
+        await self.send("Page.navigate", url=url)
+        return await self.evaluate(f"((notes) => {start})({{}})")
+
+
+def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_it(monkeypatch: pytest.MonkeyPatch):
+    templates = ("click-button", "drag-items", "email-inbox-star-reply", "hover-shape", "login-user-popup",
+                 "number-checkboxes", "click-tab-2", "text-editor", "use-autocomplete")  # fmt: skip
+    keys = (*[Hotkey(key="tab")] * 3, Type(content="ab\tc"), Hotkey(key="shift tab"), Hotkey(key="space"))
+
+    async def typed(pool: SandboxPool, template: str) -> list[Observation]:
+        async with pool.lease(task_named(template), 1) as sandbox:
+            seen = [await sandbox.observe()]
+            for key in keys:
+                await sandbox.perform(key)
+                seen.append(await sandbox.observe(elements=True))
+            return seen
+
+    async def everything(pool: SandboxPool) -> list[object]:
+        return [(await explored(pool, template, 1), await typed(pool, template)) for template in templates]
+
+    framed = with_pool(everything)
+    monkeypatch.setattr(miniwob, "Page", NavigatedPage)
+    navigated = with_pool(everything)
+    assert [template for template, one, other in zip(templates, framed, navigated, strict=True) if one != other] == []
 
 
 def test_a_list_scrolls_after_something_was_dragged_over_it():

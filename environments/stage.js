@@ -1,0 +1,81 @@
+/* A page that stays, in which every document is opened in a frame of its own: a new document and a new JavaScript
+   world, but no navigation, so the browser's own process, the network stack and new threads have no part in it, and V8
+   still knows the scripts it compiled for the last one. Called with the script that comes before anything of a document. */
+((script) => {
+  "use strict";
+  document.documentElement.innerHTML = "<head></head><body style='margin:0;overflow:hidden'></body>";
+
+  const read = (url) => new Promise((resolve, reject) => {
+    const asked = new XMLHttpRequest();
+    asked.open("GET", url);
+    asked.overrideMimeType("text/plain; charset=utf-8");
+    asked.onload = () => resolve(asked.response);
+    asked.onerror = () => reject(new Error(`cannot read ${url}`));
+    asked.send();
+  });
+  const kept = new Map();
+  const once = (key, make) => {
+    if (!kept.has(key)) kept.set(key, make());
+    return kept.get(key);
+  };
+
+  /* A document in pieces, markup and the text of a script in turn; style sheets are written where they were linked. */
+  const LINK = /<link\b[^>]*\brel="stylesheet"[^>]*>/g, SOURCE = /<script\b[^>]*\bsrc="([^"]+)"[^>]*><\/script>/;
+  const styleOf = async (link) => {
+    const url = new URL(/\bhref="([^"]+)"/.exec(link)[1], document.baseURI).href;
+    const text = await once(url, () => read(url));
+    const placed = text.replace(/url\((["']?)(?!data:)([^"')]+)\1\)/g, (_, quote, path) => `url("${new URL(path, url).href}")`);
+    return `<style>${placed}</style>`;
+  };
+  const documentAt = async (url) => {
+    let text = await read(url);
+    for (const link of new Set(text.match(LINK))) text = text.replaceAll(link, await styleOf(link));
+    const pieces = text.split(SOURCE);
+    for (let at = 1; at < pieces.length; at += 2) {
+      const source = new URL(pieces[at], document.baseURI).href;
+      pieces[at] = await once(source, () => read(source));
+    }
+    return { pieces, notes: {} };
+  };
+
+  let frame = null;
+  const place = () => {
+    if (frame) frame.remove();
+    frame = document.createElement("iframe");
+    /* Refused at once, so the frame keeps its first empty document; without an address it would load a second one. */
+    frame.src = "chrome://none/";
+    frame.style.cssText = "position:fixed;left:0;top:0;width:100%;height:100%;border:0";
+    document.body.append(frame);
+  };
+  /* What a document could store for the next one; there is none of it. */
+  const STORES = ["localStorage", "sessionStorage", "indexedDB", "caches"];
+  const write = (pieces) => {
+    const inner = frame.contentDocument;
+    inner.open();
+    for (const name of STORES) Object.defineProperty(frame.contentWindow, name, { value: undefined });
+    frame.contentWindow.eval(script);
+    inner.write(pieces[0]);
+    for (let at = 1; at < pieces.length; at += 2) {
+      /* An empty script runs when it gets its text: where it stands, and without the parser reading through it. */
+      inner.write("<script></" + "script>");
+      inner.scripts[inner.scripts.length - 1].text = pieces[at];
+      inner.write(pieces[at + 1]);
+    }
+    inner.close();
+    frame.contentWindow.focus();
+  };
+
+  /* The focus that a tab key has led out of the document comes back with the next key, as it would to a whole page. */
+  addEventListener("keydown", () => frame && frame.contentWindow.focus(), true);
+
+  /* Opens the document at `url` in place of the last one: its window, and an object for notes that are kept for the
+     next time the same document is opened. */
+  window.stage = async (url) => {
+    const { pieces, notes } = await once(`document ${url}`, () => documentAt(url));
+    place();
+    write(pieces);
+    return [frame.contentWindow, notes];
+  };
+  /* The window of the open document. */
+  Object.defineProperty(window, "world", { get: () => frame.contentWindow });
+})
