@@ -33,10 +33,14 @@ class Bar:
 
 def options(description: str) -> argparse.Namespace:
     """The command line of every benchmark: `short` (bool) and `json` (a path or None)."""
-    parser = argparse.ArgumentParser(description=description)
+    return add_options(argparse.ArgumentParser(description=description)).parse_args()
+
+
+def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The same two, added to a benchmark's own."""
     parser.add_argument("--short", action="store_true", help="a quicker, coarser run")
     parser.add_argument("--json", type=Path, help="where to write machine, rows and bars")
-    return parser.parse_args()
+    return parser
 
 
 def machine() -> dict[str, Any]:
@@ -52,9 +56,24 @@ def machine() -> dict[str, Any]:
     }
 
 
-def finish(name: str, rows: Sequence[Mapping[str, Any]], bars: Sequence[Bar], path: Path | None) -> int:
-    """Prints rows and bars, writes them as JSON if there is a path; the exit status: 0 if all bars are met, else 1."""
-    say(rows, name)
+def finish(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    bars: Sequence[Bar],
+    path: Path | None,
+    tables: Sequence[Sequence[Mapping[str, Any]]] | None = None,
+) -> int:
+    """Prints rows and bars, writes them as JSON if there is a path; the exit status: 0 if all bars are met, else 1.
+
+    Args:
+        name: the benchmark's.
+        rows: what was measured.
+        bars: what must be reached.
+        path: of the JSON.
+        tables: the rows as people read them, each with columns of its own; one table of all rows if not given.
+    """
+    for number, table in enumerate([rows] if tables is None else tables):
+        say(table, "" if number else name)
     console = Console()
     console.print(_bars_table(bars))
     if path is not None:

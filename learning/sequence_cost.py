@@ -1,0 +1,92 @@
+"""What groups of ranks that share sequences cost, and the words for them (FlexSP, arXiv 2412.01523, section 4).
+
+Numbers in equations are the paper's. No torch here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.failure import PlanError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCost:
+    """What a sequence costs on a group of a degree (eqs. 11 to 14); milliseconds, tokens, MiB."""
+
+    quadratic: float
+    """a1, ms per token^2."""
+    linear: float
+    """a2, ms per token."""
+    fixed: float
+    """b1 + b2, ms per group and micro-batch."""
+    exchanged: float
+    """MiB per token that all all-to-alls of a step move, over all ranks of the group."""
+    bandwidth: tuple[tuple[int, float], ...]
+    """All-to-all bandwidth by degree, GB/s; a degree that is not listed costs no communication."""
+    token: float
+    """MiB of activations per token."""
+    states: float
+    """MiB of model states on every rank."""
+    memory: float
+    """MiB a rank has."""
+    degrees: tuple[int, ...]
+    """The legal degrees, powers of two: they must divide the model's heads."""
+
+    def milliseconds(self, lengths: npt.ArrayLike, degree: int) -> Floats:
+        """What each sequence adds to the time of a group of this degree."""
+        long = np.asarray(lengths, dtype=np.float64)
+        moved = self.exchanged * long / degree * (2**20 / 1e6)
+        speed = dict(self.bandwidth).get(degree)
+        return (self.quadratic * long**2 + self.linear * long) / degree + (moved / speed if speed else 0.0)
+
+    def capacity(self, degree: int) -> int:
+        """Tokens that fit on a group of this degree."""
+        return max(0, int((self.memory - self.states) / self.token * degree))
+
+    def least_degree(self, length: int) -> int:
+        """The smallest legal degree that a sequence fits on; raises PlanError if there is none."""
+        for degree in self.degrees:
+            if length <= self.capacity(degree):
+                return degree
+        raise PlanError(
+            f"a sequence of {length} tokens fits on no group: {self.degrees[-1]} ranks hold "
+            f"{self.capacity(self.degrees[-1])}.",
+            "Use more ranks, shorten the trajectory (policy.history_images), or recompute activations.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Consecutive ranks that share their sequences."""
+
+    degree: int
+    first: int
+    """Its first rank, a multiple of the degree."""
+    sequences: tuple[int, ...]
+    """Indices into the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Groups that run side by side; together they use every rank and hold at least one sequence each."""
+
+    groups: tuple[Group, ...]
+    milliseconds: float
+    """Predicted time of the slowest."""
+
+
+def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ...]:
+    """Powers of two up to `ranks` that divide both head counts: Ulysses gives every rank whole heads.
+
+    Raises:
+        PlanError: no ranks, or not a power of two of them.
+    """
+    if ranks < 1 or ranks & (ranks - 1):
+        raise PlanError(f"{ranks} ranks.", "Sequence plans need a power of two.")
+    powers = [1 << power for power in range(ranks.bit_length())]
+    return tuple(degree for degree in powers if query_heads % degree == 0 and key_heads % degree == 0)
