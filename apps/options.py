@@ -50,3 +50,15 @@ def seed_range(text: str | None) -> tuple[int, int] | None:
             f"`--seeds {text}` is not of the form A:B with A below B.", "Write, for example, 2000000:2000050."
         )
     return int(first), int(end)
+
+
+def numbers(text: str | None, option: str) -> list[float] | None:
+    """The numbers of `a,b,c`; raises UsageError for anything else."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            f"`{option} {text}` is not a list of numbers.", f"Write, for example, {option} 0.6,0.4."
+        ) from error

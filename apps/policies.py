@@ -1,5 +1,6 @@
 """What `evaluate`, `retrain` and `export` do with policies."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -67,6 +68,20 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
 
     version = call(lambda: retrain(config, like))
     return {"policy": version, "status": policy_named(lake, version)["status"]}
+
+
+def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
+    """Merges policies of one start; returns the new version, its weights, and whether it plays next."""
+    from apps.doctor import require_quick
+
+    lake = open_lake(config)
+    for name in policies:
+        policy_named(lake, name)
+    require_quick(config)
+    from flows.merge import merge
+
+    row = policy_named(lake, call(lambda: merge(config, policies, weights, parts)))
+    return {"policy": row["policy_version"], "status": row["status"], **json.loads(row["metrics"])}
 
 
 def export_policy(lake: Lake, name: str, to: Path) -> str:

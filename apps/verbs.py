@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve, seed_range, task_names
+from apps.options import LAPTOP, AsJson, ConfigFile, Words, numbers, print_json, resolve, seed_range, task_names
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
 Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
@@ -124,6 +124,26 @@ def retrain(
         typer.echo(f"{done['policy']}: {done['status']}")
 
 
+def merge(
+    words: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
+    config: ConfigFile = LAPTOP,
+    weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Searched if not given.")] = None,
+    parts: Annotated[int, typer.Option(min=1, help="The search tries multiples of 1 / parts.")] = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Interpolate policies trained from one start; the weights are searched by held-out success."""
+    from apps.policies import merge_policies
+
+    resolved = resolve(config, [word for word in words if "=" in word])
+    named = [word for word in words if "=" not in word]
+    done = merge_policies(resolved, named, numbers(weights, "--weights"), parts)
+    if as_json:
+        print_json(done)
+    else:
+        said = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
+        typer.echo(f"{done['policy']}: {done['status']}; {said}")
+
+
 def export(
     policy: PolicyName,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
@@ -154,6 +174,6 @@ def explain(task: TaskName, words: Words = None, config: ConfigFile = LAPTOP, as
         show_explanation(found)
 
 
-VERBS = (run, status, report, doctor, lineage, evaluate, retrain, export)
+VERBS = (run, status, report, doctor, lineage, evaluate, retrain, merge, export)
 GROUPS = {"curriculum": ("What is played next, and why.", (explain,))}
 """Verbs of two words: what the first is about, and the second ones."""

@@ -49,6 +49,12 @@ def version_of(iteration: int) -> str:
     return f"policy-{iteration:04d}"
 
 
+def last_iteration(lake: Lake) -> int:
+    """The latest iteration that has trajectories; 0 if there is none."""
+    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
+    return max(iterations, default=0)
+
+
 def checkpoint_folder(lake: Lake, version: str) -> Path:
     """A local folder with the checkpoint of a version, fetched from the lake if need be."""
     row = policy_row(lake, version)

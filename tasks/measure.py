@@ -31,6 +31,13 @@ def measure_policy(
         UsageError: an unknown task, or seeds of the training split.
         CheckpointError: an unknown or broken policy.
     """
+    return measured(config, _policy(config, policy), templates, seeds)
+
+
+def measured(
+    config: Config, player: Policy, templates: list[str] | None, seeds: tuple[int, int] | None
+) -> dict[str, Any]:
+    """The same for a policy that is at hand; raises `UsageError` as `measure_policy` does."""
     first, end = seeds or DEFAULT_SEEDS
     if not SPLIT_STARTS["validation"] <= first < end:
         raise UsageError(
@@ -41,7 +48,6 @@ def measure_policy(
     limits = {name: limit for name, limit in config.suite.max_steps.items() if name in asked}
     chosen = config.model_copy(update={"suite": SuiteConfig(tasks=asked, max_steps=limits)})
     tasks = catalog(chosen)
-    player = _policy(config, policy)
     plays = [_play(player, task, seed) for task in tasks for seed in range(first, end)]
     rows: list[dict[str, Any]] = []
     task_ids = [task.task_id for task in tasks]

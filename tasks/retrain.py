@@ -7,8 +7,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config, config_of
+from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.checkpoints import champion, load_policy, policy_row
+from tasks.checkpoints import champion, last_iteration, load_policy, policy_row
 from tasks.evaluate import measure_suites
 from tasks.promote import challenge
 from tasks.train import PINNED, Recipe, train_from
@@ -21,11 +22,13 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     number = sum(
         row.startswith("retrained-") for row in lake.read("policies", ["policy_version"])["policy_version"].to_pylist()
     )
-    pins: dict[str, Any] = {"version": f"retrained-{number:04d}", "iteration": _last_iteration(lake)}
+    pins: dict[str, Any] = {"version": f"retrained-{number:04d}", "iteration": last_iteration(lake)}
     if like is None:
         versions = {table: version for table, version in lake.versions().items() if table in PINNED}
         return {**pins, "parent": champion(lake)["policy_version"], "versions": versions, "config": config.canonical()}
     row = policy_row(lake, like)
+    if row["data_versions"] == "{}":
+        raise UsageError(f"{like} was not trained from data ({row['method']}).", "Name a policy that was trained.")
     return {
         **pins,
         "iteration": row["iteration"],
@@ -58,8 +61,3 @@ def challenge_champion(config: Config, version: str) -> dict[str, Any]:
     """Promotes the retrained policy if it is not worse than the champion."""
     lake = Lake.open(config.lake, create=False)
     return challenge(config, lake, policy_row(lake, version))
-
-
-def _last_iteration(lake: Lake) -> int:
-    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
-    return max(iterations, default=0)

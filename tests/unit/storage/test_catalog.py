@@ -62,7 +62,7 @@ def test_a_lap_without_a_policy_yet_is_shown_with_what_there_is(lake: Lake, row)
     (entry,) = iterations(lake)
     assert entry == {
         "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None, "trajectories": 1,
-        "promoted": False, "wall_s": 0.0, "stages_s": {},
+        "verified": None, "promoted": False, "wall_s": 0.0, "stages_s": {},
     }  # fmt: skip
 
 

@@ -1,0 +1,26 @@
+"""Merging specialists into one policy."""
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.merge import merge_policies
+from tasks.retrain import challenge_champion, evaluate_retrained
+
+
+@flow(name="merge")
+def merge(config: Config, policies: list[str], weights: list[float] | None = None, parts: int = 4) -> str:
+    """Interpolates policies of one start, evaluates the result, and promotes it if it is not worse.
+
+    Args:
+        config: the resolved config.
+        policies: versions of the lake, at least two.
+        weights: one per policy, adding up to 1; searched by held-out success if not given.
+        parts: the search tries all multiples of 1 / parts.
+
+    Returns:
+        The merged policy's version.
+    """
+    version = merge_policies(config, policies, weights, parts)
+    evaluate_retrained(config, version)
+    challenge_champion(config, version)
+    return version

@@ -1,0 +1,147 @@
+"""Merging policies of one start into one, and searching the weights by held-out success."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from learning.merging import check_alike, check_shares, grid, merge_checkpoints
+from models.vlm import VlmPolicy
+from schemas.config import Config
+from schemas.failure import CheckpointError, UsageError
+from schemas.policy import PolicyVersion
+from schemas.table import utc_now
+from schemas.trajectory import SPLIT_STARTS
+from storage.lake import Lake
+from tasks.checkpoints import checkpoint_folder, last_iteration, policy_row
+from tasks.console import console
+from tasks.measure import measured
+from tasks.places import work_folder
+from tasks.version import code_version
+
+SEARCH_START = SPLIT_STARTS["validation"] + 500_000
+"""First of the held-out seeds that weights are searched on: a promotion, which looks at others, stays fair."""
+METHOD = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Weights and what they were worth on the search's seeds."""
+
+    shares: tuple[float, ...]
+    success: float | None
+
+
+@task(name="merge", cache_policy=NO_CACHE)
+def merge_policies(config: Config, policies: list[str], shares: list[float] | None, parts: int) -> str:
+    """Interpolates the policies' weights and registers the result as a candidate; returns its version.
+
+    Args:
+        config: the suite and the seeds per task that each point of the search is measured on.
+        policies: their versions, at least two.
+        shares: one weight per policy; searched if not given.
+        parts: the search's grid: weights are multiples of 1 / parts.
+
+    Raises:
+        UsageError: fewer than two policies, or weights that do not add up to 1.
+        CheckpointError: an unknown policy, or policies that cannot be merged.
+    """
+    lake = Lake.open(config.lake, create=False)
+    rows = [policy_row(lake, name) for name in policies]
+    names = [row["policy_version"] for row in rows]
+    if len(set(names)) < 2:
+        raise UsageError("Merging needs at least two different policies.", "Name them one after the other.")
+    origin = common_origin(lake, rows)
+    folders = [checkpoint_folder(lake, name) for name in names]
+    check_alike(folders)
+    if shares is not None:
+        check_shares(shares, len(names))
+    folder = work_folder(lake, "merge")
+    tried = [Tried(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
+    best = best_of(tried)
+    merged = folder / "merged"
+    shutil.rmtree(merged, ignore_errors=True)
+    merge_checkpoints(folders, best.shares, merged)
+    version = _register(config, lake, names, origin, tried, merged)
+    shutil.rmtree(folder)
+    return version
+
+
+def common_origin(lake: Lake, rows: Sequence[dict[str, Any]]) -> str:
+    """The nearest policy that all of these were trained from, itself trained.
+
+    Raises:
+        CheckpointError: there is none: their weights do not lie in one basin.
+    """
+    policies = {row["policy_version"]: row for row in lake.read("policies").to_pylist()}
+    chains = [_ancestry(policies, row["policy_version"]) for row in rows]
+    origin = next((name for name in chains[0] if all(name in chain for chain in chains)), None)
+    if origin is None or policies[origin]["method"] == "random":
+        names = ", ".join(row["policy_version"] for row in rows)
+        raise CheckpointError(
+            f"{names} were not trained from one trained start ({origin or 'no common parent'}).",
+            "Merge policies that `flywheel lineage` leads back to the same trained policy.",
+        )
+    return origin
+
+
+def best_of(tried: Sequence[Tried]) -> Tried:
+    """The most successful weights; of equals the most even ones."""
+    return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
+
+
+def _ancestry(policies: dict[str, dict[str, Any]], version: str) -> list[str]:
+    chain: list[str] = []
+    while version in policies and version not in chain:
+        chain.append(version)
+        version = policies[version]["parent"]
+    return chain
+
+
+def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> list[Tried]:
+    seeds = (SEARCH_START, SEARCH_START + config.evaluate.seeds)
+    tried = []
+    for shares in grid(len(folders), parts):
+        shutil.rmtree(out, ignore_errors=True)
+        merge_checkpoints(folders, shares, out)
+        success = measured(config, VlmPolicy(out, config.policy), None, seeds)["success"]
+        tried.append(Tried(shares, success))
+        said = ", ".join(f"{share:.2f}" for share in shares)
+        console.print(
+            f"[dim]{'merge':>12}[/dim]  weights {said}: success {success if success is None else f'{success:.3f}'}"
+        )
+    shutil.rmtree(out, ignore_errors=True)
+    return tried
+
+
+def _register(
+    config: Config, lake: Lake, names: Sequence[str], origin: str, tried: Sequence[Tried], merged: Path
+) -> str:
+    there = lake.read("policies", ["policy_version"])["policy_version"].to_pylist()
+    version = f"merged-{sum(name.startswith('merged-') for name in there):04d}"
+    best = best_of(tried)
+    metrics = {
+        "merged": dict(zip(names, best.shares, strict=True)),
+        "search": [{"weights": one.shares, "success": one.success} for one in tried],
+    }
+    row = PolicyVersion(
+        policy_version=version,
+        parent=origin,
+        iteration=last_iteration(lake),
+        method=METHOD,
+        checkpoint=lake.blobs.put_directory(merged, f"checkpoints/{version}"),
+        data_versions="{}",
+        config=config.canonical(),
+        code=code_version(),
+        seed=config.seed,
+        metrics=json.dumps(metrics, sort_keys=True),
+        status="candidate",
+        created_at=utc_now(),
+    )
+    lake.append("policies", [row])
+    return version

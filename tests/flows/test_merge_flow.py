@@ -1,0 +1,51 @@
+"""Policies of one trained start become one; policies of different starts do not."""
+
+import json
+
+import pytest
+
+from flows.flywheel import flywheel
+from flows.merge import merge
+from flows.retrain import retrain
+from schemas.config import Config
+from schemas.failure import CheckpointError, UsageError
+from storage.lake import Lake
+from storage.status import iterations
+from tasks.checkpoints import policy_row
+
+
+def with_seed(config: Config, seed: int) -> Config:
+    return config.model_copy(update={"seed": seed})
+
+
+def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluated(small: Config) -> None:
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    before = [row["policy"] for row in iterations(lake)]
+    specialists = [retrain(with_seed(small, seed), None) for seed in (1, 2)]
+    lake.upsert("policies", [{**policy_row(lake, name), "parent": "policy-0000"} for name in specialists])
+    version = merge(small, specialists, None, 2)
+    row = policy_row(lake, version)
+    found = json.loads(row["metrics"])
+    assert (row["method"], row["parent"]) == ("merge", "policy-0000")
+    assert set(found["merged"]) == set(specialists)
+    assert [one["weights"] for one in found["search"]] == [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    best = max(one["success"] for one in found["search"])
+    assert found["merged"] in [
+        dict(zip(specialists, one["weights"], strict=True)) for one in found["search"] if one["success"] == best
+    ]
+    assert row["status"] in ("champion", "rejected")
+    assert lake.count("evaluations", {"policy_version": version, "suite": "suite"}) == 6
+    assert [row["policy"] for row in iterations(lake)] == before
+    with pytest.raises(UsageError, match="not trained from data"):
+        retrain(small, version)
+
+
+def test_policies_of_different_starts_are_refused_and_nothing_is_registered(small: Config) -> None:
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    with pytest.raises(CheckpointError, match="one trained start"):
+        merge(small, ["policy-0000", "policy-initial"])
+    with pytest.raises(UsageError, match="two different"):
+        merge(small, ["policy-0000", "champion"])
+    assert lake.read("policies").num_rows == 2
