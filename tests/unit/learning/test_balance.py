@@ -25,6 +25,37 @@ def test_longest_first_is_within_four_thirds_of_the_best(case: int):
     assert loads(work, longest_first(work, ranks), ranks).max() <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-9
 
 
+def greedy(work: np.ndarray, ranks: int) -> int:
+    done = [0] * ranks
+    for cost in sorted(work.tolist(), reverse=True):
+        done[done.index(min(done))] += cost
+    return max(done)
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_swaps_never_leave_more_to_the_slowest_rank_than_the_greedy_rule_does(case: int):
+    draw = np.random.default_rng(case)
+    ranks, work = 2 + case % 7, draw.integers(1, 100, size=5 + 2 * case)
+    plan = longest_first(work, ranks)
+    assert loads(work, plan, ranks).sum() == work.sum() and loads(work, plan, ranks).max() <= greedy(work, ranks)
+
+
+def test_few_samples_of_like_cost_are_levelled_by_swaps():
+    assert loads([3, 3, 2, 2, 2], longest_first([3, 3, 2, 2, 2], 2), 2).tolist() == [6, 6]
+    work = np.random.default_rng(1).integers(100, 200, size=3 * 64)
+    best = work.sum() / 64
+    assert greedy(work, 64) > 1.03 * best
+    assert loads(work, longest_first(work, 64), 64).max() <= 1.015 * best
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_swaps_keep_every_rank_under_the_cap(case: int):
+    draw = np.random.default_rng(case)
+    tokens, work = draw.integers(10, 100, size=40), draw.integers(100, 200, size=40)
+    cap = int(1.15 * tokens.sum() / 5)
+    assert loads(tokens, longest_first(work, 5, tokens, cap), 5).max() <= cap
+
+
 @pytest.mark.parametrize("case", range(400))
 def test_padded_batches_are_shared_out_as_well_as_brute_force_can(case: int):
     draw = np.random.default_rng(case)

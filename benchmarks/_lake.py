@@ -1,0 +1,131 @@
+"""Lengths of a lake's own training samples, and a small lake to read when there is none.
+
+The small lake is played by the explorer in the fake sandbox: it needs no browser, no model and a second or two. Its
+screens are of one size, as MiniWoB++'s are, so its samples differ by their steps and texts alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from environments.catalog import catalog
+from environments.session import Play
+from learning.balance import Ints
+from models.explorer import Explorer
+from schemas.config import Config
+from schemas.config.load import config_of
+from schemas.trajectory import trajectory_id
+from storage.lake import Lake
+from tasks.actors import BatchedActor
+from tasks.collect import write
+from tasks.playing import play_all
+
+PATCH, MERGE = 14, 2
+"""Pixels of a patch, and patches of a token's side: Qwen2.5-VL's."""
+BYTES_A_TOKEN = 4
+"""What a byte-pair vocabulary of that family takes for English and for actions, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Lengths of one training sample."""
+
+    patches: int
+    """Of one screen."""
+    screens: int
+    text: int
+    """Tokens of instruction, history and reply."""
+
+    @property
+    def tokens(self) -> int:
+        """What the language model reads."""
+        return self.screens * self.patches // MERGE**2 + self.text
+
+
+def play_small_lake(folder: Path, plays: int = 150) -> Lake:
+    """A new lake with that many plays of every fake task by the explorer."""
+    config = _config(folder, {"environment": {"kind": "fake", "browsers": 1, "pages": 8}})
+    lake = Lake.open(config.lake)
+    explorer = BatchedActor("explorer", Explorer(), 1.0)
+    made = [
+        Play(
+            trajectory_id=trajectory_id(lake.lake_id, 0, task.task_id, seed, "explorer", Explorer.version, 0),
+            iteration=0,
+            run_id=lake.lake_id,
+            task=task,
+            seed=seed,
+            attempt=0,
+            policy="explorer",
+            policy_version=Explorer.version,
+        )
+        for task in catalog(config)
+        for seed in range(plays)
+    ]
+    try:
+        play_all(config, made, lambda _: [explorer], lambda chunk: write(lake, chunk), "a small lake", for_data=True)
+    finally:
+        explorer.close()
+    return lake
+
+
+def open_lake(uri: str) -> Lake:
+    """The lake there; raises LakeError if there is none."""
+    return Lake.open(_config(Path(uri), {}).lake, create=False)
+
+
+def step_samples(lake: Lake, history_images: int) -> list[Sample]:
+    """One sample per step, as the trainer makes them: the last screens, all past replies as text, the step's reply."""
+    samples: list[Sample] = []
+    for instruction, steps in _trajectories(lake):
+        said = _tokens(instruction)
+        for number, step in enumerate(steps):
+            said += _tokens(step["thought"] or "") + _tokens(step["action"])
+            samples.append(Sample(_patches(step), min(number + 1, history_images), said))
+    return samples
+
+
+def trajectory_samples(lake: Lake) -> list[Sample]:
+    """One sample per trajectory with all of its screens, as long-context training would take it."""
+    return [
+        Sample(
+            _patches(steps[0]),
+            len(steps),
+            _tokens(instruction) + sum(_tokens(step["thought"] or "") + _tokens(step["action"]) for step in steps),
+        )
+        for instruction, steps in _trajectories(lake)
+    ]
+
+
+def columns(samples: list[Sample]) -> tuple[Ints, Ints, Ints]:
+    """Patches of a screen, screens, and language tokens of every sample."""
+    found = [(sample.patches, sample.screens, sample.tokens) for sample in samples]
+    patches, screens, tokens = np.array(found, dtype=np.int64).T
+    return patches, screens, tokens
+
+
+def _trajectories(lake: Lake) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    told = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
+    wanted = ["trajectory_id", "step", "screen_width", "screen_height", "thought", "action"]
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in lake.read("steps", wanted).to_pylist():
+        steps.setdefault(row["trajectory_id"], []).append(row)
+    for row in sorted(told, key=lambda row: row["trajectory_id"]):
+        if row["trajectory_id"] in steps:
+            yield row["instruction"], sorted(steps[row["trajectory_id"]], key=lambda step: step["step"])
+
+
+def _patches(step: dict[str, Any]) -> int:
+    block = PATCH * MERGE
+    return -(-step["screen_height"] // block) * -(-step["screen_width"] // block) * MERGE**2
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text.encode()) // BYTES_A_TOKEN)
+
+
+def _config(folder: Path, more: dict[str, Any]) -> Config:
+    suite = {"tasks": ["click-target", "two-steps", "enter-text"], "held_out": []} if more else {}
+    return config_of({"lake": {"uri": str(folder)}, **more, **({"suite": suite} if suite else {})})
