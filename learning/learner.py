@@ -31,6 +31,8 @@ class Taken:
     """This rank's part of the batch's loss, detached; the sum over the ranks is the loss."""
     norm: float
     """Norm of the whole gradient before clipping; if it is not finite, nothing was moved."""
+    samples: tuple[int, ...]
+    """The samples that this rank trained on, alone or with others."""
 
 
 class Learner(ABC):

@@ -22,7 +22,8 @@ def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
 
 def token_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted sum of the cross entropy of (n, vocabulary) logits against (n,) ids."""
-    return (torch.nn.functional.cross_entropy(logits.float(), targets, reduction="none") * weights).sum()
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (torch.nn.functional.cross_entropy(wide, targets, reduction="none") * weights).sum()
 
 
 def place_loss(logits: Tensor, places: Tensor, first: Tensor, weights: Tensor, bins: int, sigma: float) -> Tensor:

@@ -70,6 +70,10 @@ class Group:
     sequences: tuple[int, ...]
     """Indices into the batch."""
 
+    def holds(self, rank: int) -> bool:
+        """Whether a rank is one of it."""
+        return self.first <= rank < self.first + self.degree
+
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:

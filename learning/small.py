@@ -75,7 +75,8 @@ class SmallLearner(Learner):
             part.backward()
         if self._world > 1:
             dist.all_reduce(self._gradient)
-        return Taken(part.detach(), self._optimizer.step(self._gradient, rate))
+        norm = self._optimizer.step(self._gradient, rate)
+        return Taken(part.detach(), norm, tuple(draw.sample for draw in batch))
 
     def write(self, folder: Path) -> None:
         """Writes the weights in bf16 by their `transformers` names."""

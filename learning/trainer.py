@@ -28,6 +28,7 @@ from learning.optimizer import learning_rate
 from learning.sample import TrainSample, read_samples
 from learning.sampler import Sampler
 from learning.small import SmallLearner
+from models.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 
@@ -57,7 +58,8 @@ def train(job: Job) -> None:
             taken = learner.step(batch, rate)
             if not math.isfinite(taken.norm):
                 raise FlywheelError(
-                    f"step {step + 1} of {job.steps}: the gradient's norm is {taken.norm}.",
+                    f"step {step + 1} of {job.steps}: the gradient's norm is {taken.norm}, of the batch of "
+                    f"samples {', '.join(str(draw.sample) for draw in draws_of(job, sampler, step))}.",
                     "Nothing was written; lower train.learning_rate or look at the samples.",
                 )
             if not ((step + 1) % learner.report_every == 0 or step + 1 == job.steps):
@@ -76,8 +78,12 @@ def train(job: Job) -> None:
 
 
 def learner_of(job: Job, samples: Sequence[TrainSample], rank: int, world: int) -> Learner:
-    """What trains the job's parent."""
-    return SmallLearner(job, samples, rank, world)
+    """What trains the job's parent: the small policy has a path of its own."""
+    if is_tiny(read_config(job.parent)):
+        return SmallLearner(job, samples, rank, world)
+    from learning.sharded import ShardedLearner  # transformers takes seconds that the small policy need not wait for
+
+    return ShardedLearner(job, samples, rank, world)
 
 
 def draws_of(job: Job, sampler: Sampler, step: int) -> list[Draw]:
@@ -124,7 +130,11 @@ def _start_ranks(world: int) -> list[subprocess.Popen[bytes]]:
         port = probe.getsockname()[1]
     os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
     command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
-    return [subprocess.Popen(command, env={**os.environ, "RANK": str(rank)}) for rank in range(1, world)]
+    os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
+    return [
+        subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(1, world)
+    ]
 
 
 def main() -> int:
@@ -137,7 +147,8 @@ def main() -> int:
         if "RANK" not in os.environ and job.train.processes > 1:
             ranks = _start_ranks(job.train.processes)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            dist.init_process_group("gloo", timeout=timedelta(minutes=5))
+            gpu = job.train.device != "cpu" and torch.cuda.is_available()
+            dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=timedelta(minutes=5))
         train(job)
     except FlywheelError as error:
         if os.environ.get("RANK", "0") == "0":

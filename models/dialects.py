@@ -57,8 +57,17 @@ def smart_resize(height: int, width: int) -> tuple[int, int]:
     return rows, columns
 
 
-def format_action(action: Action, dialect: str = "box_v1", grid: int = 1) -> str:
+def format_action(
+    action: Action, dialect: str = "box_v1", grid: int = 1, absolute: tuple[int, int] | None = None
+) -> str:
     """An action as text; coordinates are rounded to multiples of `grid` thousandths.
+
+    Args:
+        action: what to write.
+        dialect: how.
+        grid: thousandths between coordinates that can be told apart.
+        absolute: (width, height) of the screen in pixels for a model that writes pixels of the smart-resized screen,
+            as `parse_reply` reads them; then `grid` is not looked at.
 
     Raises:
         ValueError: no such dialect.
@@ -67,9 +76,14 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1) -> str
         raise ValueError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     fields = action.model_dump(exclude={"type"})
     arguments = []
+    rows, columns = smart_resize(absolute[1], absolute[0]) if absolute else (0, 0)
     for prefix, box, point in (("", "start_box", "point"), ("to_", "end_box", "end_point")):
         if f"{prefix}x" in fields:
-            x, y = (round(fields.pop(prefix + axis) * 1000 / grid) * grid for axis in "xy")
+            x, y = (fields.pop(prefix + axis) for axis in "xy")
+            if absolute:
+                x, y = round(x * columns), round(y * rows)
+            else:
+                x, y = (round(place * 1000 / grid) * grid for place in (x, y))
             key = box if dialect != "point" else "start_point" if action.type == "drag" and not prefix else point
             arguments.append(f"{key}='{_point(x, y, dialect)}'")
     arguments += [f"{key}='{_escape(value)}'" for key, value in fields.items() if value or action.type != "finished"]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from PIL import Image
 
+from models.processor import read_processor
 from models.prompt import Message
 from models.speaker import Spoken
 from schemas.failure import CheckpointError
@@ -18,10 +19,10 @@ class StockSpeaker:
     depends on its own seed only. Raises `CheckpointError` for what they cannot load."""
 
     def __init__(self, directory: Path) -> None:
-        from transformers import AutoModelForImageTextToText, AutoProcessor
+        from transformers import AutoModelForImageTextToText
 
+        self.processor: Any = read_processor(directory)
         try:
-            self.processor: Any = AutoProcessor.from_pretrained(directory)
             self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
         except Exception as error:  # whatever the libraries raise, the directory is what is wrong
             raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error

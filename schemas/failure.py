@@ -29,6 +29,10 @@ class FlywheelError(Exception):
         self.mend = mend
         super().__init__(f"{problem} {mend}".strip())
 
+    def __reduce__(self) -> tuple[type["FlywheelError"], tuple[str, str]]:
+        """Pickles whole, so that an error can be told to other processes."""
+        return type(self), (self.problem, self.mend)
+
 
 class UsageError(FlywheelError):
     """The command line or the config asks for something that does not exist."""

@@ -122,6 +122,15 @@ class TrainConfig(Section):
     threads: Count = 1
     balance: bool = True
     """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
+    sequence_plans: bool = True
+    """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP); where
+    there is no `token_cap`, or the processes are not a power of two, nothing is shared. Not for the small policy."""
+    token_cap: Count | None = None
+    """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
+    activation_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where models are trained, one process per GPU; the small policy always on the CPU."""
     grounding: Whole = 4
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
     reading: Whole = 0

@@ -1,0 +1,182 @@
+"""From training samples to the tokens of any model directory: the text that `models.stock` plays, and its targets.
+
+A sample becomes the chat that the policy would be asked to go on with (`models.prompt`), written by the directory's own
+chat template and processor; the reply is encoded apart and ends with the token that ends a turn. The loss covers the
+reply. How many tokens a sample has follows from its text and the sizes of its screens, so a plan needs no pixels
+(`measure`); screens are decoded where they are encoded (`pixels`).
+"""
+
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from learning.sample import Screenshots, TrainSample
+from learning.step_plan import Item, Piece
+from models.dialects import format_action, format_reply
+from models.layout import read_config
+from models.policy import Context
+from models.processor import read_processor
+from models.prompt import Message, messages_of
+from schemas.action import Click, from_json
+from schemas.config.sections import PolicyConfig
+from schemas.failure import CheckpointError, FlywheelError
+from schemas.observation import Observation, Turn
+
+ABSOLUTE = ("qwen2_5_vl",)
+"""Architectures that write coordinates as pixels of the smart-resized screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a plan must know of a sample."""
+
+    item: Item
+    """Its lengths; the last token of the reply is left out, as it is only a target."""
+    targets: int
+    """Tokens of the reply."""
+    digests: tuple[str, ...]
+    """Its screens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A sample as tokens."""
+
+    ids: Tensor
+    """(n,)."""
+    targets: Tensor
+    """(n,) the token to be said after each, or -1 where nothing is asked."""
+    grids: Tensor
+    """(screens, 3) patches of each screen in time, rows, columns."""
+    kinds: Tensor
+    """(n,) the processor's `mm_token_type_ids`: 0 text, 1 image."""
+
+
+class Chats:
+    """Encodes samples for the model of a directory.
+
+    Raises:
+        CheckpointError: the directory cannot be read, or its processor does not give screens as grids of patches.
+    """
+
+    def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
+        self.processor = read_processor(directory)
+        self._policy, self._screenshots, self._seed = policy, screenshots, seed
+        self._absolute = read_config(directory).get("model_type") in ABSOLUTE
+        self._tokenizer: Any = self.processor.tokenizer
+        self._merge = int(getattr(self.processor.image_processor, "merge_size", 0))
+        if not self._merge:
+            raise CheckpointError(
+                f"{directory}: its processor does not lay screens out as grids of patches.",
+                "The trainer takes models of the Qwen-VL family and those with the same interface (image_grid_thw).",
+            )
+        self._shape = lru_cache(maxsize=256)(self._shape_of)
+        self._end = self._end_token()
+
+    def measure(self, sample: TrainSample) -> Measure:
+        """Counts; no pixel is looked at.
+
+        Raises:
+            FlywheelError: there is nothing to learn from the sample, or a screenshot of it is missing.
+        """
+        chat = self.encode(sample)
+        pieces, start = [], 0
+        for kind, run in groupby(chat.kinds.tolist()):
+            end = start + len(list(run))
+            while kind and start < end:
+                patches = int(chat.grids[len(pieces)].prod())
+                pieces.append(Piece(start, patches // self._merge**2, patches))
+                start += pieces[-1].tokens
+            start = end
+        return Measure(Item(len(chat.ids), tuple(pieces)), int((chat.targets >= 0).sum()), tuple(self._shown(sample)))
+
+    def encode(self, sample: TrainSample) -> Chat:
+        """The chat and what is to be said in it."""
+        try:
+            sizes = [self._screenshots.size(digest) for digest in self._shown(sample)]
+        except KeyError as error:
+            raise FlywheelError(
+                f"sample of {sample.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
+            ) from error
+        messages, reply = self._messages(sample, sizes[-1])
+        shapes = [self._shape(size) for size in sizes]
+        prompt = self._ids(self._template(messages, prompt=True), [written for _, written in shapes])
+        said = [*self._tokenizer(reply, add_special_tokens=False)["input_ids"], self._end]
+        ids = [*prompt, *said[:-1]]
+        targets = [-1] * (len(prompt) - 1) + said
+        kinds = self.processor.create_mm_token_type_ids([ids])[0]
+        grids = torch.stack([grid for grid, _ in shapes])
+        return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds))
+
+    def pixels(self, digest: str) -> tuple[Tensor, Tensor]:
+        """A screen as the vision tower takes it: patches (n, width of a patch) and its grid (3,)."""
+        image = Image.open(io.BytesIO(self._screenshots.png(digest))).convert("RGB")
+        made = self.processor.image_processor(images=[image], return_tensors="pt")
+        return made["pixel_values"], made["image_grid_thw"][0]
+
+    def blank(self) -> tuple[Tensor, Tensor]:
+        """The smallest screen, for a rank that has none and still takes part in the vision tower's collectives."""
+        side = self._merge * int(self.processor.image_processor.patch_size)
+        made = self.processor.image_processor(images=[Image.new("RGB", (side, side))], return_tensors="pt")
+        return made["pixel_values"], made["image_grid_thw"][0]
+
+    def _shown(self, sample: TrainSample) -> Sequence[str]:
+        return sample.screenshots[-self._policy.history_images if sample.action is not None else -1 :]
+
+    def _messages(self, sample: TrainSample, size: tuple[int, int]) -> tuple[list[Message], str]:
+        """The chat that ends before the reply, and the reply. A screen without an action asks where one element is."""
+        absolute = size if self._absolute else None
+        instruction, thought, action = sample.instruction, sample.thought, sample.action
+        if action is None:
+            if not sample.questions:
+                raise FlywheelError(
+                    f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."
+                )
+            asked = random.Random(f"{self._seed} {sample.screenshots[-1]}").choice(sample.questions)
+            instruction, thought, target = f'Click on "{asked.name}".', "", Click(x=asked.x, y=asked.y)
+        else:
+            target = from_json(action)
+        shown = [Observation(b"", *size, digest) for digest in self._shown(sample)]
+        past = [shown[0]] * (len(sample.history) - len(shown) + 1) + shown[:-1]
+        turns = tuple(
+            Turn(step.thought, format_action(from_json(step.action), self._policy.dialect, absolute=absolute), screen)
+            for step, screen in zip(sample.history, past[len(past) - len(sample.history) :], strict=True)
+        )
+        context = Context(instruction, turns if action is not None else (), shown[-1], 0)
+        messages = messages_of(context, len(shown), self._policy.dialect)
+        reply = format_reply(thought, format_action(target, self._policy.dialect, absolute=absolute))
+        return messages, reply
+
+    def _template(self, messages: list[Message], prompt: bool) -> str:
+        return self.processor.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
+
+    def _ids(self, text: str, written: list[str]) -> list[int]:
+        """Token ids of a chat, as the processor makes them of text and screens."""
+        texts, _ = self.processor.get_text_with_replacements([text], written, [], [])
+        bos = self._tokenizer.bos_token
+        special = {"add_special_tokens": False} if bos is not None and text.startswith(bos) else {}
+        return self._tokenizer(texts, **special)["input_ids"][0]
+
+    def _shape_of(self, size: tuple[int, int]) -> tuple[Tensor, str]:
+        """The grid of a screen of this size, and the text that stands for it in a chat."""
+        made = self.processor.image_processor(images=[Image.new("RGB", size)], return_tensors="pt")
+        return made["image_grid_thw"][0], self.processor.replace_image_token(made, 0)
+
+    def _end_token(self) -> int:
+        """The token that ends a turn: what the template writes after a reply."""
+        said: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
+        before = self._template(said, prompt=True) + "!"
+        said.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})
+        after = self._template(said, prompt=False)
+        rest: Any = after[len(before) :] if after.startswith(before) else ""
+        ids = self._tokenizer(rest, add_special_tokens=False)["input_ids"] if rest else []
+        return ids[0] if ids else self._tokenizer.eos_token_id

@@ -1,0 +1,62 @@
+"""Reads a model directory's own processor: the one place that decides how chats and screens become a model's input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from schemas.failure import CheckpointError
+
+
+def read_processor(directory: Path) -> Any:
+    """The directory's processor, as `AutoProcessor` reads it.
+
+    Processors of models that also take videos need torchvision for their video part alone. Screens are no videos, so
+    where torchvision is not installed the same processor class is put together without that part.
+
+    Raises:
+        CheckpointError: the directory is not there, or has no processor for images and text.
+    """
+    from transformers import AutoProcessor
+    from transformers.utils.import_utils import is_torchvision_available
+
+    try:
+        kind = _processor_class(directory)
+        if not is_torchvision_available() and _takes_videos(kind):
+            return _without_videos(kind, directory)
+        return AutoProcessor.from_pretrained(directory)
+    except Exception as error:  # whatever the libraries raise, the directory is what is wrong
+        raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+
+
+def _processor_class(directory: Path) -> str:
+    """The class that the directory names, or an empty name."""
+    for name in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
+        path = directory / name
+        if path.is_file():
+            named = json.loads(path.read_text()).get("processor_class")
+            if named:
+                return str(named)
+    return ""
+
+
+def _takes_videos(kind: str) -> bool:
+    import transformers
+
+    found = getattr(transformers, kind, None) if kind else None
+    return found is not None and "video_processor" in found.get_attributes()
+
+
+def _without_videos(kind: str, directory: Path) -> Any:
+    import transformers
+    from transformers import AutoImageProcessor, AutoTokenizer
+
+    stock = getattr(transformers, kind)
+
+    def check(self: Any, name: str, part: Any) -> Any:
+        return None if part is None else stock.check_argument_for_proper_class(self, name, part)
+
+    bare = type(kind, (stock,), {"check_argument_for_proper_class": check})
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    written = directory / "chat_template.jinja"
+    template = written.read_text() if written.is_file() else tokenizer.chat_template
+    return bare(AutoImageProcessor.from_pretrained(directory), tokenizer, None, chat_template=template)

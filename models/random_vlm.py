@@ -1,0 +1,144 @@
+"""Small random models of the real architectures, written as directories that plain `transformers` loads.
+
+What a checkpoint of billions of weights will do (load, act, train, resume) is tried on these in seconds: same classes,
+same processor, same names, random weights.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from models.tokens import build_tokenizer
+from schemas.failure import UsageError
+
+Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
+KINDS: tuple[str, ...] = get_args(Kind)
+TEMPLATE = (
+    "{%- for message in messages -%}<|im_start|>{{ message.role }}\n"
+    "{%- if message.content is string %}{{ message.content }}{% else -%}"
+    "{%- for part in message.content -%}"
+    "{%- if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif -%}"
+    "{%- endfor -%}{%- endif -%}<|im_end|>\n{% endfor -%}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif -%}"
+)
+"""The turns of Qwen's own template, without its tools."""
+
+
+def build_random(
+    kind: Kind,
+    texts: Sequence[str],
+    seed: int,
+    out: Path,
+    *,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    kv_heads: int = 4,
+    vision_hidden: int = 64,
+    vision_layers: int = 2,
+) -> None:
+    """Writes a random model with its processor.
+
+    Args:
+        kind: the architecture.
+        texts: what its tokeniser is learnt from.
+        seed: draws the weights.
+        out: directory to make.
+        hidden, layers, heads, kv_heads: the text stack; heads are 16 wide.
+        vision_hidden, vision_layers: the vision tower; heads are 32 wide.
+
+    Raises:
+        UsageError: no such kind.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    if kind not in KINDS:
+        raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
+    tokenizer = _tokenizer(texts)
+    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
+    text = {
+        "vocab_size": -(-len(tokenizer) // 64) * 64,
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": 16,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
+        "max_position_embeddings": 32768,
+        "pad_token_id": ids["pad"],
+        "bos_token_id": None,
+        "eos_token_id": ids["end"],
+    }
+    vision = {
+        "hidden_size": vision_hidden,
+        "intermediate_size": 2 * vision_hidden,
+        "depth": vision_layers,
+        "num_heads": max(1, vision_hidden // 32),
+        "out_hidden_size": hidden,
+    }
+    if kind == "qwen2_5_vl":
+        vision |= {"fullatt_block_indexes": [vision_layers - 1], "window_size": 56, "patch_size": 14}
+    else:
+        vision |= {"deepstack_visual_indexes": [0], "num_position_embeddings": 256, "patch_size": 16}
+    if kind == "qwen3_vl_moe":
+        text |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
+    config: Any = AutoConfig.for_model(
+        kind,
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["image"],
+        video_token_id=ids["video"],
+        vision_start_token_id=ids["vision_start"],
+        vision_end_token_id=ids["vision_end"],
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: Any = AutoModelForImageTextToText.from_config(config)
+    model.generation_config.eos_token_id = ids["end"]
+    model.generation_config.pad_token_id = ids["pad"]
+    model.to(torch.bfloat16).save_pretrained(out)
+    _write_processor(kind, tokenizer, out)
+
+
+_MARKS = {
+    "pad": "<|endoftext|>",
+    "start": "<|im_start|>",
+    "end": "<|im_end|>",
+    "vision_start": "<|vision_start|>",
+    "vision_end": "<|vision_end|>",
+    "image": "<|image_pad|>",
+    "video": "<|video_pad|>",
+}
+
+
+def _tokenizer(texts: Sequence[str]) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=build_tokenizer(texts, "box_v1"),
+        pad_token=_MARKS["pad"],
+        eos_token=_MARKS["end"],
+        additional_special_tokens=[token for name, token in _MARKS.items() if name not in ("pad", "end")],
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
+
+
+def _write_processor(kind: str, tokenizer: Any, out: Path) -> None:
+    """The files that a published directory has; the video part is named and never used."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    patch = 14 if kind == "qwen2_5_vl" else 16
+    size = {"shortest_edge": (2 * patch) ** 2, "longest_edge": 2**24}
+    shape: dict[str, Any] = {"patch_size": patch, "temporal_patch_size": 2, "merge_size": 2}
+    Qwen2VLImageProcessorPil(**shape, size=size).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    (out / "chat_template.jinja").write_text(TEMPLATE)
+    processor, videos = ("Qwen2_5_VLProcessor", "Qwen2VL") if kind == "qwen2_5_vl" else ("Qwen3VLProcessor", "Qwen3VL")
+    (out / "processor_config.json").write_text(json.dumps({"processor_class": processor}))
+    written = {"video_processor_type": f"{videos}VideoProcessor", **shape, "size": size}
+    (out / "video_preprocessor_config.json").write_text(json.dumps(written))

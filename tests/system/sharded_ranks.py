@@ -1,0 +1,79 @@
+"""Run by gloo ranks: the gradient of one batch under many plans, against a reference file. Not a test by itself."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from learning.job import read_job
+from learning.sample import read_samples
+from learning.sequence_plan import Group
+from learning.sharded import ShardedLearner
+from learning.step_plan import MicroBatch, plan_step
+
+SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
+"""Every way to part four ranks into groups."""
+
+
+def random_plan(learner: ShardedLearner, count: int, shapes: list[tuple[int, ...]], seed: int) -> list[MicroBatch]:
+    """Samples and screens anywhere, in as many micro-batches as there are shapes; groups may be empty."""
+    draw = np.random.default_rng(seed)
+    places = [(number, place) for number, shape in enumerate(shapes) for place in range(len(shape))]
+    owner = draw.integers(0, len(places), count)
+    plan = []
+    for number, shape in enumerate(shapes):
+        groups, first = [], 0
+        for place, degree in enumerate(shape):
+            members = np.flatnonzero(owner == places.index((number, place)))
+            groups.append(Group(degree, first, tuple(int(sample) for sample in members)))
+            first += degree
+        screens = sum(len(learner.items[sample].screens) for group in groups for sample in group.sequences)
+        plan.append(MicroBatch(tuple(groups), tuple(int(rank) for rank in draw.integers(0, first, screens))))
+    return plan
+
+
+def main() -> None:
+    """Exits with an error that names the plan if a gradient differs."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    folder, checkpointing = Path(sys.argv[1]), sys.argv[2] == "checkpointing"
+    job = read_job(folder / "job.json")
+    job = job.model_copy(update={"train": job.train.model_copy(update={"activation_checkpointing": checkpointing})})
+    samples = read_samples(job.samples)
+    learner = ShardedLearner(job, samples, rank, world, torch.float64)
+    loss, reference = torch.load(folder / "reference.pt")
+    count = len(samples)
+    alone = (Group(1, 0, tuple(range(count))), *(Group(1, other, ()) for other in range(1, world)))
+    elsewhere = (world - 1,) * sum(len(item.screens) for item in learner.items)
+    levelled = learner.rules.without_sequence_plans()
+    plans: dict[str, list[MicroBatch] | None] = {
+        "as the trainer plans it": None,
+        "balanced": plan_step(learner.items, levelled),
+        "two nodes": plan_step(learner.items, levelled.on_nodes(2)),
+        "all on one rank, screens on another": [MicroBatch(alone, elsewhere)],
+    }
+    if world == 4:
+        plans["micro-batches of several shapes"] = random_plan(learner, count, [SHAPES[0], SHAPES[2], SHAPES[1]], 5)
+        plans |= {f"{shape}": random_plan(learner, count, [shape], number) for number, shape in enumerate(SHAPES)}
+    if checkpointing:
+        plans = {name: plans[name] for name in ("as the trainer plans it", "micro-batches of several shapes")}
+    for name, plan in plans.items():
+        part = learner.gradient(learner.prepared(range(count), plan))
+        dist.all_reduce(part)
+        found = learner.gradients()
+        assert found.keys() == reference.keys(), found.keys() ^ reference.keys()
+        worst = max(float((found[key] - reference[key]).abs().max()) for key in reference)
+        assert worst <= 1e-10 and abs(float(part) - loss) <= 1e-10, f"{name}: {worst}, loss {float(part)} for {loss}"
+        if rank == 0:
+            print(f"{name}: {worst:.1e}")
+    learner.close()
+    dist.destroy_process_group()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The learner of any model on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from learning.chats import Chats
+from learning.sample import Screenshots, read_samples
+from models.random_vlm import KINDS, Kind
+from tests.system.ranks import run
+from tests.unit.learning.chats import job
+
+
+def plain_gradient(folder: Path, plan) -> tuple[float, dict[str, torch.Tensor]]:
+    """Loss and gradient of the mean over all target tokens, every sample by itself, by the library's own forward."""
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(
+        plan.parent, dtype=torch.float64, attn_implementation="sdpa", experts_implementation="eager"
+    )
+    screenshots = Screenshots(plan.screenshots)
+    chats = Chats(plan.parent, plan.policy, screenshots, plan.seed)
+    samples = read_samples(plan.samples)
+    total = sum(chats.measure(sample).targets for sample in samples)
+    whole = 0.0
+    for sample in samples:
+        chat = chats.encode(sample)
+        images = [Image.open(io.BytesIO(screenshots.png(digest))) for digest in chats.measure(sample).digests]
+        seen = chats.processor.image_processor(images=[image.convert("RGB") for image in images], return_tensors="pt")
+        logits = model(
+            input_ids=chat.ids[None],
+            pixel_values=seen["pixel_values"].double(),
+            image_grid_thw=seen["image_grid_thw"],
+            mm_token_type_ids=chat.kinds[None],
+        ).logits[0]
+        asked = chat.targets >= 0
+        loss = torch.nn.functional.cross_entropy(logits[asked], chat.targets[asked], reduction="sum") / total
+        loss.backward()
+        whole += float(loss)
+    return whole, {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind: Kind = request.param
+    folder = tmp_path_factory.mktemp(kind)
+    plan = job(folder, kind, token_cap=700)
+    (folder / "job.json").write_text(plan.model_dump_json())
+    torch.save(plain_gradient(folder, plan), folder / "reference.pt")
+    return folder
+
+
+def test_the_gradient_of_four_ranks_does_not_depend_on_the_plan(folder: Path) -> None:
+    said = run("tests.system.sharded_ranks", folder, "plain")
+    assert said.count(": ") == 9, said
+
+
+def test_activations_computed_twice_give_the_same_gradient(folder: Path) -> None:
+    run("tests.system.sharded_ranks", folder, "checkpointing")
+
+
+def test_three_ranks_that_share_no_sample_give_the_same_gradient(folder: Path) -> None:
+    run("tests.system.sharded_ranks", folder, "plain", ranks=3)
