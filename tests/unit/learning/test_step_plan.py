@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from learning.balance import Cost
@@ -42,6 +42,7 @@ ITEMS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ITEMS, st.sampled_from([1, 2, 3, 4]), st.booleans(), st.sampled_from([None, 70, 120]))
 def test_every_sample_is_planned_once_and_under_the_cap(items: list[Item], ranks: int, level: bool, cap: int | None):
     plan = plan_step(items, Rules(ranks, LINEAR, LINEAR, level, cap))
@@ -52,6 +53,7 @@ def test_every_sample_is_planned_once_and_under_the_cap(items: list[Item], ranks
             assert cap is None or sum(items[sample].tokens for sample in group.sequences) <= cap
 
 
+@settings(deadline=None, max_examples=30)
 @given(ITEMS, st.sampled_from([2, 4]), st.sampled_from([40, 60, 100]))
 def test_sequence_plans_keep_every_rank_under_the_cap(items: list[Item], ranks: int, cap: int):
     assume(max(one.tokens for one in items) <= cap * ranks)
@@ -61,6 +63,7 @@ def test_sequence_plans_keep_every_rank_under_the_cap(items: list[Item], ranks: 
     assert all(stretch_of(group, items) <= cap for batch in plan for group in batch.groups)
 
 
+@settings(deadline=None)
 @given(ITEMS, st.sampled_from([(4,), (2, 2), (2, 1, 1), (1, 1, 1, 1)]), st.integers(0, 99))
 def test_what_a_screen_becomes_arrives_where_its_tokens_are(items: list[Item], shape: tuple[int, ...], seed: int):
     draw = np.random.default_rng(seed)
