@@ -19,6 +19,7 @@ KEYS = (
     "wall_s",
     "stages_s",
     "verified",
+    "orchestration_s",
 )
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
 SPARKS = "▁▂▃▄▅▆▇█"

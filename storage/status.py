@@ -11,7 +11,8 @@ def iterations(lake: Lake) -> list[dict[str, Any]]:
     """One entry per iteration, oldest first; a number that is not there yet is None, and so is its interval.
 
     Keys: iteration, policy, success, ci (95 %, over tasks), n, explorer, trajectories, verified, promoted, wall_s,
-    stages_s. `verified` is P(V=1 | iteration) of the policy's own plays: rate, ci (95 %), n.
+    orchestration_s (between the stages, so not part of wall_s), stages_s. `verified` is P(V=1 | iteration) of the
+    policy's own plays: rate, ci (95 %), n.
     """
     own = {row["iteration"]: row for row in verified(lake) if row["kind"] == "policy"}
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
@@ -39,5 +40,6 @@ def _entry(row: dict[str, Any], own: dict[str, Any] | None) -> dict[str, Any]:
         "verified": own and {"rate": own["rate"], "ci": [own["low"], own["high"]], "n": own["n"]},
         "promoted": row["promoted"],
         "wall_s": row["wall_s"],
+        "orchestration_s": row["orchestration_s"],
         "stages_s": dict(row["stages_s"] or []),
     }

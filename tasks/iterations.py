@@ -6,6 +6,7 @@ from prefect.cache_policies import NO_CACHE
 from schemas.config import Config
 from schemas.stage import STAGES
 from storage.lake import Lake
+from tasks.stage import leave
 
 
 def finished_iterations(lake: Lake) -> list[int]:
@@ -19,6 +20,7 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     """The iterations to turn; the first one goes on where its last finished stage ended."""
     done = finished_iterations(Lake.open(config.lake))
     first = done[-1] + 1 if done else 0
+    leave()
     return list(range(first, first + (iterations if iterations is not None else config.iterations)))
 
 

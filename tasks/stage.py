@@ -2,6 +2,9 @@
 
 The row in `stages` is written after everything else the stage wrote, so a kill anywhere leaves either a finished
 stage or one that is done again; keys make doing it again harmless.
+
+Between the work of two stages lies orchestration: Prefect's tasks and sub-flows, the row that is written, the upkeep
+of the lake. Each stage keeps the seconds since this process last left a stage's work (or settled what to turn).
 """
 
 import json
@@ -18,6 +21,9 @@ from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.console import say_stage
 
+ORCHESTRATION = "orchestration_s"
+"""Of a stage's numbers: the seconds between the work before it and its own; missing in a process's first stage."""
+_left: float | None = None
 StageWork = Callable[[Config, Lake, int], dict[str, Any]]
 
 
@@ -31,7 +37,11 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], Callable[[
             if before is not None:
                 return before
             started, clock = utc_now(), time.perf_counter()
-            result = work(config, lake, iteration)
+            waited = {} if _left is None else {ORCHESTRATION: round(clock - _left, 3)}
+            try:
+                result = work(config, lake, iteration)
+            finally:
+                leave()
             wall_s = time.perf_counter() - clock
             row = Stage(
                 iteration=iteration,
@@ -39,7 +49,7 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], Callable[[
                 run_id=lake.lake_id,
                 started_at=started,
                 wall_s=wall_s,
-                result=json.dumps(result, sort_keys=True),
+                result=json.dumps({**result, **waited}, sort_keys=True),
             )
             lake.append("stages", [row])
             say_stage(iteration, name, wall_s, result)
@@ -50,6 +60,12 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], Callable[[
         return task(name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)(run)
 
     return wrap
+
+
+def leave() -> None:
+    """From here on this process orchestrates, until a stage's work begins."""
+    global _left
+    _left = time.perf_counter()
 
 
 def result_of(lake: Lake, iteration: int, name: str) -> dict[str, Any] | None:

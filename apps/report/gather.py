@@ -26,6 +26,8 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "lake": lake.uri,
         "champion": champion(lake),
         "laps": [{**lap, "label": label(lap["iteration"])} for lap in laps],
+        "turned": sum(lap["wall_s"] for lap in laps if lap["iteration"] >= 0),
+        "between": sum(lap["orchestration_s"] or 0.0 for lap in laps if lap["iteration"] >= 0),
         "played": played(lake),
         "tasks": tasks(lake),
         "funnel": ask(lake, "funnel").to_pylist(),

@@ -3,7 +3,7 @@
 -- Success is measured on test seeds (2,000,000 and up), which no choice ever used; a policy without such plays is
 -- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
 -- The explorer is measured once per lake, so its line is the same in every row. A policy that another has replaced
--- is `retired`: it was promoted once.
+-- is `retired`: it was promoted once. `wall_s` is the stages' own work, `orchestration_s` what lay between them.
 WITH
 laps AS (
     SELECT iteration FROM policies
@@ -47,6 +47,7 @@ took AS (
     SELECT
         iteration,
         sum(wall_s)::DOUBLE AS wall_s,
+        sum(try_cast(result ->> '$.orchestration_s' AS DOUBLE)) AS orchestration_s,
         map_from_entries(list((stage, wall_s::DOUBLE) ORDER BY started_at, stage)) AS stages_s
     FROM stages GROUP BY iteration
 )
@@ -62,6 +63,7 @@ SELECT
     coalesce(played.trajectories, 0) AS trajectories,
     coalesce(made.promoted, false) AS promoted,
     coalesce(took.wall_s, 0.0) AS wall_s,
+    took.orchestration_s,
     took.stages_s
 FROM laps
 LEFT JOIN made USING (iteration)

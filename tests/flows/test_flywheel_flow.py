@@ -1,6 +1,7 @@
 """Two iterations from nothing to a candidate on the fake sandbox, and what a restart finds."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from schemas.failure import CheckpointError, UsageError
 from schemas.stage import STAGES
 from schemas.tables import TABLES
 from storage.lake import Lake
+from storage.status import iterations
 from tasks.checkpoints import champion, checkpoint_folder, policy_row
 from tasks.iterations import finished_iterations
 
@@ -38,6 +40,24 @@ def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small
     assert keys_are_unique(lake)
     kinds = set(lake.read("trajectories", ["policy"], {"iteration": 1})["policy"].to_pylist())
     assert kinds == {"explorer", "policy", "relay"}
+
+
+def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to_the_wall_time(small: Config):
+    started = time.perf_counter()
+    flywheel(small)
+    wall = time.perf_counter() - started
+    lake = Lake.open(small.lake)
+    rows = lake.read("stages", ["iteration", "stage", "wall_s", "result", "started_at"]).to_pylist()
+    between = {row["stage"]: json.loads(row["result"])["orchestration_s"] for row in rows if row["iteration"] == 1}
+    assert set(between) == set(STAGES) and all(0 < seconds < 60 for seconds in between.values())
+    second = iterations(lake)[-1]
+    assert second["orchestration_s"] == pytest.approx(sum(between.values()), abs=0.01)
+    first = min(row["started_at"] for row in rows if row["iteration"] == 0)
+    last = max(row["started_at"] for row in rows if row["iteration"] == 1)
+    before = [row for row in rows if row["iteration"] >= 0 and row["started_at"] < last]
+    said = sum(row["wall_s"] + json.loads(row["result"])["orchestration_s"] for row in before)
+    said += between["promote"] - json.loads(min(before, key=lambda row: row["started_at"])["result"])["orchestration_s"]
+    assert said == pytest.approx((last - first).total_seconds(), abs=0.5) and said < wall
 
 
 def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(small: Config):

@@ -62,7 +62,7 @@ def make_place(folder: Path) -> Place:
         _collect(lake, iteration)
         _policy(lake, config, folder, iteration)
         for stage in STAGES:
-            _stage(lake, iteration, stage, {"say": stage})
+            _stage(lake, iteration, stage, {"say": stage, "orchestration_s": 0.25})
     _collect(lake, 2)
     _stage(lake, 2, "curriculum", {})
     return Place(lake, config, file)

@@ -42,6 +42,8 @@ def test_the_page_stays_below_five_megabytes(page: Path) -> None:
 def test_the_page_shows_every_part(text: str) -> None:
     for name in ("success", "played", "heat", "funnel", "weights", "stages"):
         assert f'id="chart-{name}"' in text
+    between, worked = 2 * 8 * 0.25, 2 * 8 * 2.0 + 2.0
+    assert f"{100 * between / (between + worked):.1f} % of an iteration" in text
     for said in ("policy-0001", "learnable: half of two-steps succeeds", "a play of many minutes", "the box died"):
         assert said in text
     assert "data:image/png;base64," in text

@@ -28,10 +28,14 @@ def two_laps(lake: Lake, row) -> Lake:
         ],
     )
     start = row("stages")["started_at"]
-    took = [(1, "collect", 0, 5.0), (1, "train", 9, 7.0), (2, "collect", 20, 4.0)]
+    took = [
+        (1, "collect", 0, 5.0, '{"orchestration_s": 0.5}'),
+        (1, "train", 9, 7.0, '{"orchestration_s": 1.25, "loss": 2.0}'),
+        (2, "collect", 20, 4.0, "{}"),
+    ]
     stages = [
-        row("stages", iteration=lap, stage=stage, started_at=start + timedelta(seconds=later), wall_s=wall)
-        for lap, stage, later, wall in took
+        row("stages", iteration=lap, stage=stage, started_at=start + timedelta(seconds=later), wall_s=wall, result=said)
+        for lap, stage, later, wall, said in took
     ]
     lake.append("stages", stages)
     return lake
@@ -49,6 +53,7 @@ def test_status_tells_promotion_wall_time_and_stages(two_laps: Lake) -> None:
     assert first["promoted"] and not second["promoted"]
     assert (first["wall_s"], first["stages_s"]) == (12.0, {"collect": 5.0, "train": 7.0})
     assert second["stages_s"] == {"collect": 4.0}
+    assert (first["orchestration_s"], second["orchestration_s"]) == (1.75, None)
 
 
 def test_status_has_an_interval_around_the_mean(two_laps: Lake) -> None:
@@ -62,7 +67,7 @@ def test_a_lap_without_a_policy_yet_is_shown_with_what_there_is(lake: Lake, row)
     (entry,) = iterations(lake)
     assert entry == {
         "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None, "trajectories": 1,
-        "verified": None, "promoted": False, "wall_s": 0.0, "stages_s": {},
+        "verified": None, "promoted": False, "wall_s": 0.0, "orchestration_s": None, "stages_s": {},
     }  # fmt: skip
 
 
