@@ -42,12 +42,18 @@ def plan_of(config: Config) -> Plan:
     return Plan(
         played,
         held_out,
-        played * config.collect.trajectories_per_task,
+        _trajectories(config, played),
         config.train.steps_first,
         config.train.steps,
         plays,
         plays + played * config.evaluate.explorer_seeds,
     )
+
+
+def _trajectories(config: Config, played: int) -> int:
+    group = config.train.group
+    grouped = config.train.method == "grpo"
+    return group.groups * group.size if grouped else played * config.collect.trajectories_per_task
 
 
 def show_plan(config: Config, iterations: int) -> None:

@@ -87,6 +87,8 @@ class Play:
     policy_version: str
     relay_step: int | None = None
     group_id: str | None = None
+    stride: int = 1
+    """How many attempts further on the play is when it is played again: the plays of its group."""
     sampling: str = "{}"
 
 

@@ -53,5 +53,9 @@ class Learner(ABC):
     def write(self, folder: Path) -> None:
         """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""
 
+    def numbers(self) -> dict[str, float]:
+        """What was measured beside the loss, over all ranks; all ranks call it once, at the end."""
+        return {}
+
     def close(self) -> None:  # noqa: B027  (most learners hold nothing)
         """Lets go of threads and the like."""

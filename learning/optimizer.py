@@ -123,11 +123,15 @@ def orthogonal(stack: Tensor) -> Tensor:
 def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
     """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
 
+    With a `decay` of 0 it never falls.
+
     The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
     Hu et al., arXiv 2404.06395).
     """
     if step < warmup:
         return peak * (step + 1) / warmup
+    if decay == 0:
+        return peak
     left = (steps - 1 - step) / max(1.0, decay * steps)
     return peak * (floor + (1 - floor) * min(1.0, left))
 

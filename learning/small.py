@@ -81,5 +81,10 @@ class SmallLearner(Learner):
     def write(self, folder: Path) -> None:
         """Writes the weights in bf16 by their `transformers` names."""
         if self._rank == 0:
-            tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in self._net.state().items()}
-            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            write_weights(self._net, folder)
+
+
+def write_weights(net: TinyNet, folder: Path) -> None:
+    """Writes a network's weights in bf16 by their `transformers` names."""
+    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in net.state().items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -2,8 +2,8 @@
 
 Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small
 policy by its fast path, any other model by `transformers`. Progress goes to standard output as JSON lines:
-`{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", "loss", "seconds"}`, on an error `{"error"}`
-and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+`{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
+`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,9 +26,11 @@ from torch import Tensor
 from learning.job import Job, read_job
 from learning.learner import Draw, Learner
 from learning.optimizer import learning_rate
-from learning.sample import TrainSample, read_samples
+from learning.rollouts import read_rollouts
+from learning.sample import read_samples
 from learning.sampler import Sampler
 from learning.small import SmallLearner
+from learning.small_groups import GroupLearner
 from models.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
@@ -44,7 +47,7 @@ def train(job: Job) -> None:
     started = time.perf_counter()
     if job.out.exists():
         raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
-    samples = read_samples(job.samples)
+    samples = material_of(job)
     sampler = _sampler(job, samples)
     learner = learner_of(job, samples, rank, world)
     loss, ready = 0.0, time.perf_counter()
@@ -70,17 +73,36 @@ def train(job: Job) -> None:
                 shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(samples)}
                 _say(step=step + 1, steps=job.steps, **shown)
         write_checkpoint(learner, job, rank)
+        numbers = learner.numbers()
     finally:
         learner.close()
     if rank == 0:
         seconds = round(time.perf_counter() - started, 2)
-        _say(checkpoint=str(job.out), loss=round(loss, 4), seconds=seconds, ready_s=round(ready - started, 2))
+        done = {"loss": round(loss, 4), "seconds": seconds, "ready_s": round(ready - started, 2), "numbers": numbers}
+        _say(checkpoint=str(job.out), **done)
 
 
-def learner_of(job: Job, samples: Sequence[TrainSample], rank: int, world: int) -> Learner:
-    """What trains the job's parent: the small policy has a path of its own."""
-    if is_tiny(read_config(job.parent)):
+def material_of(job: Job) -> Sequence[Any]:
+    """What the job's method trains on; each piece has a `weight`."""
+    return read_samples(job.samples) if job.train.method == "sft" else read_rollouts(job.samples)
+
+
+def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learner:
+    """What trains the job's parent by the job's method: the small policy has a path of its own.
+
+    Raises:
+        CheckpointError: the method cannot train such a parent.
+    """
+    tiny = is_tiny(read_config(job.parent))
+    if job.train.method == "sft" and tiny:
         return SmallLearner(job, samples, rank, world)
+    if tiny:
+        return GroupLearner(job, samples, rank, world)
+    if job.train.method != "sft":
+        raise CheckpointError(
+            f"{job.parent} is not the small policy, and train.method={job.train.method} trains no other yet.",
+            "Set train.method=sft, or policy.base=tiny.",
+        )
     from learning.sharded import ShardedLearner  # transformers takes seconds that the small policy need not wait for
 
     return ShardedLearner(job, samples, rank, world)
@@ -104,7 +126,7 @@ def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
         making.rename(job.out)
 
 
-def _sampler(job: Job, samples: Sequence[TrainSample]) -> Sampler:
+def _sampler(job: Job, samples: Sequence[Any]) -> Sampler:
     try:
         return Sampler([sample.weight for sample in samples], job.seed)
     except ValueError as error:

@@ -17,6 +17,7 @@ from storage.lake import Lake
 from storage.pictures import average_hash
 from tasks.actors import BatchedActor
 from tasks.checkpoints import champion, load_policy
+from tasks.group_plays import group_plays
 from tasks.playing import play_all
 from tasks.stage import stage
 
@@ -53,6 +54,9 @@ def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Pl
         for kind in ("explorer", "policy", "relay"):
             played_by = version if kind != "explorer" else Explorer.version
             count = choice[f"{kind}_trajectories"]
+            if kind == "policy" and config.train.method == "grpo":
+                plays += group_plays(config, lake, iteration, task, count, version)
+                continue
             plays += [
                 _play(config, lake, iteration, task, seed, kind, played_by)
                 for seed in seeds(lake.lake_id, iteration, task.task_id, kind, count)

@@ -8,6 +8,7 @@ from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.group_plays import choose_groups
 from tasks.stage import stage
 
 
@@ -15,6 +16,13 @@ from tasks.stage import stage
 def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     tasks = [task.task_id for task in catalog(config) if task.split == "train"]
+    if config.train.method == "grpo":
+        groups = choose_groups(config, lake, iteration, tasks)
+        lake.append("curriculum", groups)
+        return {
+            "trajectories": sum(row.policy_trajectories for row in groups),
+            "say": f"most for {groups[0].task_id}: {groups[0].reason}",
+        }
     practice = [task.task_id for task in catalog(config) if task.split == "practice"]
     chosen = config.curriculum
     weighed = ask(

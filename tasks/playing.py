@@ -76,9 +76,9 @@ async def _write(finished: "asyncio.Queue[Record | None]", sink: Sink, chunk: in
 
 
 def _again(one: Play, record: Record) -> Play | None:
-    if not is_environment_failure(record.trajectory.failure_boundary) or one.attempt + 1 >= ATTEMPTS:
+    attempt = one.attempt + one.stride
+    if not is_environment_failure(record.trajectory.failure_boundary) or attempt >= ATTEMPTS * one.stride:
         return None
-    attempt = one.attempt + 1
     identity = trajectory_id(
         one.run_id, one.iteration, one.task.task_id, one.seed, one.policy, one.policy_version, attempt
     )

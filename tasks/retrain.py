@@ -11,8 +11,9 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.checkpoints import champion, last_iteration, load_policy, policy_row
 from tasks.evaluate import measure_suites
+from tasks.material import Recipe
 from tasks.promote import challenge
-from tasks.train import PINNED, Recipe, train_from
+from tasks.train import PINNED, train_from
 
 
 @task(name="pin", cache_policy=NO_CACHE)

@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, version_of
 from tasks.console import bar
+from tasks.group_plays import group_material
+from tasks.material import Material, Recipe
 from tasks.places import work_folder
 from tasks.prepare import INITIAL
 from tasks.stage import stage
@@ -31,19 +32,9 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 """The tables a training reads; their versions are kept with the policy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a policy is made from, beside the config."""
-
-    version: str
-    parent: str
-    iteration: int
-    pins: Mapping[str, int]
-
-
 @stage("train", retries=1)
 def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
-    """SFT on everything accepted so far, from the champion's weights; the candidate is a row in `policies`."""
+    """By the configured method, from the champion's weights; the candidate is a row in `policies`."""
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
     recipe = Recipe(version_of(iteration), champion(lake)["policy_version"], iteration, pins)
     return train_from(config, lake, recipe)
@@ -55,15 +46,14 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     Raises:
         FlywheelError: the trainer stopped with an error; nothing was stored.
     """
-    samples = gather(config, lake, recipe)
-    targets = sum(sample.action is not None for sample in samples)
-    if targets == 0:
-        return {"samples": 0, "say": "no accepted trajectory yet, so nothing was trained"}
+    material = MATERIAL[config.train.method](config, lake, recipe)
+    if material.nothing:
+        return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
     shutil.rmtree(folder)
     folder.mkdir()
-    job = _job(config, lake, recipe, folder, samples)
-    metrics = {**_run(job, folder), "samples": targets, "grounding_screens": len(samples) - targets}
+    job = _job(config, lake, recipe, folder, material)
+    metrics = {**_run(job, folder), **material.numbers}
     row = PolicyVersion(
         policy_version=recipe.version,
         parent=recipe.parent,
@@ -81,8 +71,28 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     lake.append("policies", [row])
     shutil.rmtree(folder)
     pace = f"loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
-    said = f"{targets} steps of accepted trajectories, {pace}"
-    return {**metrics, "policy": recipe.version, "say": said}
+    return {**metrics, "policy": recipe.version, "say": f"{material.said}, {pace}"}
+
+
+def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
+    """Everything accepted so far, and screens of failures that teach grounding."""
+    samples = gather(config, lake, recipe)
+    targets = sum(sample.action is not None for sample in samples)
+    first = recipe.parent == INITIAL and config.policy.base == "tiny"
+    return Material(
+        screenshots=sorted({digest for sample in samples for digest in sample.screenshots}),
+        write=lambda path: write_samples(path, samples),
+        steps=config.train.steps_first if first else config.train.steps,
+        learning_rate=config.train.learning_rate_first if first else config.train.learning_rate,
+        train=config.train,
+        numbers={"samples": targets, "grounding_screens": len(samples) - targets},
+        said=f"{targets} steps of accepted trajectories",
+        nothing="" if targets else "no accepted trajectory yet",
+    )
+
+
+MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {"sft": supervised, "grpo": group_material}
+"""What each method trains on."""
 
 
 def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
@@ -111,23 +121,22 @@ def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:
     return {task: sum(plays) / len(plays) for task, plays in by_task.items()}
 
 
-def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, samples: list[TrainSample]) -> Job:
-    write_samples(folder / "samples.parquet", samples)
-    shown = sorted({digest for sample in samples for digest in sample.screenshots})
+def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
+    material.write(folder / "samples.parquet")
+    shown = material.screenshots
     pictures = lake.read("screenshots", ["sha256", "png"], {"sha256": shown}, version=recipe.pins["screenshots"])
     found = dict(zip(pictures["sha256"].to_pylist(), pictures["png"].to_pylist(), strict=True))
     write_screenshots(folder / "screenshots.parquet", found)
-    first = recipe.parent == INITIAL and config.policy.base == "tiny"
     return Job(
         parent=checkpoint_folder(lake, recipe.parent),
         out=folder / "checkpoint",
         samples=folder / "samples.parquet",
         screenshots=folder / "screenshots.parquet",
-        steps=config.train.steps_first if first else config.train.steps,
-        learning_rate=config.train.learning_rate_first if first else config.train.learning_rate,
+        steps=material.steps,
+        learning_rate=material.learning_rate,
         seed=config.seed * 1000 + recipe.iteration,
         policy=config.policy,
-        train=config.train,
+        train=material.train,
     )
 
 
@@ -151,7 +160,7 @@ def _run(job: Job, folder: Path) -> dict[str, Any]:
     if trainer.returncode != 0:
         tail = log.read_text()[-800:].strip()
         raise FlywheelError(f"The trainer died with {trainer.returncode}.", f"Its last words: {tail or 'none'}")
-    return {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")}
+    return {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")} | numbers["numbers"]
 
 
 def _progress(trainer: "subprocess.Popen[str]", steps: int) -> Iterator[dict[str, Any]]:

@@ -101,10 +101,48 @@ class PolicyConfig(Section):
     merge: Count = 2
 
 
+class GroupConfig(Section):
+    """Group methods: `train.method=grpo` plays each task and seed several times and compares the rewards."""
+
+    groups: Count = 32
+    """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
+    size: Annotated[int, Field(ge=2)] = 8
+    """Plays per group, at `collect.temperature`."""
+    highest: Share = 0.75
+    """Tasks are played in groups while the policy succeeds in more than 0 and at most this share of its plays."""
+    advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
+    """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
+    k: Count = 4
+    """Pass@k rewards one success among this many plays; at most `size`."""
+    inject: bool = False
+    """Show an all-failed group one stored success of the explorer or of a relay."""
+    overlong: Whole = 0
+    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. `pass1` only."""
+    clip_low: Share = 0.2
+    clip_high: Positive = 0.28
+    """A token's probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
+    most_weight: Positive = 1.0
+    """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
+    epochs: Positive = 1.0
+    """How often each step of the groups is trained on."""
+    batch: Count = 64
+    """Steps per optimiser step over all processes."""
+    learning_rate: Positive = 2e-4
+
+    @model_validator(mode="after")
+    def _fits(self) -> "GroupConfig":
+        if self.k > self.size:
+            raise ValueError(f"k is {self.k}, more than the {self.size} plays of a group")
+        if self.overlong and self.advantage != "pass1":
+            raise ValueError(f"the penalty needs advantage pass1: {self.advantage} is for rewards of 0 and 1")
+        return self
+
+
 class TrainConfig(Section):
     """How the policy changes."""
 
-    method: Literal["sft"] = "sft"
+    method: Literal["sft", "grpo"] = "sft"
+    """`sft`: imitate what succeeded. `grpo`: compare plays of the same task and seed."""
     steps_first: Count = 380
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 230
@@ -147,6 +185,7 @@ class TrainConfig(Section):
     """Share of the samples that comes from practice pages, where there are any."""
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
+    group: GroupConfig = GroupConfig()
 
 
 class EvaluateConfig(Section):

@@ -17,13 +17,17 @@ def prefect_server() -> Iterator[None]:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    return wheel(tmp_path, monkeypatch)
+
+
+def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """A wheel that turns in seconds: two fake tasks, a handful of plays, a handful of optimiser steps."""
-    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLYWHEEL_HOME", str(folder / "home"))
     return config_of(
         {
             "name": "small",
             "iterations": 2,
-            "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 10},
+            "lake": {"uri": str(folder / "lake"), "min_free_mb": 10},
             "environment": {"kind": "fake", "browsers": 1, "pages": 4},
             "suite": {"tasks": ["click-target", "two-steps"], "held_out": []},
             "collect": {"trajectories_per_task": 8, "policy_share": 0.25, "relay_share": 0.25, "chunk": 4},

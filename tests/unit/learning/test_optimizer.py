@@ -63,3 +63,8 @@ def test_the_rate_warms_up_stays_and_falls_at_the_end() -> None:
     assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0.05)
     assert rates[9:69] == [1.0] * 60
     assert rates[69:] == sorted(rates[69:], reverse=True)
+
+
+def test_a_rate_without_decay_stays_to_the_last_step() -> None:
+    assert [learning_rate(step, 4, 1.0, warmup=2, decay=0.0) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    assert learning_rate(0, 1, 1.0, warmup=0, decay=0.0) == 1.0

@@ -1,0 +1,66 @@
+-- Which tasks are played in groups before the iteration $iteration trains on their rewards, and why.
+--
+-- Evidence is the curriculum's: what the policy played alone and the reigning champion's validation plays, counted
+-- forgetting^age; environment failures (success is null) count nothing. A group can teach only where the policy
+-- sometimes succeeds: 0 < success <= $highest (Seed1.5-VL, arXiv 2505.07062, keeps 0 < accuracy <= 0.75). Such a task
+-- weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, with p the mean of the posterior
+-- Beta(successes + 1/2, failures + 1/2).
+WITH
+suite AS (
+    SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
+),
+evidence AS (
+    SELECT task_id, success, iteration FROM trajectories
+    WHERE policy = 'policy' AND iteration < $iteration
+        AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
+    UNION ALL
+    SELECT task_id, success, iteration FROM evaluations
+    WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000 AND iteration < $iteration
+        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')
+),
+counted AS (
+    SELECT
+        task_id,
+        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success), 0.0) AS successes,
+        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success), 0.0) AS failures
+    FROM suite LEFT JOIN evidence USING (task_id)
+    GROUP BY task_id
+),
+rated AS (
+    SELECT
+        *,
+        successes / nullif(successes + failures, 0.0) AS success,
+        (successes + 0.5) / (successes + failures + 1.0) AS p
+    FROM counted
+),
+pools AS (
+    SELECT
+        *,
+        1 - pow(p, $size::INTEGER) - pow(1 - p, $size::INTEGER) AS chance,
+        CASE
+            WHEN success IS NULL THEN 'unseen'
+            WHEN success = 0 THEN 'hopeless'
+            WHEN success > $highest::DOUBLE THEN 'saturated'
+            ELSE 'learnable'
+        END AS pool
+    FROM rated
+)
+SELECT
+    task_id,
+    successes,
+    failures,
+    pool,
+    if(pool = 'learnable', chance, 0.0) AS weight,
+    CASE pool
+        WHEN 'unseen' THEN 'unseen: the policy has not played it'
+        WHEN 'hopeless' THEN format('hopeless: none of {:.1f} plays succeeds', failures)
+        WHEN 'saturated' THEN format(
+            'saturated: {:.1f} of {:.1f} plays succeed, {:.3f} is above {:.2f}',
+            successes, successes + failures, success, $highest::DOUBLE)
+        ELSE format(
+            'learnable: {:.1f} of {:.1f} plays succeed, {:.3f} is in (0, {:.2f}]; '
+            || 'a group of {} holds both outcomes with chance {:.2f}',
+            successes, successes + failures, success, $highest::DOUBLE, $size::INTEGER, chance)
+    END AS reason
+FROM pools
+ORDER BY weight DESC, task_id

@@ -1,0 +1,185 @@
+"""An iteration of `train.method=grpo` on the fake sandbox: groups are played, compared and trained on."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from environments.fake import _COLOURS
+from flows.flywheel import flywheel
+from models.dialects import format_action, parse_reply
+from models.policy import Context, Policy, Reply
+from models.speaker import read_tokenizer
+from models.tokens import END
+from schemas.action import Click
+from schemas.config import Config, config_of
+from schemas.failure import FlywheelError
+from storage.lake import Lake
+from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tests.flows.conftest import wheel
+
+
+class Clicker(Policy):
+    """Sees the button that it is asked for and hits it in a share of its draws."""
+
+    dialect = "box_v1"
+
+    def __init__(self, lake: Lake, version: str, share: float) -> None:
+        self.version, self._share = version, share
+        self._tokenizer = read_tokenizer(checkpoint_folder(lake, version))
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
+        return [self._reply(context) for context in contexts]
+
+    def _reply(self, context: Context) -> Reply:
+        hit = context.seed % 1000 < 1000 * self._share
+        place = _button(context) if hit else (0.01, 0.99)
+        text = f"Action: {format_action(Click(x=place[0], y=place[1]), self.dialect, 10)}"
+        parsed = parse_reply(text)
+        tokens = (*self._tokenizer.encode(text).ids, self._tokenizer.token_to_id(END))
+        logprobs = tuple(-0.5 for _ in tokens)
+        return Reply(text, parsed.thought, parsed.action_text, parsed.action, None, tokens, logprobs)
+
+
+def _button(context: Context) -> tuple[float, float]:
+    colour = _COLOURS[context.observation.instruction.split('"')[1]]
+    pixels = np.asarray(Image.open(io.BytesIO(context.observation.png)).convert("RGB"))
+    rows, columns = np.nonzero((pixels == colour).all(axis=2))
+    return float(columns.mean() / pixels.shape[1]), float(rows.mean() / pixels.shape[0])
+
+
+def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), **group: Any) -> Config:
+    fields = config.model_dump()
+    fields["train"] |= {"method": "grpo", "group": {"groups": 3, "size": 4, "k": 2, "batch": 4, **group}}
+    fields["suite"]["tasks"] = tasks
+    return config_of(fields)
+
+
+@pytest.fixture(scope="module")
+def first_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake after one supervised iteration whose champion is known to succeed now and then."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        config = wheel(folder, patch)
+        flywheel(config, iterations=1)
+        lake = Lake.open(config.lake)
+        for task in ("click-target", "dies"):
+            sometimes(lake, f"fake/{task}", champion(lake)["policy_version"])
+    return folder / "lake"
+
+
+@pytest.fixture
+def begun(small: Config, first_lake: Path) -> Lake:
+    shutil.copytree(first_lake, small.lake.uri)
+    lake = Lake.open(small.lake)
+    rows = lake.read("policies").to_pylist()
+    moved = [{**row, "checkpoint": row["checkpoint"].replace(str(first_lake), small.lake.uri)} for row in rows]
+    lake.upsert("policies", moved)
+    return lake
+
+
+def sometimes(lake: Lake, task: str, version: str) -> None:
+    rows = [
+        {
+            "policy_version": version, "suite": "suite", "task_id": task, "seed": 1_000_100 + number, "iteration": 0,
+            "success": number < 4, "reward": float(number < 4), "n_steps": 1, "failure_boundary": None,
+        }
+        for number in range(8)
+    ]  # fmt: skip
+    lake.append("evaluations", rows)
+
+
+@pytest.fixture
+def play_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has a clicker of this share of hits collect the data."""
+
+    def choose(share: float) -> None:
+        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: Clicker(lake, version, share))
+
+    return choose
+
+
+def result(lake: Lake, stage: str, iteration: int = 1) -> dict[str, Any]:
+    (row,) = lake.read("stages", where={"iteration": iteration, "stage": stage}).to_pylist()
+    return json.loads(row["result"])
+
+
+def test_groups_are_played_compared_and_trained_on(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.5)
+    flywheel(grouped(small), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    assert len(plays) == 12 and {row["policy"] for row in plays} == {"policy"}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in plays:
+        groups.setdefault(row["group_id"], []).append(row)
+    assert [len(group) for group in groups.values()] == [4, 4, 4]
+    for group in groups.values():
+        assert len({(row["task_id"], row["seed"], row["policy_version"]) for row in group}) == 1
+        assert sorted(row["attempt"] for row in group) == [0, 1, 2, 3]
+    (choice,) = begun.read("curriculum", where={"iteration": 1}).to_pylist()
+    assert choice["policy_trajectories"] == 12 and choice["reason"].endswith("3 groups of 4")
+    row = policy_row(begun, "policy-0001")
+    metrics = json.loads(row["metrics"])
+    assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
+    assert metrics["groups"] == 3 and 1 <= metrics["informative"] <= 3
+    assert metrics["tokens"] > 0 and metrics["mismatch"] > 0
+    weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
+    assert weights[0] != weights[1]
+    assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
+
+
+def test_one_reward_for_all_is_said_and_the_champion_stays(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.0)
+    flywheel(grouped(small), iterations=1)
+    trained = result(begun, "train")
+    assert "one reward for all in each of 3 groups" in trained["say"] and trained["samples"] == 0
+    assert champion(begun)["policy_version"] == "policy-0000"
+    assert begun.read("policies").num_rows == 2
+
+
+def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.0)
+    flywheel(grouped(small, inject=True), iterations=1)
+    metrics = json.loads(policy_row(begun, "policy-0001")["metrics"])
+    assert (metrics["injected"], metrics["informative"]) == (3, 3)
+
+
+def test_a_box_that_dies_is_played_again_one_group_further_on_and_enters_no_group(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.5)
+    flywheel(grouped(small, ("dies",), groups=6), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    dead = [row for row in plays if row["success"] is None]
+    assert dead and {row["seed"] % 3 for row in dead} == {0}
+    for name in {row["group_id"] for row in dead}:
+        assert sorted(row["attempt"] for row in plays if row["group_id"] == name) == list(range(12))
+    alive = {row["group_id"] for row in plays} - {row["group_id"] for row in dead}
+    trained = result(begun, "train")
+    assert trained["environment_failures"] == len(dead)
+    assert trained["informative"] <= len(alive)
+
+
+def test_nothing_that_can_be_learnt_from_in_groups_is_an_error_before_anything_is_played(
+    small: Config, begun: Lake, tmp_path: Path
+) -> None:
+    with pytest.raises(FlywheelError, match=r"Nothing to learn from in groups.*two-steps.*hopeless"):
+        flywheel(grouped(small, ("two-steps",)), iterations=1)
+    assert begun.count("trajectories", {"iteration": 1}) == 0
+
+
+def test_from_nothing_the_error_names_supervised_training(small: Config) -> None:
+    with pytest.raises(FlywheelError, match=r"train\.method=sft first"):
+        flywheel(grouped(small), iterations=1)

@@ -1,0 +1,79 @@
+"""Which tasks are played in groups, against a lake small enough to count by hand."""
+
+from typing import Any
+
+import pytest
+
+from storage.catalog import ask
+from storage.lake import Lake
+
+
+def groups(lake: Lake, tasks: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
+    asked = {"iteration": 3, "tasks": tasks, "forgetting": 1.0, "highest": 0.75, "size": 4, **changes}
+    return {row["task_id"]: row for row in ask(lake, "groups", **asked).to_pylist()}
+
+
+@pytest.fixture
+def play(lake: Lake, row):
+    lake.append("policies", [row("policies")])
+
+    def write(
+        task: str, successes: int, failures: int, none: int = 0, iteration: int = 2, policy: str = "policy"
+    ) -> None:
+        outcomes = [True] * successes + [False] * failures + [None] * none
+        names = [f"{task}-{policy}-{iteration}-{number}" for number in range(len(outcomes))]
+        lake.append(
+            "trajectories",
+            [
+                row(
+                    "trajectories",
+                    trajectory_id=name,
+                    task_id=task,
+                    success=success,
+                    iteration=iteration,
+                    policy=policy,
+                )
+                for name, success in zip(names, outcomes, strict=True)
+            ],
+        )
+
+    return write
+
+
+def test_only_tasks_that_sometimes_succeed_are_played_in_groups(lake: Lake, play) -> None:
+    for task, counts in {"never": (0, 9), "some": (1, 8), "edge": (3, 1), "often": (4, 1), "always": (5, 0)}.items():
+        play(task, *counts)
+    found = groups(lake, ["never", "some", "edge", "often", "always", "unseen"])
+    assert {task: row["pool"] for task, row in found.items()} == {
+        "never": "hopeless",
+        "some": "learnable",
+        "edge": "learnable",
+        "often": "saturated",
+        "always": "saturated",
+        "unseen": "unseen",
+    }
+    assert {task for task, row in found.items() if row["weight"] > 0} == {"some", "edge"}
+
+
+def test_a_task_weighs_by_the_chance_that_a_group_teaches(lake: Lake, play) -> None:
+    play("half", 2, 2)
+    found = groups(lake, ["half"])["half"]
+    assert found["weight"] == pytest.approx(1 - 2 * 0.5**4)
+    assert found["reason"] == (
+        "learnable: 2.0 of 4.0 plays succeed, 0.500 is in (0, 0.75]; a group of 4 holds both outcomes with chance 0.88"
+    )
+
+
+def test_environment_failures_and_other_players_are_no_evidence(lake: Lake, play) -> None:
+    play("a", 1, 1, none=6)
+    play("a", 8, 0, policy="explorer")
+    play("a", 8, 0, policy="relay")
+    assert (groups(lake, ["a"])["a"]["successes"], groups(lake, ["a"])["a"]["failures"]) == (1.0, 1.0)
+
+
+def test_older_plays_are_forgotten_and_later_ones_not_seen(lake: Lake, play) -> None:
+    play("a", 0, 4, iteration=1)
+    play("a", 1, 1, iteration=2)
+    play("a", 9, 0, iteration=3)
+    found = groups(lake, ["a"], forgetting=0.5)["a"]
+    assert (found["successes"], found["failures"]) == (1.0, 3.0)
