@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apps import checkpoint
 from apps.options import LAPTOP, AsJson, ConfigFile, Words, numbers, print_json, resolve, seed_range, task_names
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
@@ -175,5 +176,8 @@ def explain(task: TaskName, words: Words = None, config: ConfigFile = LAPTOP, as
 
 
 VERBS = (run, status, report, doctor, lineage, evaluate, retrain, merge, export)
-GROUPS = {"curriculum": ("What is played next, and why.", (explain,))}
+GROUPS = {
+    "curriculum": ("What is played next, and why.", (explain,)),
+    "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
+}
 """Verbs of two words: what the first is about, and the second ones."""

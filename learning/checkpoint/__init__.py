@@ -1,6 +1,22 @@
 """Checkpoints that reshard: DCP's format on disk, one copy's wait to save, every byte read once to load."""
 
-from learning.checkpoint.checkpoints import Checkpoints
+from learning.checkpoint.checkpoints import Checkpoints, Stall
+from learning.checkpoint.export import export
+from learning.checkpoint.offline import inspect, reshard, verify
 from learning.checkpoint.state import Part, State, Stretch, stretches
+from learning.checkpoint.store import Store, open_store
 
-__all__ = ["Checkpoints", "Part", "State", "Stretch", "stretches"]
+__all__ = [
+    "Checkpoints",
+    "Part",
+    "Stall",
+    "State",
+    "Store",
+    "Stretch",
+    "export",
+    "inspect",
+    "open_store",
+    "reshard",
+    "stretches",
+    "verify",
+]

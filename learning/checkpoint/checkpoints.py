@@ -1,9 +1,11 @@
 """Checkpoints of a training: saved without stopping it, loaded by any number of ranks."""
 
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -13,26 +15,35 @@ import torch
 from learning.checkpoint.exchange import hand_on, place_own, read_blocks
 from learning.checkpoint.loading import loading_plan
 from learning.checkpoint.manifest import (
-    Manifest,
     already_there,
     checked_extra,
     commit,
     committed,
-    described,
     discard,
     folder_of,
-    now,
     read_manifest,
     tidy,
 )
 from learning.checkpoint.matching import check_names, match
 from learning.checkpoint.planner import global_plan, local_plan
 from learning.checkpoint.ranks import Ranks
-from learning.checkpoint.saving import SavingPlan, dcp_metadata, items_of, saving_plan
+from learning.checkpoint.saving import SavingPlan, described, saving_plan
 from learning.checkpoint.shard_file import Written, write_file
 from learning.checkpoint.state import Holding, State, signature
 from learning.checkpoint.store import Store, open_store
 from schemas.failure import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """What the training waited for in a save, in seconds."""
+
+    waited_s: float
+    """For the save before."""
+    planned_s: float
+    """For the plan: made for a new layout, else only agreed upon."""
+    copied_s: float
+    """For the copy."""
 
 
 class Checkpoints:
@@ -68,6 +79,7 @@ class Checkpoints:
         self._known: set[int] = set()
         self._run = ""
         self._saves = 0
+        self.stall = Stall(0.0, 0.0, 0.0)
 
     def save(self, state: State, step: int, extra: Mapping[str, Any] | None = None, blocking: bool = False) -> None:
         """Saves a state; returns after one copy of what this rank writes, or with `blocking` after the commit.
@@ -82,10 +94,14 @@ class Checkpoints:
         Raises:
             CheckpointError: the step is there already, shards do not fit together, or an earlier save failed.
         """
+        started = time.perf_counter()
         self.wait()
-        plan = self._prepare(state, step)
         words = checked_extra(extra)
+        waited = time.perf_counter()
+        plan = self._prepare(state, step)
+        planned = time.perf_counter()
         plan.stage(state)
+        self.stall = Stall(waited - started, planned - waited, time.perf_counter() - planned)
         self._saves += 1
         self._pending = self._thread.submit(self._write, plan, step, words, f"{self._run}-{self._saves}")
         self._known.add(step)
@@ -165,7 +181,7 @@ class Checkpoints:
         if changed or self._plan is None:
             self._plan = self._layout = None
             mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
-            self._plan = saving_plan(items_of(mine), state, metadata)
+            self._plan = saving_plan(mine, state, metadata)
             self._layout = layout
         return self._plan
 
@@ -186,14 +202,5 @@ class Checkpoints:
 
     def _commit(self, plan: SavingPlan, step: int, extra: dict[str, Any], written: list[Written]) -> None:
         assert plan.metadata is not None
-        manifest = Manifest(
-            step=step,
-            created=now(),
-            ranks=len(written),
-            extra=extra,
-            tensors=described(plan.metadata.state_dict_metadata),
-            files={one.file: one.entry for one in written if one.entry.bytes},
-            pieces=tuple(piece for one in written for piece in one.pieces),
-        )
-        commit(self.store, manifest, dcp_metadata(plan.metadata, written, self.store.path(folder_of(step))))
+        commit(self.store, *described(plan.metadata, written, step, extra))
         tidy(self.store, self._keep)

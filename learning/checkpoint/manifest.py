@@ -10,7 +10,7 @@ import json
 import pickle
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 import torch
@@ -172,6 +172,7 @@ def tidy(store: Store, keep: int) -> None:
         folder, _, file = name.partition("/")
         if _FOLDER.match(name) and file not in named.get(folder, ()):
             store.delete(name)
+    store.prune("step-*")
 
 
 def discard(store: Store, step: int, attempt: str) -> None:
@@ -179,19 +180,7 @@ def discard(store: Store, step: int, attempt: str) -> None:
     for name in store.sizes(folder_of(step)):
         if name.partition("/")[2].startswith(attempt):
             store.delete(name)
-
-
-def described(metadata: Mapping[str, Any]) -> dict[str, TensorEntry]:
-    """The tensors of DCP's `state_dict_metadata`."""
-    return {
-        name: TensorEntry(dtype=str(entry.properties.dtype).removeprefix("torch."), shape=tuple(entry.size))
-        for name, entry in metadata.items()
-    }
-
-
-def now() -> datetime:
-    """The time of a commit, in UTC and whole seconds."""
-    return datetime.now(UTC).replace(microsecond=0)
+    store.prune(folder_of(step))
 
 
 def checked_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:

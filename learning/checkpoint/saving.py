@@ -3,14 +3,17 @@
 import dataclasses
 import mmap
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
-from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan
 
 from learning.checkpoint.boxes import Shape
+from learning.checkpoint.manifest import Manifest, TensorEntry, folder_of
 from learning.checkpoint.planner import box_of, bytes_of
 from learning.checkpoint.shard_file import Slot, Written, laid_out, padded
 from learning.checkpoint.state import State, memory_of, place_in, view_at
@@ -37,34 +40,50 @@ class SavingPlan:
             torch.cuda.synchronize()
 
 
-def saving_plan(items: list[WriteItem], state: State, metadata: Metadata | None) -> SavingPlan:
-    """Takes the staging memory for the items, touched, so that no save pays for its pages."""
-    total = sum(padded(bytes_of(item)) for item in items)
-    memory = _memory(total, any(memory_of(state[item.index.fqn]).is_cuda for item in items))
+def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> SavingPlan:
+    """The plan of a rank with its staging memory, touched, so that no save pays for its pages."""
+    on_device = any(memory_of(state[item.index.fqn]).is_cuda for item in plan.items)
+    slots = taken(plan, on_device)
+    places = [place_in(state[slot.tensor], slot.box) for slot in slots]
+    return SavingPlan(slots, places, metadata)
+
+
+def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
+    """Slots with memory for a rank's items, ordered by tensor and offset, as they will lie in its file."""
+    items = sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
+    memory = _memory(sum(padded(bytes_of(item)) for item in items), pinned)
     parts, at = [], 0
     for item in items:
         assert item.tensor_data is not None
         numbers = memory[at : at + bytes_of(item)].view(item.tensor_data.properties.dtype)
         parts.append((item.index.fqn, box_of(item), numbers.view(box_of(item).sizes)))
         at += padded(bytes_of(item))
-    places = [place_in(state[item.index.fqn], box_of(item)) for item in items]
-    return SavingPlan(laid_out(parts), places, metadata)
+    return laid_out(parts)
 
 
-def dcp_metadata(planned: Metadata, written: list[Written], folder: str) -> Metadata:
-    """DCP's metadata with the places of all pieces."""
+def described(planned: Metadata, written: list[Written], step: int, extra: dict[str, Any]) -> tuple[Manifest, Metadata]:
+    """What all ranks wrote, in our words and in DCP's."""
+    tensors = {
+        name: TensorEntry(dtype=str(entry.properties.dtype).removeprefix("torch."), shape=tuple(entry.size))
+        for name, entry in planned.state_dict_metadata.items()
+        if isinstance(entry, TensorStorageMetadata)
+    }
+    manifest = Manifest(
+        step=step,
+        created=datetime.now(UTC).replace(microsecond=0),
+        ranks=len(written),
+        extra=extra,
+        tensors=tensors,
+        files={one.file: one.entry for one in written if one.entry.bytes},
+        pieces=tuple(piece for one in written for piece in one.pieces),
+    )
     places = {
         MetadataIndex(piece.tensor, piece.offsets): _StorageInfo(one.file, *archive)
         for one in written
         for piece, archive in zip(one.pieces, one.archives, strict=True)
     }
-    meta = StorageMeta(checkpoint_id=folder)
-    return dataclasses.replace(planned, storage_data=places, storage_meta=meta, version=CURRENT_DCP_VERSION)
-
-
-def items_of(plan: SavePlan) -> list[WriteItem]:
-    """The items of a rank, ordered by tensor and offset, as they will lie in its file."""
-    return sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
+    meta = StorageMeta(checkpoint_id=folder_of(step))
+    return manifest, dataclasses.replace(planned, storage_data=places, storage_meta=meta, version=CURRENT_DCP_VERSION)
 
 
 def _memory(size: int, pinned: bool) -> Tensor:

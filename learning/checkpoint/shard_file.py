@@ -99,13 +99,15 @@ def padded(position: int) -> int:
 
 
 def write_file(store: Store, folder: str, file: str, slots: list[Slot]) -> Written:
-    """Writes a rank's file.
+    """Writes a rank's file; none if there is nothing to write.
 
     Raises:
         CheckpointError: no space is left, or the store cannot be used.
     """
     size = slots[-1].at + slots[-1].length if slots else 0
     digest, pieces = hashlib.sha256(), []
+    if not slots:
+        return Written(file, FileEntry(bytes=0, sha256=digest.hexdigest()), (), ())
     with store.create(f"{folder}/{file}", size) as sink:
         at = 0
         for slot in slots:

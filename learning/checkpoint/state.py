@@ -100,7 +100,9 @@ def holdings(name: str, part: Part) -> list[Holding]:
         CheckpointError: it is no tensor, or a sum that was not reduced yet.
     """
     if isinstance(part, Stretch):
-        return [_of_stretch(name, part, box) for box in flat_boxes(part.shape, part.start, part.end)]
+        nothing = [Box((0,) * len(part.shape), part.shape)] if 0 in part.shape else []
+        boxes = nothing or flat_boxes(part.shape, part.start, part.end)
+        return [_of_stretch(name, part, box) for box in boxes]
     if isinstance(part, DTensor):
         return _of_dtensor(name, part)
     if not isinstance(part, Tensor):

@@ -75,6 +75,9 @@ class Store(ABC):
     def delete(self, name: str) -> None:
         """Removes a file; nothing to remove is no error."""
 
+    def prune(self, folders: str) -> None:  # noqa: B027  nothing to do where there are no folders
+        """Removes empty folders whose name matches a pattern."""
+
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Turns errors of the storage that a person can mend into a `CheckpointError`; others pass unchanged."""
@@ -188,10 +191,13 @@ class LocalStore(Store):
 
     @override
     def delete(self, name: str) -> None:
-        path = self._root / name
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty yet, or gone
-            path.parent.rmdir()
+        (self._root / name).unlink(missing_ok=True)
+
+    @override
+    def prune(self, folders: str) -> None:
+        for path in self._root.glob(folders):
+            with suppress(OSError):  # not empty, or no folder
+                path.rmdir()
 
 
 class RemoteStore(Store):

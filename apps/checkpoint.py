@@ -1,0 +1,123 @@
+"""`flywheel checkpoint`: look into a training's checkpoints, check them, cut them anew, take the weights out."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve
+
+Place = Annotated[
+    str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
+]
+Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the last one if not given.")]
+
+
+def inspect(
+    place: Place, words: Words = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+) -> None:
+    """Show what a checkpoint holds."""
+    from learning.checkpoint import inspect as look
+
+    found = look(_store(place, config, words), step)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def verify(
+    place: Place, words: Words = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+) -> None:
+    """Read every byte of a checkpoint and compare it with what was saved; exit status 1 if it differs."""
+    from learning.checkpoint import verify as check
+
+    found = check(_store(place, config, words), step)
+    if as_json:
+        print_json(found)
+    else:
+        for file, tensors in found["damaged"].items():
+            typer.echo(f"{file} is not what was saved; tensors in it: {', '.join(tensors) or 'none'}")
+        typer.echo(f"step {found['step']}: {found['files']} files, {_size(found['bytes'])}, {_verdict(found['ok'])}")
+    if not found["ok"]:
+        sys.exit(1)
+
+
+def reshard(
+    place: Place,
+    to: Annotated[str, typer.Option("--to", metavar="PLACE", help="Where the new checkpoint goes.")],
+    ranks: Annotated[int, typer.Option("--ranks", help="How many ranks it is cut for.")],
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    step: Step = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a checkpoint again for another number of ranks; loading does not need it."""
+    from learning.checkpoint import reshard as cut
+
+    made = cut(_store(place, config, words), _store(to, config, words), ranks, step)
+    if as_json:
+        print_json({"place": to, "step": made.step, "ranks": made.ranks})
+    else:
+        typer.echo(f"step {made.step} is in {to} for {made.ranks} ranks")
+
+
+def export(
+    place: Place,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    parent: Annotated[
+        Path, typer.Option("--parent", metavar="DIR", help="The Hugging Face directory the training began from.")
+    ],
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    step: Step = None,
+    prefix: Annotated[str, typer.Option("--prefix", help="What the names of weights begin with.")] = "model.",
+    as_json: AsJson = False,
+) -> None:
+    """Write a checkpoint's weights as a folder that plain transformers loads."""
+    from learning.checkpoint import export as write
+
+    made = write(_store(place, config, words), parent, to, step, prefix)
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"step {made['step']} is in {made['directory']}")
+
+
+def _store(place: str, config: Path, words: list[str] | None) -> Any:
+    """The store of a place; S3 is reached as the config's lake is."""
+    from learning.checkpoint import open_store
+    from storage.address import resolve as reach
+
+    if not place.startswith("s3://"):
+        return open_store(place)
+    address = reach(resolve(config, words).lake.model_copy(update={"uri": place}))
+    return open_store(address.uri, address.filesystem)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    console.print(f"{found['place']}, step {found['step']}, saved {found['created']} by {found['ranks']} ranks")
+    console.print(f"{len(found['tensors'])} tensors, {_size(found['tensor_bytes'])}; steps there: {found['steps']}")
+    if found["extra"]:
+        console.print(f"extra: {found['extra']}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("tensor", "type", "shape"):
+        table.add_column(name)
+    for name, entry in found["tensors"].items():
+        table.add_row(name, entry["dtype"], " x ".join(map(str, entry["shape"])))
+    console.print(table)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def _verdict(ok: bool) -> str:
+    return "all as saved" if ok else "damaged"
+
+
+VERBS = (inspect, verify, reshard, export)

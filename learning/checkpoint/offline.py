@@ -1,0 +1,138 @@
+"""Checkpoints without a training: look into one, check it, cut it for other ranks, read tensors out of it."""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from learning.checkpoint.boxes import Box
+from learning.checkpoint.exchange import place_own, read_blocks
+from learning.checkpoint.loading import loading_plan
+from learning.checkpoint.manifest import (
+    MANIFEST,
+    Manifest,
+    already_there,
+    commit,
+    committed,
+    discard,
+    folder_of,
+    read_manifest,
+)
+from learning.checkpoint.planner import global_plan, local_plan
+from learning.checkpoint.saving import described, taken
+from learning.checkpoint.shard_file import write_file
+from learning.checkpoint.state import Holding, State, Stretch
+from learning.checkpoint.store import Store
+from schemas.failure import FlywheelError, UsageError
+
+_CHUNK = 16 << 20
+
+
+def inspect(store: Store, step: int | None = None) -> dict[str, Any]:
+    """What a checkpoint is: its step, extra, files and tensors; the last one if no step is given.
+
+    Raises:
+        CheckpointError: as `read_manifest`.
+    """
+    manifest = read_manifest(store, step)
+    return {
+        "place": store.place,
+        "steps": committed(store),
+        "step": manifest.step,
+        "created": manifest.created.isoformat(),
+        "ranks": manifest.ranks,
+        "bytes": sum(entry.bytes for entry in manifest.files.values()),
+        "tensor_bytes": manifest.tensor_bytes,
+        "extra": manifest.extra,
+        "files": {name: entry.bytes for name, entry in manifest.files.items()},
+        "tensors": {name: {"dtype": one.dtype, "shape": list(one.shape)} for name, one in manifest.tensors.items()},
+    }
+
+
+def verify(store: Store, step: int | None = None) -> dict[str, Any]:
+    """Reads every byte of a checkpoint: `ok`, and for each damaged file its name and the tensors in it.
+
+    Raises:
+        CheckpointError: as `read_manifest`.
+    """
+    manifest = read_manifest(store, step)
+    damaged: dict[str, list[str]] = {}
+    for name, entry in manifest.files.items():
+        if _sha256(store, f"{folder_of(manifest.step)}/{name}", entry.bytes) != entry.sha256:
+            damaged[name] = sorted({piece.tensor for piece in manifest.pieces if piece.file == name})
+    read = sum(entry.bytes for entry in manifest.files.values())
+    return {"step": manifest.step, "ok": not damaged, "files": len(manifest.files), "bytes": read, "damaged": damaged}
+
+
+def reshard(source: Store, target: Store, ranks: int, step: int | None = None) -> Manifest:
+    """Writes a checkpoint again in rows for another number of ranks, one rank's part in memory at a time.
+
+    A load does not need this: it reshards as it reads. It saves small reads where the same ranks load often.
+
+    Raises:
+        UsageError: `ranks` is below 1.
+        CheckpointError: no such checkpoint, damage, or the target has this step already.
+    """
+    if ranks < 1:
+        raise UsageError(f"`--ranks` is {ranks}.", "Give at least 1.")
+    manifest = read_manifest(source, step)
+    folder, attempt = folder_of(manifest.step), uuid.uuid4().hex[:8]
+    if f"{folder}/{MANIFEST}" in target.sizes(folder):
+        raise already_there(target, manifest.step)
+    plans, metadata = global_plan([local_plan(_rows(manifest, rank, ranks)) for rank in range(ranks)])
+    written = []
+    try:
+        for rank, plan in enumerate(plans):
+            slots = taken(plan)
+            _fill(source, manifest, [Holding(slot.tensor, slot.box, slot.memory) for slot in slots])
+            written.append(write_file(target, folder, f"{attempt}-{rank:05d}.distcp", slots))
+        return commit(target, *described(metadata, written, manifest.step, manifest.extra))
+    except FlywheelError:
+        discard(target, manifest.step, attempt)
+        raise
+
+
+def read_tensors(store: Store, manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """Whole tensors, one at a time.
+
+    Raises:
+        CheckpointError: damage; names the file.
+    """
+    for name in names:
+        entry = manifest.tensors[name]
+        tensor = torch.empty(entry.shape, dtype=entry.torch_dtype)
+        _fill(store, manifest, [Holding(name, Box((0,) * tensor.ndim, entry.shape), tensor)])
+        yield name, tensor
+
+
+def _fill(store: Store, manifest: Manifest, holdings: list[Holding]) -> None:
+    plan = loading_plan(manifest, [[(held.name, held.box) for held in holdings]])
+    dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
+    place_own(plan, 0, read_blocks(store, folder_of(manifest.step), plan, 0, dtypes), holdings)
+
+
+def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
+    """The rows of every tensor that a rank would hold, as stretches without memory."""
+    state: dict[str, Stretch] = {}
+    for at, (name, entry) in enumerate(manifest.tensors.items()):
+        count = Box(entry.shape, entry.shape).numel
+        rows = entry.shape[0] if entry.shape else 1
+        row = count // rows if rows else 0
+        share = -(-rows // ranks)
+        turn = rank if entry.shape else (rank - at) % ranks
+        low, high = min(rows, turn * share), min(rows, (turn + 1) * share)
+        numbers = torch.empty((high - low) * row, dtype=entry.torch_dtype, device="meta")
+        state[name] = Stretch(numbers, entry.shape, low * row)
+    return state
+
+
+def _sha256(store: Store, name: str, size: int) -> str:
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(min(size, _CHUNK)))
+    for start in range(0, size, _CHUNK):
+        part = buffer[: min(_CHUNK, size - start)]
+        store.read(name, [(start, part)])
+        digest.update(part)
+    return digest.hexdigest()
