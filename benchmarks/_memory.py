@@ -5,6 +5,7 @@ tree counts every page once. Sampled, so a peak shorter than the interval can be
 """
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,15 +17,16 @@ INTERVAL = 0.5
 
 @dataclass(slots=True)
 class Peak:
-    """The highest sample."""
+    """The highest samples."""
 
     bytes: int = 0
-    processes: dict[str, int] = field(default_factory=dict)
-    """Bytes by program, at that moment."""
+    """Of the whole tree at one moment."""
+    programs: dict[str, int] = field(default_factory=dict)
+    """Of each program, each at its own worst moment."""
 
     @property
     def gib(self) -> float:
-        """The same in GiB."""
+        """The whole tree's in GiB."""
         return self.bytes / 2**30
 
 
@@ -34,6 +36,7 @@ class PeakMemory:
     def __init__(self, pid: int, interval: float = INTERVAL) -> None:
         self.peak = Peak()
         self._root, self._interval = psutil.Process(pid), interval
+        self._seen: set[psutil.Process] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="peak-memory", daemon=True)
 
@@ -45,21 +48,32 @@ class PeakMemory:
         self._over.set()
         self._thread.join()
 
+    def left(self) -> list[psutil.Process]:
+        """The processes seen that still run."""
+        return [one for one in self._seen if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
     def _watch(self) -> None:
         while not self._over.wait(self._interval):
-            held = tree_memory(self._root)
-            if sum(held.values()) > self.peak.bytes:
-                self.peak = Peak(sum(held.values()), held)
+            tree = tree_of(self._root)
+            self._seen.update(tree)
+            held = memory_of(tree)
+            self.peak.bytes = max(self.peak.bytes, sum(held.values()))
+            for name, size in held.items():
+                self.peak.programs[name] = max(size, self.peak.programs.get(name, 0))
 
 
-def tree_memory(root: psutil.Process) -> dict[str, int]:
-    """Proportional bytes of a process and its descendants, by program; those that end meanwhile count nothing."""
-    held: dict[str, int] = {}
+def tree_of(root: psutil.Process) -> list[psutil.Process]:
+    """A process and its descendants; empty if it is gone."""
     try:
-        tree = [root, *root.children(recursive=True)]
+        return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return held
-    for process in tree:
+        return []
+
+
+def memory_of(processes: Iterable[psutil.Process]) -> dict[str, int]:
+    """Proportional bytes by program; processes that end meanwhile count nothing."""
+    held: dict[str, int] = {}
+    for process in processes:
         try:
             name, size = _program(process), process.memory_full_info().pss
         except psutil.Error:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ def finish(
     if path is not None:
         content = {"machine": machine(), "rows": list(rows), "bars": [asdict(bar) | {"ok": bar.ok} for bar in bars]}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1) + "\n")
+        path.write_text(json.dumps(_finite(content), indent=1, allow_nan=False) + "\n")
         console.print(f"written to {path}")
     return 0 if all(bar.ok for bar in bars) else 1
 
@@ -93,6 +94,15 @@ def say(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     Console().print(table)
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what JSON has no number for: no plan, no interval."""
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _bars_table(bars: Sequence[Bar]) -> Table:

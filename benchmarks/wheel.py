@@ -2,25 +2,25 @@
 
 Arms: the full wheel; explorer data alone (uniform tasks, no play of the policy's own); the wheel without curriculum
 (uniform tasks and training). Every arm collects the same number of trajectories and takes the same optimiser steps.
-All are measured, after every iteration, on test seeds (2,000,000 and up) that no choice has seen. A run that was cut
-short goes on where it stood: each arm is a lake.
+After every iteration the policy that then reigns is measured, greedily, on test seeds (2,000,000 and up) that no choice
+has seen. A run that was cut short goes on where it stood: each arm is a lake.
+
+Differences of arms are paired by training seed, task and test seed, with two 95 % intervals: plays as if independent,
+and clusters of (training seed, task) resampled whole; the bar is on the lower end of both. Memory is the peak of the
+whole process tree while an arm turns.
 """
 
 import argparse
-import json
-import math
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks._report import Bar, finish, say
-from schemas.config import load_config
-from schemas.config.sections import Config
+from benchmarks._arms import Arm, root_of
+from benchmarks._paired import Difference, difference
+from benchmarks._report import Bar, add_options, finish, say
+from schemas.config import Config, load_config
 
+Row = dict[str, Any]
 ARMS: dict[str, list[str]] = {
     "wheel": [],
     "explorer only": [
@@ -31,156 +31,184 @@ ARMS: dict[str, list[str]] = {
     ],
     "no curriculum": ["curriculum.method=uniform", "train.task_balance=0"],
 }
-ROOT = Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")) / "benchmarks" / "wheel"
+FIRST = "policy-initial"
+SHORT = ["train.steps_first=60", "collect.trajectories_per_task=20", "evaluate.seeds=5"]
+MOST_GIB, MOST_MB = 6.0, 200.0
+WHO = ("arm", "seed", "iteration")
+SUCCESS = (*WHO, "reigns", "success", "95 %", "trajectories")
+COST = (*WHO, "stages s", "between s", "peak GiB", "lake MB")
+"""Columns of the tables for people."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs the arms and prints the table; exit code 1 if a bar is missed."""
+    """Runs the arms and prints the tables; exit code 1 if a bar is missed."""
     options = _options(words)
-    config = load_config(options.config)
-    rows = []
+    config = load_config(options.config, options.words)
+    rows: list[Row] = []
     for seed in range(options.seeds):
         for arm in options.arms:
-            rows += _run(config, options, arm, seed)
-            say(rows)
-    return finish("wheel", rows, _bars(config, rows, options), options.json)
+            rows += _rows(config, options, arm, seed)
+            say(_some(rows, SUCCESS), f"wheel, after {arm} with training seed {seed}")
+    lifts = [_lift_row(config, rows, arm, options.iterations - 1) for arm in options.arms if arm != "wheel"]
+    lifts = [row for pair in lifts for row in pair]
+    bars = _bars(config, rows, lifts, options)
+    tables = [_some(rows, SUCCESS), _some(rows, COST), _summary(rows), *([lifts] if lifts else [])]
+    return finish("wheel", [*rows, *lifts], bars, options.json, tables)
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.wheel", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.wheel",
+        description=__doc__,
+        epilog="--short: one seed of the full wheel, one iteration, few plays.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config, for every arm")
     parser.add_argument("--config", default="configs/laptop.toml")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
-    parser.add_argument("--short", action="store_true", help="one seed of the full wheel, one iteration, few plays")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args(words)
+    options = add_options(parser).parse_args(words)
     if options.short:
         options.iterations, options.seeds, options.arms, options.test_seeds = 1, 1, ["wheel"], 10
+        options.words = [*options.words, *SHORT]
     return options
 
 
-def _run(config: Config, options: argparse.Namespace, arm: str, seed: int) -> list[dict[str, Any]]:
-    folder = ROOT / f"{arm.replace(' ', '-')}-{seed}{'-short' if options.short else ''}"
-    folder.mkdir(parents=True, exist_ok=True)
-    words = [f"lake.uri={folder}/lake", f"seed={seed}", *ARMS[arm]]
-    if options.short:
-        words += ["train.steps_first=60", "collect.trajectories_per_task=20", "evaluate.seeds=5"]
-    _turn(options, words, folder)
-    status = json.loads(_flywheel(["status", "--json", "--config", options.config, *words]))
-    versions = ["policy-initial", *(row["policy"] for row in status["iterations"][: options.iterations])]
-    rows = []
-    for number, version in enumerate(versions):
-        measured = _measure(config, options, words, folder, version)
-        stage = status["iterations"][number - 1] if number else None
-        rows.append(
-            {
-                "arm": arm,
-                "seed": seed,
-                "iteration": number - 1,
-                "policy": version,
-                "success": measured["success"],
-                "ci": measured["ci"],
-                "tasks": {task: value["success"] for task, value in measured["tasks"].items()},
-                "plays": measured["plays"],
-                "wall_s": stage["wall_s"] if stage else None,
-                "trajectories": stage["trajectories"] if stage else 0,
-                "explorer": _explorer(options, words, folder),
-            }
-        )
+def _rows(config: Config, options: argparse.Namespace, name: str, seed: int) -> list[Row]:
+    """Turns one arm, or goes on with it; a row for the first policy and one for every iteration."""
+    folder = root_of(options.config, options.words) / f"{name.replace(' ', '-')}-{seed}"
+    arm_words = (*options.words, f"lake.uri={folder}/lake", f"seed={seed}", *ARMS[name])
+    arm = Arm(name, seed, options.config, folder, arm_words)
+    arm.turn(options.iterations)
+    laps = arm.iterations()[: options.iterations]
+    cost, explorer = arm.cost(), arm.measure_explorer(config.suite.tasks, options.test_seeds)
+    reigning, rows = FIRST, []
+    for lap in [None, *laps]:
+        reigning = lap["policy"] if lap and lap["promoted"] else reigning
+        measured = arm.measure(reigning, config.suite.tasks, options.test_seeds)
+        rows.append(_row(arm, lap, reigning, measured, explorer, cost))
     return rows
 
 
-def _turn(options: argparse.Namespace, words: list[str], folder: Path) -> None:
-    """Turns the wheel to the asked number of iterations; what the lake holds already is not turned again."""
-    lake = folder / "lake" / "flywheel.json"
-    done = 0
-    if lake.exists():
-        status = json.loads(_flywheel(["status", "--json", "--config", options.config, *words]))
-        done = len(status["iterations"])
-    if done < options.iterations:
-        clock = time.perf_counter()
-        command = ["run", "--config", options.config, "--iterations", str(options.iterations - done), *words]
-        _flywheel(command, show=True)
-        (folder / "wall.json").write_text(json.dumps({"wall_s": time.perf_counter() - clock, "from": done}))
+def _row(arm: Arm, lap: Row | None, reigning: str, measured: Row, explorer: dict[str, float], cost: Row) -> Row:
+    return {
+        "arm": arm.name,
+        "seed": arm.seed,
+        "iteration": lap["iteration"] if lap else -1,
+        "reigns": reigning,
+        "success": measured["success"],
+        "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
+        "ci": measured["ci"],
+        "trajectories": lap["trajectories"] if lap else 0,
+        "stages s": lap["wall_s"] if lap else None,
+        "between s": lap["orchestration_s"] if lap else None,
+        "peak GiB": cost["peak_gib"],
+        "lake MB": cost["lake_mb"],
+        "tasks": {task: value["success"] for task, value in measured["tasks"].items()},
+        "plays": measured["plays"],
+        "explorer": explorer,
+        "stages_s": lap["stages_s"] if lap else {},
+        "code": cost["code"],
+        "turns": cost["turns"],
+    }
 
 
-def _measure(
-    config: Config, options: argparse.Namespace, words: list[str], folder: Path, version: str
-) -> dict[str, Any]:
-    kept = folder / f"test-{version}-{options.test_seeds}.json"
-    if not kept.exists():
-        seeds = f"2000000:{2_000_000 + options.test_seeds}"
-        tasks = ",".join(config.suite.tasks)
-        chosen = ["--policy", version, "--tasks", tasks, "--seeds", seeds]
-        kept.write_text(_flywheel(["evaluate", *chosen, "--json", "--plays", "--config", options.config, *words]))
-    return json.loads(kept.read_text())
+def _some(rows: list[Row], columns: Sequence[str]) -> list[Row]:
+    return [{column: row[column] for column in columns} for row in rows]
 
 
-def _explorer(options: argparse.Namespace, words: list[str], folder: Path) -> dict[str, float]:
-    """The explorer's rate by task on the same test seeds; it depends on nothing an arm does."""
-    kept = ROOT / f"explorer-{options.test_seeds}.json"
-    if not kept.exists():
-        seeds = f"2000000:{2_000_000 + options.test_seeds}"
-        kept.write_text(
-            _flywheel(
-                ["evaluate", "--policy", "explorer", "--seeds", seeds, "--json", "--config", options.config, *words]
-            )
-        )
-    return {task: value["success"] for task, value in json.loads(kept.read_text())["tasks"].items()}
+def _summary(rows: list[Row]) -> list[Row]:
+    """Success by arm and iteration, over training seeds."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        found.setdefault((row["arm"], row["iteration"]), []).append(row["success"])
+    return [
+        {
+            "arm": arm,
+            "iteration": iteration,
+            "training seeds": len(rates),
+            "mean success": sum(rates) / len(rates),
+            "least": min(rates),
+            "most": max(rates),
+        }
+        for (arm, iteration), rates in found.items()
+    ]
 
 
-def _flywheel(words: list[str], show: bool = False) -> str:
-    command = [sys.executable, "-m", "apps.cli", *words]
-    done = subprocess.run(command, stdout=None if show else subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"`{' '.join(command)}` ended with {done.returncode}")
-    return done.stdout or ""
+def plays_of(rows: list[Row], arm: str, last: int, tasks: set[str] | None) -> dict[tuple[int, str, int], bool]:
+    """Success by (training seed, task, test seed) of an arm after an iteration; environment failures are left out."""
+    return {
+        (row["seed"], task, seed): success
+        for row in rows
+        if row["iteration"] == last and row["arm"] == arm
+        for task, seed, success in row["plays"]
+        if success is not None and (tasks is None or task in tasks)
+    }
 
 
-def _bars(config: Config, rows: list[dict[str, Any]], options: argparse.Namespace) -> list[Bar]:
+def _lift_row(config: Config, rows: list[Row], arm: str, last: int) -> list[Row]:
+    lines = []
+    for name, tasks in (("hard tasks", set(config.suite.hard)), ("the suite", None)):
+        found = difference(plays_of(rows, "wheel", last, tasks), plays_of(rows, arm, last, tasks))
+        lines.append(_lift_line(arm, name, found))
+    return lines
+
+
+def _lift_line(arm: str, tasks: str, found: Difference) -> Row:
+    return {
+        "wheel minus": arm,
+        "on": tasks,
+        "mean": found.mean,
+        "plays, low": found.plays[0],
+        "plays, high": found.plays[1],
+        "clusters, low": found.clusters[0],
+        "clusters, high": found.clusters[1],
+        "paired plays": found.n,
+        "clusters": found.clustered,
+    }
+
+
+def _bars(config: Config, rows: list[Row], lifts: list[Row], options: argparse.Namespace) -> list[Bar]:
     last = options.iterations - 1
     final = [row for row in rows if row["arm"] == "wheel" and row["iteration"] == last]
     bars = [Bar("untrained success", max(r["success"] for r in rows if r["iteration"] < 0), 0.0, "lower")]
-    if final:
+    if final and last >= 3:
         mean = sum(row["success"] for row in final) / len(final)
         bars.append(Bar(f"success after {options.iterations} iterations", mean, 0.80 if last >= 11 else 0.70, "higher"))
+        first = [row["success"] for row in rows if row["arm"] == "wheel" and row["iteration"] == 0]
+        bars.append(Bar("rise from the first iteration to the last", mean - sum(first) / len(first), 0.0, "higher"))
     if final and last >= 11:
         for task in ("click-button", "click-test-2", "click-widget"):
             rate = sum(row["tasks"][task] for row in final) / len(final)
             bars.append(Bar(f"{task} against the explorer", rate, final[0]["explorer"][task], "higher"))
-    for arm in options.arms:
-        if arm != "wheel":
-            bars += _lift(config, rows, arm, last)
-    return bars
+    bars += [bar for line in lifts for bar in _lift_bars(line)]
+    return bars + _cost_bars(rows, options)
 
 
-def _lift(config: Config, rows: list[dict[str, Any]], arm: str, last: int) -> list[Bar]:
-    bars = []
-    for name, tasks in (("hard tasks", set(config.suite.hard)), ("the suite", None)):
-        mean, low, _ = paired(rows, arm, last, tasks)
-        value, bar = (low, 0.0) if tasks else (mean, -0.01)
-        what = "lower end of wheel minus" if tasks else "wheel minus"
-        bars.append(Bar(f"{what} {arm} on {name}", value, bar, "higher"))
-    return bars
+def _lift_bars(line: Row) -> list[Bar]:
+    what = f"wheel minus {line['wheel minus']} on {line['on']}"
+    if line["on"] == "the suite":
+        return [Bar(what, line["mean"], -0.01, "higher")]
+    return [
+        Bar(f"{what}, lower end over {kind}", line[f"{kind}, low"], 0.0, "higher") for kind in ("plays", "clusters")
+    ]
 
 
-def paired(rows: list[dict[str, Any]], arm: str, last: int, tasks: set[str] | None) -> tuple[float, float, float]:
-    """Mean difference wheel - arm over the same (training seed, task, test seed), with its 95 % interval."""
-    played: dict[str, dict[tuple[int, str, int], bool]] = {"wheel": {}, arm: {}}
+def _cost_bars(rows: list[Row], options: argparse.Namespace) -> list[Bar]:
+    seen = [row["peak GiB"] for row in rows if row["peak GiB"] is not None]
+    bars = [Bar("peak memory of the process tree, GiB", max(seen), MOST_GIB, "lower")] if seen else []
+    if options.iterations <= 4:
+        lake = max(row["lake MB"] for row in rows)
+        bars.append(Bar(f"lake after {options.iterations} iterations, MB", lake, MOST_MB, "lower"))
+    played = {(row["arm"], row["seed"]): 0 for row in rows}
     for row in rows:
-        if row["iteration"] == last and row["arm"] in played:
-            for task, seed, success in row["plays"]:
-                if success is not None and (tasks is None or task in tasks):
-                    played[row["arm"]][row["seed"], task, seed] = success
-    shared = [key for key in played["wheel"] if key in played[arm]]
-    gaps = [float(played["wheel"][key]) - float(played[arm][key]) for key in shared]
-    if not gaps:
-        return math.nan, math.nan, math.nan
-    mean = sum(gaps) / len(gaps)
-    half = 1.96 * math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / max(1, len(gaps) - 1) / len(gaps))
-    return mean, mean - half, mean + half
+        played[row["arm"], row["seed"]] += row["trajectories"]
+    if len(played) > 1:
+        ratio = max(played.values()) / max(1, min(played.values()))
+        bars.append(Bar("trajectories of an arm, most over fewest", ratio, 1.01, "lower"))
+    return bars
 
 
 if __name__ == "__main__":

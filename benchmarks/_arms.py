@@ -1,0 +1,147 @@
+"""Runs one arm of the wheel's benchmark so that it can be cut short anywhere and gone on with.
+
+An arm is a lake in a folder of its own, under a folder named after the config, so what was made by another config is
+never mixed in. What is measured is kept beside the lake, each file written whole or not at all. A lock that the wheel's
+own process holds too keeps a second benchmark from an arm that is still turning.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks._memory import PeakMemory, folder_bytes
+from schemas.config import load_config
+from storage.lake import Lake
+
+FIRST_TEST_SEED = 2_000_000
+"""Seeds from here on are for no choice."""
+
+
+def root_of(config: str, words: Sequence[str]) -> Path:
+    """Where the arms of a config lie."""
+    resolved = load_config(config, words)
+    digest = hashlib.sha256(resolved.canonical().encode()).hexdigest()[:8]
+    home = Path(os.environ.get("FLYWHEEL_HOME", ".flywheel"))
+    return home.absolute() / "benchmarks" / "wheel" / f"{resolved.name}-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One arm with one training seed."""
+
+    name: str
+    seed: int
+    config: str
+    folder: Path
+    words: tuple[str, ...]
+    """Of the config, beside the file."""
+
+    @property
+    def lake(self) -> Path:
+        """Its lake."""
+        return self.folder / "lake"
+
+    def flywheel(self, verb: str, *options: str) -> str:
+        """What a read verb of the command line prints."""
+        return _call([verb, *options, "--config", self.config, *self.words])
+
+    def iterations(self) -> list[dict[str, Any]]:
+        """The finished iterations as `flywheel status --json` has them."""
+        if not (self.lake / "flywheel.json").exists():
+            return []
+        return json.loads(self.flywheel("status", "--json"))["iterations"]
+
+    def turn(self, iterations: int) -> None:
+        """Turns the wheel to that number of iterations; what the lake holds already is not turned again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _alone(self.folder) as lock:
+            done = len(self.iterations())
+            if done < iterations:
+                self._run(iterations - done, done, lock)
+
+    def _run(self, more: int, done: int, lock: int) -> None:
+        words = ["run", "--config", self.config, "--iterations", str(more), *self.words]
+        command, started = _command(words), time.perf_counter()
+        with (
+            subprocess.Popen(command, pass_fds=(lock,)) as wheel,
+            PeakMemory(wheel.pid) as memory,
+        ):
+            code = wheel.wait()
+        said = {
+            "from": done,
+            "to": done + more,
+            "wall_s": time.perf_counter() - started,
+            "peak_gib": memory.peak.gib,
+            "by_program_gib": {name: size / 2**30 for name, size in memory.peak.programs.items()},
+        }
+        with (self.folder / "turns.jsonl").open("a") as kept:
+            kept.write(json.dumps(said) + "\n")
+        if code:
+            raise SystemExit(f"`{' '.join(command)}` ended with {code}")
+
+    def cost(self) -> dict[str, Any]:
+        """Peak memory of the turns seen whole, size of the lake, and the versions of the code that made it."""
+        turns = self.folder / "turns.jsonl"
+        seen = [json.loads(line) for line in turns.read_text().splitlines()] if turns.exists() else []
+        lake = Lake.open(load_config(self.config, self.words).lake, create=False)
+        return {
+            "peak_gib": max((turn["peak_gib"] for turn in seen), default=None),
+            "lake_mb": folder_bytes(self.lake) / 1e6,
+            "code": sorted(set(lake.read("policies", ["code"])["code"].to_pylist())),
+            "turns": seen,
+        }
+
+    def measure(self, version: str, tasks: Sequence[str], seeds: int) -> dict[str, Any]:
+        """A policy's greedy plays on test seeds."""
+        kept = self.folder / f"test-{version}-{seeds}.json"
+        return _kept(kept, lambda: self._evaluate(version, tasks, seeds))
+
+    def measure_explorer(self, tasks: Sequence[str], seeds: int) -> dict[str, float]:
+        """The explorer's rate by task on the same seeds; it depends on nothing an arm does."""
+        kept = self.folder.parent / f"explorer-{seeds}.json"
+        measured = _kept(kept, lambda: self._evaluate("explorer", tasks, seeds))
+        return {task: value["success"] for task, value in measured["tasks"].items()}
+
+    def _evaluate(self, policy: str, tasks: Sequence[str], seeds: int) -> str:
+        chosen = ["--tasks", ",".join(tasks), "--seeds", f"{FIRST_TEST_SEED}:{FIRST_TEST_SEED + seeds}"]
+        return self.flywheel("evaluate", "--policy", policy, *chosen, "--json", "--plays")
+
+
+def _kept(path: Path, make: Any) -> dict[str, Any]:
+    """The JSON of a file, which is made first where it is missing."""
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(make())
+        part.replace(path)
+    return json.loads(path.read_text())
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[int]:
+    """Holds the folder's lock, and gives its descriptor to hand on."""
+    with (folder / "lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"{folder}: another run is still turning this arm. Wait for it, or end it.") from None
+        yield held.fileno()
+
+
+def _command(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "apps.cli", *words]
+
+
+def _call(words: Sequence[str]) -> str:
+    done = subprocess.run(_command(words), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"`{' '.join(_command(words))}` ended with {done.returncode}")
+    return done.stdout

@@ -1,0 +1,69 @@
+"""One small iteration from pixels to promotion: what the whole process tree holds at most, and what it leaves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks._memory import PeakMemory, folder_bytes
+from schemas.config import load_config
+from storage.lake import Lake
+
+CONFIG = """
+name = "memory"
+[lake]
+uri = "{lake}"
+min_free_mb = 10
+[environment]
+browsers = 1
+pages = 4
+[suite]
+tasks = ["click-test", "enter-text"]
+practice = []
+held_out = []
+[collect]
+trajectories_per_task = 30
+[train]
+steps_first = 10
+batch = 8
+warmup = 1
+[evaluate]
+seeds = 4
+explorer_seeds = 4
+untrained_seeds = 2
+"""
+MIB = 1 << 20
+MOST = 2_600 * MIB
+"""Of all processes at once. They hold about 1,800: the wheel 700, Prefect's server 200, the trainer 900 while the
+browser is closed. A second trainer, or a network or optimiser kept in the wheel for every policy, would not fit."""
+MOST_BROWSER = 700 * MIB
+"""Four pages and the browser's own processes hold about half of that. A page that stays costs 10 or more, and the
+iteration opens 84 (60 plays, 24 of evaluations): pages that are not closed would not fit."""
+POLICY, STEP, REPORT = 4_500_000, 25_000, 2_000_000
+"""Bytes in the lake: one checkpoint (3.9 million), a step with its screenshot and annotations (7,000), the report. The
+trainer's optimiser, its samples or a second copy of the screenshots would not fit."""
+
+
+@pytest.mark.timeout(600)
+def test_an_iteration_of_sixty_plays_keeps_to_its_memory_and_its_disk(tmp_path: Path):
+    lake, file = tmp_path / "lake", tmp_path / "memory.toml"
+    file.write_text(CONFIG.format(lake=lake))
+    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(tmp_path / "prefect")}
+    command = [sys.executable, "-m", "apps.cli", "run", "--config", str(file), "--iterations", "1"]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, env=environ, stdout=log, stderr=log) as wheel,
+        PeakMemory(wheel.pid, interval=0.2) as memory,
+    ):
+        code = wheel.wait(timeout=550)
+    assert code == 0, (tmp_path / "log").read_text()[-3000:]
+    assert memory.left() == []
+    assert 500 * MIB < memory.peak.bytes < MOST, memory.peak
+    browser = sum(size for name, size in memory.peak.programs.items() if "chrom" in name or "headless" in name)
+    assert 50 * MIB < browser < MOST_BROWSER, memory.peak
+    found = Lake.open(load_config(file, [], {}).lake)
+    assert found.count("trajectories") == 60
+    most = POLICY * found.count("policies") + STEP * found.count("steps") + REPORT
+    assert folder_bytes(lake) < most, sorted((folder_bytes(part), part.name) for part in lake.iterdir())
