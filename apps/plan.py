@@ -52,8 +52,7 @@ def plan_of(config: Config) -> Plan:
 
 def _trajectories(config: Config, played: int) -> int:
     group = config.train.group
-    grouped = config.train.method == "grpo"
-    return group.groups * group.size if grouped else played * config.collect.trajectories_per_task
+    return group.groups * group.size if config.train.in_groups else played * config.collect.trajectories_per_task
 
 
 def show_plan(config: Config, iterations: int) -> None:

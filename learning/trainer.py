@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ from torch import Tensor
 from learning.job import Job, read_job
 from learning.learner import Draw, Learner
 from learning.optimizer import learning_rate
+from learning.preferences import read_preferences
 from learning.rollouts import read_rollouts
 from learning.sample import read_samples
 from learning.sampler import Sampler
 from learning.small import SmallLearner
 from learning.small_groups import GroupLearner
+from learning.small_pairs import PairLearner
 from models.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
@@ -47,7 +49,7 @@ def train(job: Job) -> None:
     started = time.perf_counter()
     if job.out.exists():
         raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
-    samples = material_of(job)
+    samples = READERS[job.train.method](job.samples)
     sampler = _sampler(job, samples)
     learner = learner_of(job, samples, rank, world)
     loss, ready = 0.0, time.perf_counter()
@@ -82,9 +84,17 @@ def train(job: Job) -> None:
         _say(checkpoint=str(job.out), **done)
 
 
-def material_of(job: Job) -> Sequence[Any]:
-    """What the job's method trains on; each piece has a `weight`."""
-    return read_samples(job.samples) if job.train.method == "sft" else read_rollouts(job.samples)
+READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
+    "sft": read_samples,
+    "grpo": read_rollouts,
+    "dpo": read_preferences,
+}
+"""What each method trains on; each piece has a `weight`."""
+SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
+    "sft": SmallLearner,
+    "grpo": GroupLearner,
+    "dpo": PairLearner,
+}
 
 
 def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learner:
@@ -93,11 +103,8 @@ def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learn
     Raises:
         CheckpointError: the method cannot train such a parent.
     """
-    tiny = is_tiny(read_config(job.parent))
-    if job.train.method == "sft" and tiny:
-        return SmallLearner(job, samples, rank, world)
-    if tiny:
-        return GroupLearner(job, samples, rank, world)
+    if is_tiny(read_config(job.parent)):
+        return SMALL[job.train.method](job, samples, rank, world)
     if job.train.method != "sft":
         raise CheckpointError(
             f"{job.parent} is not the small policy, and train.method={job.train.method} trains no other yet.",

@@ -1,19 +1,32 @@
-"""A pair: a preferred and a rejected action for the same context (Agent DPO, arXiv 2501.12326)."""
+"""A pair: a preferred and a rejected reply to the same context (Agent DPO, arXiv 2501.12326)."""
 
-from schemas.table import Flag, Int32, Row, Table, Text, not_null, unique
+from typing import Literal
+
+from schemas.table import Flag, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
+
+PairKind = Literal["parting", "correction"]
 
 
 class Pair(Row):
-    """One preference; both actions follow the same screenshot and history."""
+    """One preference; both replies follow the same screenshot and history."""
 
     pair_id: Text
     trajectory_id: Text
+    """The play that the context and the preferred reply are from."""
     step: Int32
     iteration: Int32
-    kind: Text
+    task_id: Text
+    seed: Int64
+    kind: PairKind
+    """`parting`: two plays of one task and seed that were the same up to here, and only one succeeded. `correction`:
+    what a reflection or a person put in the place of an error."""
     chosen: Text
+    """The preferred reply: thought and action as text."""
     rejected: Text
+    rejected_trajectory_id: Text | None
+    """The play that the rejected reply is from."""
     verified: Flag
+    """Whether a verifier saw the preferred reply succeed and the rejected one fail."""
 
 
 TABLE = Table(
@@ -24,5 +37,8 @@ TABLE = Table(
     expectations=(
         unique(("pair_id",)),
         *not_null("chosen", "rejected", because="a preference needs both sides"),
+        between("step", 0, 1000, because="the context is a step of a trajectory"),
+        between("seed", 0, 999_999, because="held-out seeds must not be trained on"),
+        one_of("kind", ("parting", "correction"), because="the trainer knows these kinds"),
     ),
 )

@@ -10,6 +10,7 @@ from schemas.observation import elements_of
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.filter import steps_by_trajectory
+from tasks.preferences import find_pairs
 from tasks.stage import stage
 
 MOST_TARGETS = 12
@@ -18,7 +19,8 @@ MOST_TARGETS = 12
 
 @stage("annotate")
 def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
-    """Thoughts and grounding for accepted steps, grounding for failed ones too, the error step where rules can tell."""
+    """Thoughts and grounding for accepted steps, grounding for failed ones too, the error step where rules can tell,
+    and preferences where plays of one task and seed part."""
     verdicts = lake.read("verdicts", where={"iteration": iteration}).to_pylist()
     decisions = {row["trajectory_id"]: row for row in verdicts if row["gate"] == "route"}
     columns = ["trajectory_id", "step", "iteration", "screenshot", "thought", "action", "elements"]
@@ -38,5 +40,6 @@ def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]
                 asked.add(step["screenshot"])
                 rows += grounding_annotations(step, elements_of(step["elements"]), MOST_TARGETS, now)
     lake.append("annotations", rows)
-    kinds = Counter(row.kind for row in rows)
+    pairs = find_pairs(config, lake, iteration)
+    kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])
     return {"annotations": dict(kinds), "say": ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))}

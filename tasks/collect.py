@@ -54,7 +54,7 @@ def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Pl
         for kind in ("explorer", "policy", "relay"):
             played_by = version if kind != "explorer" else Explorer.version
             count = choice[f"{kind}_trajectories"]
-            if kind == "policy" and config.train.method == "grpo":
+            if kind == "policy" and config.train.in_groups:
                 plays += group_plays(config, lake, iteration, task, count, version)
                 continue
             plays += [

@@ -16,7 +16,7 @@ from tasks.stage import stage
 def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     tasks = [task.task_id for task in catalog(config) if task.split == "train"]
-    if config.train.method == "grpo":
+    if config.train.in_groups:
         groups = choose_groups(config, lake, iteration, tasks)
         lake.append("curriculum", groups)
         return {

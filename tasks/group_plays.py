@@ -1,6 +1,5 @@
 """Groups of plays (one task, one seed, one policy version): which are made, and what is trained on of them."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from schemas.task import GuiTask
 from schemas.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.material import Material, Recipe
+from tasks.material import Material, Recipe, few_steps
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
@@ -71,9 +70,7 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     stored = _stored(config, lake, recipe, sorted({row["task_id"] for row in rows})) if chosen.inject else _none
     made = train_on(plays, stored, chosen, config.seed * 1000 + recipe.iteration)
     rollouts = made.rollouts
-    steps = math.ceil(len(rollouts) * chosen.epochs / chosen.batch)
-    # A rate that stays, as in DAPO: one training takes few steps, and the next goes on from here.
-    train = config.train.model_copy(update={"batch": chosen.batch, "warmup": steps // 10, "decay": 0.0})
+    steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
     numbers = {
         "samples": len(rollouts),
         "groups": made.groups,
@@ -87,7 +84,7 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     return Material(
         screenshots=sorted({digest for rollout in rollouts for digest in rollout.screenshots}),
         write=lambda path: write_rollouts(path, rollouts),
-        steps=max(1, steps),
+        steps=steps,
         learning_rate=chosen.learning_rate,
         train=train,
         numbers=numbers,

@@ -1,5 +1,6 @@
 """What a training is made from: the recipe, and what one method reads of it."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,3 +37,12 @@ class Material:
     """Why there is nothing to train on; empty if there is something."""
     numbers: dict[str, Any] = field(default_factory=dict)
     """Kept with the policy's metrics."""
+
+
+def few_steps(train: TrainConfig, samples: int, epochs: float, batch: int) -> tuple[int, TrainConfig]:
+    """Steps that go over the samples so often, and a trainer's config whose rate stays, as in DAPO.
+
+    Such a training takes few steps, and the next one goes on from here.
+    """
+    steps = max(1, math.ceil(samples * epochs / batch))
+    return steps, train.model_copy(update={"batch": batch, "warmup": steps // 10, "decay": 0.0})

@@ -10,7 +10,7 @@ from storage.quality import run_gate
 from tasks.places import docs_folder
 from tasks.stage import stage
 
-GATED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "curriculum")
+GATED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "pairs", "curriculum")
 
 
 @stage("quality")

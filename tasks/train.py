@@ -24,11 +24,12 @@ from tasks.console import bar
 from tasks.group_plays import group_material
 from tasks.material import Material, Recipe
 from tasks.places import work_folder
+from tasks.preferences import preference_material
 from tasks.prepare import INITIAL
 from tasks.stage import stage
 from tasks.version import code_version
 
-PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations")
+PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs")
 """The tables a training reads; their versions are kept with the policy."""
 
 
@@ -91,7 +92,11 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     )
 
 
-MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {"sft": supervised, "grpo": group_material}
+MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
+    "sft": supervised,
+    "grpo": group_material,
+    "dpo": preference_material,
+}
 """What each method trains on."""
 
 

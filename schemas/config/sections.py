@@ -101,8 +101,20 @@ class PolicyConfig(Section):
     merge: Count = 2
 
 
+class PreferenceConfig(Section):
+    """`train.method=dpo`: of two replies to one context the one that led to success is preferred."""
+
+    beta: Positive = 0.1
+    """How much a nat of log ratio to the parent counts (the paper prints none)."""
+    epochs: Positive = 1.0
+    """How often each pair is trained on."""
+    batch: Count = 32
+    """Pairs per optimiser step over all processes."""
+    learning_rate: Positive = 2e-4
+
+
 class GroupConfig(Section):
-    """Group methods: `train.method=grpo` plays each task and seed several times and compares the rewards."""
+    """Plays of the same task and seed, for `train.method=grpo` and `dpo`, and how `grpo` compares their rewards."""
 
     groups: Count = 32
     """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
@@ -123,11 +135,11 @@ class GroupConfig(Section):
     """A token's probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
-    epochs: Positive = 1.0
+    epochs: Positive = 2.0
     """How often each step of the groups is trained on."""
     batch: Count = 64
     """Steps per optimiser step over all processes."""
-    learning_rate: Positive = 2e-4
+    learning_rate: Positive = 5e-4
 
     @model_validator(mode="after")
     def _fits(self) -> "GroupConfig":
@@ -141,8 +153,9 @@ class GroupConfig(Section):
 class TrainConfig(Section):
     """How the policy changes."""
 
-    method: Literal["sft", "grpo"] = "sft"
-    """`sft`: imitate what succeeded. `grpo`: compare plays of the same task and seed."""
+    method: Literal["sft", "grpo", "dpo"] = "sft"
+    """`sft`: imitate what succeeded. `grpo`: compare the rewards of plays of the same task and seed. `dpo`: prefer what
+    succeeded to what failed where such plays part."""
     steps_first: Count = 380
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 230
@@ -186,6 +199,12 @@ class TrainConfig(Section):
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
     group: GroupConfig = GroupConfig()
+    preference: PreferenceConfig = PreferenceConfig()
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether the method needs several plays of the same task and seed."""
+        return self.method in ("grpo", "dpo")
 
 
 class EvaluateConfig(Section):

@@ -1,4 +1,4 @@
-"""An iteration of `train.method=grpo` on the fake sandbox: groups are played, compared and trained on."""
+"""Iterations of `train.method=grpo` and `dpo` on the fake sandbox: groups are played, compared and trained on."""
 
 import io
 import json
@@ -54,9 +54,9 @@ def _button(context: Context) -> tuple[float, float]:
     return float(columns.mean() / pixels.shape[1]), float(rows.mean() / pixels.shape[0])
 
 
-def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), **group: Any) -> Config:
+def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: str = "grpo", **group: Any) -> Config:
     fields = config.model_dump()
-    fields["train"] |= {"method": "grpo", "group": {"groups": 3, "size": 4, "k": 2, "batch": 4, **group}}
+    fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4, **group}}
     fields["suite"]["tasks"] = tasks
     return config_of(fields)
 
@@ -145,6 +145,34 @@ def test_one_reward_for_all_is_said_and_the_champion_stays(
     assert "one reward for all in each of 3 groups" in trained["say"] and trained["samples"] == 0
     assert champion(begun)["policy_version"] == "policy-0000"
     assert begun.read("policies").num_rows == 2
+
+
+def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.4)
+    flywheel(grouped(small, method="dpo", groups=6), iterations=1)
+    pairs = begun.read("pairs").to_pylist()
+    plays = {row["trajectory_id"]: row for row in begun.read("trajectories", where={"iteration": 1}).to_pylist()}
+    assert pairs
+    for pair in pairs:
+        won, lost = plays[pair["trajectory_id"]], plays[pair["rejected_trajectory_id"]]
+        assert won["success"] and not lost["success"]
+        assert (won["task_id"], won["seed"]) == (lost["task_id"], lost["seed"]) == (pair["task_id"], pair["seed"])
+        assert pair["chosen"] != pair["rejected"]
+    row = policy_row(begun, "policy-0001")
+    assert (row["method"], row["parent"]) == ("dpo", "policy-0000")
+    assert json.loads(row["metrics"])["samples"] == len(pairs)
+    assert "pairs" in json.loads(row["data_versions"])
+    checked = begun.read("quality", where={"iteration": 1, "table": "pairs"}).to_pylist()
+    assert checked and all(one["success"] for one in checked)
+
+
+def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake, play_by: Callable[[float], None]) -> None:
+    play_by(0.0)
+    flywheel(grouped(small, method="dpo"), iterations=1)
+    assert "no two plays of one task and seed part" in result(begun, "train")["say"]
+    assert champion(begun)["policy_version"] == "policy-0000"
 
 
 def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(
