@@ -36,11 +36,11 @@ untrained_seeds = 2
 """
 MIB = 1 << 20
 MOST = 2_600 * MIB
-"""Of all processes at once. They hold about 1,800: the wheel 700, Prefect's server 200, the trainer 900 while the
-browser is closed. A second trainer, or a network or optimiser kept in the wheel for every policy, would not fit."""
-MOST_BROWSER = 700 * MIB
-"""Four pages and the browser's own processes hold about half of that. A page that stays costs 10 or more, and the
-iteration opens 84 (60 plays, 24 of evaluations): pages that are not closed would not fit."""
+"""Of all processes at once. They hold about 1,850, in the training: the wheel, Prefect's server (200), the trainer (900).
+A second trainer, or a network and an optimiser kept in the wheel, would not fit."""
+MOST_BROWSER = 480 * MIB
+"""The browser with its four pages holds about 300; another page costs 12, another browser 75. Sixteen pages or three
+browsers that are not closed would not fit."""
 POLICY, STEP, REPORT = 4_500_000, 25_000, 2_000_000
 """Bytes in the lake: one checkpoint (3.9 million), a step with its screenshot and annotations (7,000), the report. The
 trainer's optimiser, its samples or a second copy of the screenshots would not fit."""
