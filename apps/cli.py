@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import signal
 import sys
 
 import typer
@@ -29,6 +30,8 @@ for name, (about, verbs) in GROUPS.items():
 def main() -> None:
     """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused."""
     atexit.register(_last_word)
+    # an orderly end takes Prefect's temporary server with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     settle()
     try:
         app()
