@@ -21,6 +21,7 @@ class Connection(asyncio.Protocol):
         self._replies: dict[int, tuple[str, asyncio.Future[Reply]]] = {}
         self._lost: dict[str, str] = {}
         self._buffer = bytearray()
+        self._unsent = bytearray()
         self._number = 0
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
@@ -55,8 +56,16 @@ class Connection(asyncio.Protocol):
         if session:
             message["sessionId"] = session
         self._replies[self._number] = (session, reply)
-        self._writer.write(json.dumps(message).encode() + b"\0")
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += json.dumps(message).encode() + b"\0"
         return reply
+
+    def _flush(self) -> None:
+        """Commands sent without waiting go out together: each write wakes the browser's reader."""
+        unsent, self._unsent = bytes(self._unsent), bytearray()
+        if self._writer is not None:
+            self._writer.write(unsent)
 
     def data_received(self, data: bytes) -> None:
         """Splits the stream into messages."""
@@ -110,7 +119,7 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
     if reply is None or reply.done():
         return
     if "error" in message:
-        reply.set_exception(SandboxFailure(f"the browser refused: {message['error'].get('message', '')}"))
+        _fail(reply, f"the browser refused: {message['error'].get('message', '')}")
     else:
         reply.set_result(message["result"])
 
@@ -118,4 +127,4 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
 def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
     if not future.done():
         future.set_exception(SandboxFailure(why))
-        future.exception()
+        future.exception()  # marks it as heard: it is told to whoever waits, and nobody may be waiting any more

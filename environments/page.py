@@ -108,15 +108,13 @@ class Page:
 
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
         """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
-        taken = asyncio.gather(*events)
-        _heard(taken)
-        try:
-            while not (await asyncio.wait([taken], timeout=PUMP_S))[0]:
+        pending = set(events)
+        while pending:
+            pending = (await asyncio.wait(pending, timeout=PUMP_S))[1]
+            if pending:
                 await self.frame()
-        finally:
-            if not taken.done():
-                taken.cancel()
-        await taken
+        for event in events:
+            event.result()
 
     async def frame(self) -> None:
         """Draws a frame."""
