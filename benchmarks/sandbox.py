@@ -1,9 +1,9 @@
 """How fast trajectories are played: our pool against MiniWoB++'s own Selenium environment, side by side.
 
 `python -m benchmarks.sandbox [--short] [--json PATH]`. Both play the same tasks with the same policy (uniform random
-clicks below the instruction, at most ten) and take a screenshot at the start and after every step. The settings of
-both sides take turns within each round. The number is our best against their best within a round: the median over
-rounds, and of the tasks' medians the geometric mean.
+clicks below the instruction, at most ten) with the same seeds, over and over while the time lasts, and take a
+screenshot at the start and after every step. The settings of both sides take turns within each round. The number is our
+best against their best within a round: the median over rounds, and of the tasks' medians the geometric mean.
 
 We load the page afresh for every trajectory; their default seeds the old page again, which is quicker and lets one
 trajectory touch the next. So their environment is also measured with `refresh_freq=1`, like for like.
@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -38,6 +39,8 @@ SELENIUM = ((1, False), (2, False), (4, False), (2, True), (4, True))
 PEERS = ("selenium", "selenium, fresh")
 RATES = ("trajectories_s", "steps_s")
 MAX_STEPS = 10
+SEEDS = 4
+"""Different seeds of one round: few, so that the slower side comes to them all and both play trajectories as long."""
 TOP = 50 / 210
 """Where the instruction ends, as a fraction of the screen."""
 BAR = 8.0
@@ -59,9 +62,14 @@ def clicks(seed: int) -> Iterator[tuple[float, float]]:
         yield chance.random(), TOP + (1 - TOP) * chance.random()
 
 
+def seeds_from(first: int, offset: int = 0) -> Iterator[int]:
+    """A round's seeds, over and over, beginning at the one after `offset` others."""
+    return (first + number % SEEDS for number in count(offset))
+
+
 async def play_ours(pool: SandboxPool, task: str, seconds: float, first_seed: int) -> Tally:
     """Plays on all of the pool's pages until the time is up; counts finished trajectories."""
-    tally, seeds = Tally(), iter(range(first_seed, sys.maxsize))
+    tally, seeds = Tally(), seeds_from(first_seed)
     start = time.perf_counter()
 
     async def player() -> None:
@@ -92,7 +100,7 @@ def play_selenium(pipe: Connection) -> None:
     gymnasium.register_envs(miniwob)
     environment: Any = None
     while (order := pipe.recv()) is not None:
-        task, seconds, seed, fresh = order
+        task, seconds, first_seed, offset, fresh = order
         if seconds == 0:
             if environment is not None:
                 environment.close()
@@ -101,8 +109,9 @@ def play_selenium(pipe: Connection) -> None:
             pipe.send(Tally())
             continue
         environment.instance.refresh_freq = int(fresh)
-        tally, start = Tally(), time.perf_counter()
+        tally, start, seeds = Tally(), time.perf_counter(), seeds_from(first_seed, offset)
         while time.perf_counter() - start < seconds:
+            seed = next(seeds)
             environment.reset(seed=seed)
             for x, y in clicks(seed):
                 coordinates = numpy.array([x * 160, y * 210], dtype=numpy.float32)
@@ -112,7 +121,6 @@ def play_selenium(pipe: Connection) -> None:
                 if done:
                     break
             tally.trajectories += 1
-            seed += 1
         tally.seconds = time.perf_counter() - start
         pipe.send(tally)
     if environment is not None:
@@ -120,10 +128,10 @@ def play_selenium(pipe: Connection) -> None:
 
 
 @contextmanager
-def selenium_workers(count: int) -> Iterator[list[Connection]]:
+def selenium_workers(processes: int) -> Iterator[list[Connection]]:
     """Worker processes of the peer."""
     context = multiprocessing.get_context("spawn")
-    pairs = [context.Pipe() for _ in range(count)]
+    pairs = [context.Pipe() for _ in range(processes)]
     workers = [context.Process(target=play_selenium, args=(theirs,)) for _, theirs in pairs]
     for worker in workers:
         worker.start()
@@ -140,7 +148,7 @@ def selenium_workers(count: int) -> Iterator[list[Connection]]:
 async def ask(pipes: list[Connection], task: str, seconds: float, seed: int, fresh: bool = False) -> Tally:
     """Lets these workers play at the same time and adds up what they did."""
     for number, pipe in enumerate(pipes):
-        pipe.send((task, seconds, seed + 10_000 * number, fresh))
+        pipe.send((task, seconds, seed, number * SEEDS // len(pipes), fresh))
     tallies = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
     longest = max(tally.seconds for tally in tallies)
     return Tally(sum(tally.trajectories for tally in tallies), sum(tally.steps for tally in tallies), longest)
@@ -154,17 +162,17 @@ async def measure(
     pools = {shape: SandboxPool(EnvironmentConfig(browsers=shape[0], pages=shape[1])) for shape in ours}
     for pool in pools.values():
         await pool.start()
-    with selenium_workers(max(count for count, _ in SELENIUM)) as pipes:
+    with selenium_workers(max(processes for processes, _ in SELENIUM)) as pipes:
         for task in tasks:
             await ask(pipes, task, 0, 0)
             for pool in pools.values():
                 await play_ours(pool, task, 0.1, 0)
             for number in range(rounds):
                 seed = number * 1000
-                for count, fresh in SELENIUM:
-                    tally = await ask(pipes[:count], task, seconds, seed, fresh)
+                for processes, fresh in SELENIUM:
+                    tally = await ask(pipes[:processes], task, seconds, seed, fresh)
                     side = "selenium, fresh" if fresh else "selenium"
-                    rows.append(_row(task, number, side, f"{count} processes", tally))
+                    rows.append(_row(task, number, side, f"{processes} processes", tally))
                 for (browsers, pages), pool in pools.items():
                     tally = await play_ours(pool, task, seconds, seed)
                     rows.append(_row(task, number, "flywheel", f"{browsers} x {pages} pages", tally))

@@ -75,6 +75,14 @@
   /* A native drag takes the pointer away from the page and never gives it back; no task is made for one. */
   listen.call(window, "dragstart", (event) => event.preventDefault(), true);
 
+  /* The native pickers of dates and times, which nothing sees and nobody can close, stay shut for keys (and, by the
+     style below, for the pointer): an open one keeps the whole browser from drawing. */
+  const PICKED = new Set(["date", "time", "datetime-local", "month", "week", "color"]);
+  listen.call(window, "keydown", (event) => {
+    const opens = event.key === " " || event.key === "F4" || (event.altKey && event.key === "ArrowDown");
+    if (opens && PICKED.has(event.target.type)) event.preventDefault();
+  }, true);
+
   /* A clipboard of the page's own: the browser's is shared by all its pages. */
   let clipboard = "";
   const copied = () => {
@@ -92,8 +100,7 @@
     document.execCommand("insertText", false, clipboard);
   }, true);
 
-  /* What a still picture must not depend on. Lists drop down inside the page, where a screenshot sees them; the native
-     pickers of dates and times, which nothing sees and nobody can close, stay shut. */
+  /* What a still picture must not depend on. Lists drop down inside the page, where a screenshot sees them. */
   const STYLE = `
     *, *::before, *::after { animation: none !important; transition: none !important; caret-animation: manual; }
     html, body { overflow: hidden !important; }

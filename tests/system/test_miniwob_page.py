@@ -13,7 +13,7 @@ from environments.page import Page
 from environments.pool import SandboxPool
 from models.explorer import Explorer
 from models.policy import Context
-from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type
+from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type, Wait
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation, Turn, elements_json
@@ -80,6 +80,7 @@ class NavigatedPage(Page):
     async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> Page:
         page = await super().take(browser, width, height, ground, script)
         source = f"{script}; window.world = window"
+        await page.send("Page.enable")
         await page.send("Page.addScriptToEvaluateOnNewDocument", source=source)
         return page
 
@@ -128,6 +129,12 @@ def test_the_picker_of_a_time_field_stays_shut_and_the_page_goes_on():
         return await after(pool, "enter-time", 1, row)
 
     assert with_pool(everywhere).png
+
+
+@pytest.mark.parametrize("template", ["enter-date", "enter-time"])
+def test_no_key_opens_a_picker(template: str):
+    keys: list[Action] = [Hotkey(key="tab"), Type(content=" "), Hotkey(key="alt down"), Hotkey(key="f4"), Wait()]
+    assert with_pool(lambda pool: after(pool, template, 3, keys)).png
 
 
 def test_a_drop_down_list_opens_inside_the_page_and_an_option_of_it_can_be_chosen():
