@@ -65,7 +65,8 @@
     frame.contentWindow.focus();
   };
 
-  /* The focus that a tab key has led out of the document comes back with the next key, as it would to a whole page. */
+  /* The focus that a tab key has led out of the document comes back with the next key; a whole page would hear that key
+     without having the focus, so it would draw what is selected in another colour. */
   addEventListener("keydown", () => frame && frame.contentWindow.focus(), true);
 
   /* Opens the document at `url` in place of the last one: its window, and an object for notes that are kept for the
