@@ -121,7 +121,7 @@ def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_i
 
 
 def test_the_focus_that_tab_has_led_out_of_the_document_comes_back_with_the_next_key():
-    out, back = [Hotkey(key="tab")] * 3, [Hotkey(key="shift tab")] * 2
+    out, back = [Hotkey(key="tab"), Hotkey(key="tab"), Type(content="\tc")], [Hotkey(key="shift tab")] * 2
 
     async def out_and_back(pool: SandboxPool) -> str:
         async with pool.lease(task_named("enter-text"), 1) as sandbox:
