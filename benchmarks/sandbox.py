@@ -18,11 +18,13 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
+
+import psutil
 
 from benchmarks._report import Bar, finish, options
 from environments.catalog import task_named
@@ -38,6 +40,7 @@ SELENIUM = ((1, False), (2, False), (4, False), (2, True), (4, True))
 """Processes, and whether the page is loaded afresh for every trajectory."""
 PEERS = ("selenium", "selenium, fresh")
 RATES = ("trajectories_s", "steps_s")
+COLUMNS = (*RATES, "cpu_ms")
 MAX_STEPS = 10
 SEEDS = 4
 """Different seeds of one round: few, so that the slower side comes to them all and both play trajectories as long."""
@@ -53,6 +56,19 @@ class Tally:
     trajectories: int = 0
     steps: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def cpu_seconds() -> float:
+    """Processor time so far of this process and all below it but the workers of the peer."""
+    total, waiting = 0.0, [psutil.Process()]
+    workers = {worker.pid for worker in multiprocessing.active_children()}
+    while waiting:
+        process = waiting.pop()
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+            waiting += [child for child in process.children() if child.pid not in workers]
+    return total
 
 
 def clicks(seed: int) -> Iterator[tuple[float, float]]:
@@ -70,7 +86,7 @@ def seeds_from(first: int, offset: int = 0) -> Iterator[int]:
 async def play_ours(pool: SandboxPool, task: str, seconds: float, first_seed: int) -> Tally:
     """Plays on all of the pool's pages until the time is up; counts finished trajectories."""
     tally, seeds = Tally(), seeds_from(first_seed)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), cpu_seconds()
 
     async def player() -> None:
         while time.perf_counter() - start < seconds:
@@ -86,7 +102,7 @@ async def play_ours(pool: SandboxPool, task: str, seconds: float, first_seed: in
             tally.trajectories += 1
 
     await asyncio.gather(*(player() for _ in range(pool.size)))
-    tally.seconds = time.perf_counter() - start
+    tally.seconds, tally.cpu_seconds = time.perf_counter() - start, cpu_seconds() - cpu
     return tally
 
 
@@ -109,7 +125,8 @@ def play_selenium(pipe: Connection) -> None:
             pipe.send(Tally())
             continue
         environment.instance.refresh_freq = int(fresh)
-        tally, start, seeds = Tally(), time.perf_counter(), seeds_from(first_seed, offset)
+        tally, seeds = Tally(), seeds_from(first_seed, offset)
+        start, cpu = time.perf_counter(), cpu_seconds()
         while time.perf_counter() - start < seconds:
             seed = next(seeds)
             environment.reset(seed=seed)
@@ -121,7 +138,7 @@ def play_selenium(pipe: Connection) -> None:
                 if done:
                     break
             tally.trajectories += 1
-        tally.seconds = time.perf_counter() - start
+        tally.seconds, tally.cpu_seconds = time.perf_counter() - start, cpu_seconds() - cpu
         pipe.send(tally)
     if environment is not None:
         environment.close()
@@ -150,8 +167,12 @@ async def ask(pipes: list[Connection], task: str, seconds: float, seed: int, fre
     for number, pipe in enumerate(pipes):
         pipe.send((task, seconds, seed, number * SEEDS // len(pipes), fresh))
     tallies = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
-    longest = max(tally.seconds for tally in tallies)
-    return Tally(sum(tally.trajectories for tally in tallies), sum(tally.steps for tally in tallies), longest)
+    return Tally(
+        trajectories=sum(tally.trajectories for tally in tallies),
+        steps=sum(tally.steps for tally in tallies),
+        seconds=max(tally.seconds for tally in tallies),
+        cpu_seconds=sum(tally.cpu_seconds for tally in tallies),
+    )
 
 
 async def measure(
@@ -183,7 +204,8 @@ async def measure(
 
 def _row(task: str, number: int, side: str, setting: str, tally: Tally) -> dict[str, Any]:
     rates = {"trajectories_s": tally.trajectories / tally.seconds, "steps_s": tally.steps / tally.seconds}
-    return {"task": task, "round": number, "side": side, "setting": setting, **rates}
+    cpu_ms = tally.cpu_seconds * 1000 / tally.trajectories
+    return {"task": task, "round": number, "side": side, "setting": setting, **rates, "cpu_ms": cpu_ms}
 
 
 def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,19 +213,22 @@ def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     summary = []
     for key in dict.fromkeys((row["task"], row["side"], row["setting"]) for row in rows):
         same = [row for row in rows if (row["task"], row["side"], row["setting"]) == key]
-        rates = {rate: statistics.median(row[rate] for row in same) for rate in RATES}
-        summary.append({"task": key[0], "side": key[1], "setting": key[2], **rates})
+        medians = {column: statistics.median(row[column] for row in same) for column in COLUMNS}
+        summary.append({"task": key[0], "side": key[1], "setting": key[2], **medians})
     return summary
 
 
-def ratio(rows: list[dict[str, Any]], task: str, rate: str, peers: tuple[str, ...]) -> float:
-    """Our best setting against the best of these peers within a round, the median over rounds."""
-    ratios = []
-    for number in sorted({row["round"] for row in rows}):
-        here = [row for row in rows if (row["task"], row["round"]) == (task, number)]
-        ours = max(row[rate] for row in here if row["side"] == "flywheel")
-        ratios.append(ours / max(row[rate] for row in here if row["side"] in peers))
-    return statistics.median(ratios)
+def ratio(rows: list[dict[str, Any]], task: str, column: str, peers: tuple[str, ...]) -> float:
+    """How many times better our best setting is than the best of these peers within a round, the median over rounds."""
+
+    def best(here: list[dict[str, Any]], sides: tuple[str, ...]) -> float:
+        return max(row[column] if column in RATES else 1 / row[column] for row in here if row["side"] in sides)
+
+    rounds = [
+        [row for row in rows if (row["task"], row["round"]) == (task, number)]
+        for number in sorted({row["round"] for row in rows})
+    ]
+    return statistics.median(best(here, ("flywheel",)) / best(here, peers) for here in rounds)
 
 
 def find_peer() -> None:
@@ -232,12 +257,9 @@ def main() -> int:
         return 1
     summary, bars = summarise(rows), []
     for what, peers in (("best against best", PEERS), ("a fresh page on both sides", PEERS[1:])):
-        rates = {task: [ratio(rows, task, rate, peers) for rate in RATES] for task in TASKS}
-        summary += [
-            {"task": task, "side": "ratio", "setting": what, **dict(zip(RATES, rates[task], strict=True))}
-            for task in TASKS
-        ]
-        mean = statistics.geometric_mean(rates[task][0] for task in TASKS)
+        ratios = {task: {column: ratio(rows, task, column, peers) for column in COLUMNS} for task in TASKS}
+        summary += [{"task": task, "side": "ratio", "setting": what, **ratios[task]} for task in TASKS]
+        mean = statistics.geometric_mean(ratios[task]["trajectories_s"] for task in TASKS)
         bars.append(
             Bar(f"trajectories per second against MiniWoB++'s Selenium environment, {what}", mean, BAR, "higher")
         )
