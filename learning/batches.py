@@ -7,7 +7,7 @@ questions and history alike, so that a place is read off the screen and not reme
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -52,6 +52,8 @@ class Batch:
     """(m, 3) row, block of the current screen, and id of a token that is written there."""
     shares: Tensor
     """(m,) the share of the name that the token is."""
+    members: tuple[int, ...] = ()
+    """Which of the samples that were given it is made of."""
 
 
 @dataclass(slots=True)
@@ -116,13 +118,15 @@ class Batcher:
         together, fewer of them. None if there is nothing left for this rank.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
-        made = [(row, shown) for row, shown in made if row.supervised]
+        members = [index for index, (row, _) in enumerate(made) if row.supervised]
         if world > 1 and self._train.balance:
-            plan = padded([self._cost(row, shown) for row, shown in made], world, PER_TOKEN)
-            made = [made[index] for index in np.flatnonzero(plan == rank)]
+            plan = padded([self._cost(*made[index]) for index in members], world, PER_TOKEN)
+            members = [members[place] for place in np.flatnonzero(plan == rank)]
         else:
-            made = made[rank::world]
-        return self._lay([row for row, _ in made], [shown for _, shown in made]) if made else None
+            members = members[rank::world]
+        if not members:
+            return None
+        return replace(self._lay(*zip(*(made[index] for index in members), strict=True)), members=tuple(members))
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
         draw = random.Random(hash(seed))
@@ -140,7 +144,7 @@ class Batcher:
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
-    def _lay(self, rows: list[_Row], shown: list[_Shown]) -> Batch:
+    def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown]) -> Batch:
         screens = max(map(len, shown))
         shown = [[images[0]] * (screens - len(images)) + images for images in shown]
         flat = [item for images in shown for item in images]

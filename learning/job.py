@@ -25,6 +25,8 @@ class Job(BaseModel):
     steps: Annotated[int, Field(ge=1)]
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int = 0
+    trace: Path | None = None
+    """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
 

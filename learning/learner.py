@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
+from learning.checkpoint import State
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -32,7 +34,7 @@ class Taken:
     norm: float
     """Norm of the whole gradient before clipping; if it is not finite, nothing was moved."""
     samples: tuple[int, ...]
-    """The samples that this rank trained on, alone or with others."""
+    """The samples that this rank trained on; of ranks that share one, the first names it."""
 
 
 class Learner(ABC):
@@ -50,11 +52,19 @@ class Learner(ABC):
         """One optimiser step at a learning rate, on a batch that `prepare` began."""
 
     @abstractmethod
+    def state(self) -> State:
+        """What a training goes on from: weights and moments in fp32, as this rank holds them; also loaded in place."""
+
+    @abstractmethod
+    def restored(self, step: int) -> None:
+        """Goes on from what was loaded into `state`, which was saved after so many steps."""
+
+    @abstractmethod
     def write(self, folder: Path) -> None:
         """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""
 
     def numbers(self) -> dict[str, float]:
-        """What was measured beside the loss, over all ranks; all ranks call it once, at the end."""
+        """What was measured beside the loss since the (last) start, over all ranks; all call it once, at the end."""
         return {}
 
     def close(self) -> None:  # noqa: B027  (most learners hold nothing)

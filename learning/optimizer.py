@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from learning.checkpoint import Part, State
+from learning.checkpoint import stretches as tensor_stretches
 from models.fast import TinyNet
 from schemas.config.sections import TrainConfig
 
@@ -52,7 +54,7 @@ class FlatOptimizer:
     def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
         self.master = net.flat.detach().float()
         """The weights in fp32; of the matrices only this rank's stretch is kept up."""
-        self._flat, self._config = net.flat, config
+        self._flat, self._config, self._layout = net.flat, config, net.layout()
         blocks = _blocks(net)
         self._stretches = stretches(blocks, world)
         self._own = slice(*self._stretches[rank])
@@ -85,12 +87,37 @@ class FlatOptimizer:
         self._momentum.lerp_(matrices, 1 - MOMENTUM)
         update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
         self._matrices.mul_(1 - rate * self._config.weight_decay).add_(update, alpha=-rate)
+        self._hand_on()
+        return norm
+
+    def state(self) -> State:
+        """Weights, Muon's momentum and AdamW's moments by tensor: this rank's stretch of the matrices, all the rest."""
+        found: dict[str, Part] = {}
+        kinds = [("model", self._own.start, self._matrices), ("optimizer.momentum", self._own.start, self._momentum)]
+        for part, start in zip(self._rest, (self._tail, self._tail + len(self._rest[0])), strict=True):
+            moments = moments_of(self._adam, part)
+            kinds += [
+                ("model", start, part),
+                *((f"optimizer.{name}", start, moments[name]) for name in ("exp_avg", "exp_avg_sq")),
+            ]
+        for kind, start, flat in kinds:
+            found |= {f"{kind}.{name}": part for name, part in tensor_stretches(flat, start, self._layout).items()}
+        return found
+
+    def restored(self, step: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+        for part in self._rest:
+            moments_of(self._adam, part)["step"].fill_(step)
+        with torch.no_grad():
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """The network's weights from the fp32 ones, each rank's matrices from it."""
         self._flat[self._own].copy_(self._matrices)
         self._flat[self._tail :].copy_(self.master[self._tail :])
         if len(self._stretches) > 1:
             for owner, (start, end) in enumerate(self._stretches):
                 dist.broadcast(self._flat[start:end], owner)
-        return norm
 
     def _orthogonal(self, direction: Tensor) -> Tensor:
         """The scaled orthogonal update of this rank's matrices, flat."""
@@ -102,6 +129,16 @@ class FlatOptimizer:
             for start, block in zip(starts, made, strict=True):
                 update[start : start + size] = block.flatten()
         return update
+
+
+def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
+    """AdamW's state of a weight, begun with zeros if there was no step yet."""
+    state = adam.state[weight]
+    if not state:
+        state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device if adam.defaults["fused"] else "cpu")
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+    return state
 
 
 def orthogonal(stack: Tensor) -> Tensor:

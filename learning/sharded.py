@@ -23,9 +23,11 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from learning.chats import Chats, Measure
+from learning.checkpoint import Part, State
 from learning.job import Job
 from learning.learner import Draw, Learner, Taken
 from learning.model_costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
+from learning.optimizer import moments_of
 from learning.packed_attention import NAME
 from learning.phases import TwoPhases, Work, WorkMaker
 from learning.sample import Screenshots, TrainSample
@@ -46,7 +48,7 @@ class Prepared:
     targets: int
     """Target tokens of the whole batch."""
     samples: list[int]
-    """The samples whose targets this rank takes, or shares, in the order of the batch."""
+    """The samples of the groups that begin with this rank."""
 
 
 class ShardedLearner(Learner):
@@ -114,7 +116,7 @@ class ShardedLearner(Learner):
             plan = plan_step(items, self.rules)
         check_plan(plan, items, self._world, self.rules.cluster.degrees if self.rules.cluster else (1,))
         works = [self._maker.make(batch, chosen, measures) for batch in plan]
-        own = [group for batch in plan for group in batch.groups if group.holds(self._rank)]
+        own = [group for batch in plan for group in batch.groups if group.first == self._rank]
         mine = [chosen[sample] for group in own for sample in group.sequences]
         return Prepared(plan, works, sum(measure.targets for measure in measures), mine)
 
@@ -132,6 +134,20 @@ class ShardedLearner(Learner):
         """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
         named = {name: weight.grad for name, weight in self._model.named_parameters() if weight.grad is not None}
         return {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in named.items()}
+
+    def state(self) -> State:
+        """Weights by their `transformers` names, and AdamW's moments of them; every rank its shard."""
+        found: dict[str, Part] = {}
+        for name, weight in self._model.named_parameters():
+            moments = moments_of(self._optimizer, weight)
+            found[f"model.{name}"] = weight
+            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
+        return found
+
+    def restored(self, step: int) -> None:
+        """The tensors are in place; what is left is how many steps they took."""
+        for weight in self._weights:
+            moments_of(self._optimizer, weight)["step"].fill_(step)
 
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from learning.batches import Batch, Batcher
+from learning.checkpoint import State
 from learning.job import Job
 from learning.learner import Draw, Learner, Taken
 from learning.losses import place_loss, token_loss
@@ -41,7 +42,32 @@ def batch_loss(net: TinyNet, batch: Batch, first: Tensor, sigma: float, words: f
     return loss
 
 
-class SmallLearner(Learner):
+class FlatLearner(Learner):
+    """What all learners of the small policy share: one flat weight, moments shared out, a checkpoint in bf16."""
+
+    _net: TinyNet
+    _optimizer: FlatOptimizer
+    _rank: int
+
+    def prepare(self, draws: Sequence[Draw]) -> Sequence[Draw]:
+        """Nothing: the cores are busy with the step that runs."""
+        return draws
+
+    def state(self) -> State:
+        """By the tensors' `transformers` names; a rank has its stretch of the matrices, and all of the rest."""
+        return self._optimizer.state()
+
+    def restored(self, step: int) -> None:
+        """Hands the weights to the network, and this rank's matrices to the others."""
+        self._optimizer.restored(step)
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights in bf16 by their `transformers` names."""
+        if self._rank == 0:
+            write_weights(self._net, folder)
+
+
+class SmallLearner(FlatLearner):
     """Trains the small policy; every rank takes its part of each batch, and all hold the same weights.
 
     Raises:
@@ -58,10 +84,6 @@ class SmallLearner(Learner):
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
 
-    def prepare(self, draws: Sequence[Draw]) -> Sequence[Draw]:
-        """Nothing: both cores are busy with the step that runs."""
-        return draws
-
     def step(self, batch: Sequence[Draw], rate: float) -> Taken:
         """One step; the loss is the mean over the samples of the batch."""
         chosen = [self._samples[draw.sample] for draw in batch]
@@ -76,12 +98,7 @@ class SmallLearner(Learner):
         if self._world > 1:
             dist.all_reduce(self._gradient)
         norm = self._optimizer.step(self._gradient, rate)
-        return Taken(part.detach(), norm, tuple(draw.sample for draw in batch))
-
-    def write(self, folder: Path) -> None:
-        """Writes the weights in bf16 by their `transformers` names."""
-        if self._rank == 0:
-            write_weights(self._net, folder)
+        return Taken(part.detach(), norm, tuple(batch[member].sample for member in made.members) if made else ())
 
 
 def write_weights(net: TinyNet, folder: Path) -> None:

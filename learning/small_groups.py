@@ -7,20 +7,19 @@ correct. A token whose drawing nobody recorded weighs 1.
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from learning.job import Job
-from learning.learner import Draw, Learner, Taken
+from learning.learner import Draw, Taken
 from learning.optimizer import FlatOptimizer
 from learning.policy_losses import clipped_loss, truncated_weights
 from learning.replies import Replies, ReplyLayer, reply_logprobs
 from learning.rollouts import Rollout
 from learning.sample import read_screenshots
-from learning.small import write_weights
+from learning.small import FlatLearner
 from models.fast import TinyNet
 from schemas.config.sections import GroupConfig
 from schemas.failure import FlywheelError
@@ -30,7 +29,7 @@ TOGETHER = 16
 _COUNTED = ("tokens", "drawn", "mismatch", "clipped", "moved")
 
 
-class GroupLearner(Learner):
+class GroupLearner(FlatLearner):
     """Trains the small policy on rollouts with advantages.
 
     Raises:
@@ -47,10 +46,6 @@ class GroupLearner(Learner):
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
         self._counts = torch.zeros(len(_COUNTED), dtype=torch.float64)
-
-    def prepare(self, draws: Sequence[Draw]) -> Sequence[Draw]:
-        """Nothing: the cores are busy with the step that runs."""
-        return draws
 
     def step(self, batch: Sequence[Draw], rate: float) -> Taken:
         """One step; the loss is the mean over all reply tokens of the batch."""
@@ -80,11 +75,6 @@ class GroupLearner(Learner):
             "clipped": clipped / max(1.0, tokens),
             "moved": moved / max(1.0, tokens),
         }
-
-    def write(self, folder: Path) -> None:
-        """Writes the weights in bf16 by their `transformers` names."""
-        if self._rank == 0:
-            write_weights(self._net, folder)
 
     def _loss(self, replies: Replies, rollouts: Sequence[Rollout]) -> Tensor:
         new = reply_logprobs(self._net, replies)

@@ -2,28 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from learning.job import Job
-from learning.learner import Draw, Learner, Taken
+from learning.learner import Draw, Taken
 from learning.optimizer import FlatOptimizer
 from learning.policy_losses import dpo_loss
 from learning.preferences import Preference
 from learning.replies import ReplyLayer, reply_logprobs
 from learning.rollouts import Rollout
 from learning.sample import read_screenshots
-from learning.small import write_weights
+from learning.small import FlatLearner
 from models.fast import TinyNet
 
 TOGETHER = 8
 """Pairs of one forward pass: more only takes memory."""
 
 
-class PairLearner(Learner):
+class PairLearner(FlatLearner):
     """Trains the small policy on preferences.
 
     Raises:
@@ -37,10 +36,6 @@ class PairLearner(Learner):
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
         self._counts = torch.zeros(3, dtype=torch.float64)
-
-    def prepare(self, draws: Sequence[Draw]) -> Sequence[Draw]:
-        """Nothing: the cores are busy with the step that runs."""
-        return draws
 
     def step(self, batch: Sequence[Draw], rate: float) -> Taken:
         """One step; the loss is the mean over the pairs of the batch."""
@@ -61,11 +56,6 @@ class PairLearner(Learner):
             dist.all_reduce(self._counts)
         pairs, right, margin = self._counts.tolist()
         return {"margin": margin / max(1.0, pairs), "preferred": right / max(1.0, pairs)}
-
-    def write(self, folder: Path) -> None:
-        """Writes the weights in bf16 by their `transformers` names."""
-        if self._rank == 0:
-            write_weights(self._net, folder)
 
     def _loss(self, pairs: Sequence[Preference]) -> Tensor:
         """The loss of each pair."""

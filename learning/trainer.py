@@ -1,9 +1,11 @@
 """The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
 
 Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small
-policy by its fast path, any other model by `transformers`. Progress goes to standard output as JSON lines:
-`{"step", "steps", "loss", "samples_per_s"}`, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
-`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+policy by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
+(`learning.resume`) when the same job is started again, on as many ranks as there are then. Progress goes to standard
+output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`, at the end
+`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and
+whole, or not at all.
 """
 
 import json
@@ -24,9 +26,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from learning.job import Job, read_job
-from learning.learner import Draw, Learner
+from learning.learner import Draw, Learner, Taken
 from learning.optimizer import learning_rate
 from learning.preferences import read_preferences
+from learning.resume import Kept
 from learning.rollouts import read_rollouts
 from learning.sample import read_samples
 from learning.sampler import Sampler
@@ -52,10 +55,14 @@ def train(job: Job) -> None:
     samples = READERS[job.train.method](job.samples)
     sampler = _sampler(job, samples)
     learner = learner_of(job, samples, rank, world)
-    loss, ready = 0.0, time.perf_counter()
-    ahead = learner.prepare(draws_of(job, sampler, 0))
+    kept = Kept(job, learner)
     try:
-        for step in range(job.steps):
+        done = kept.restore()
+        if rank == 0 and done:
+            _say(resumed=done, steps=job.steps)
+        loss, ready = 0.0, time.perf_counter()
+        ahead = learner.prepare(draws_of(job, sampler, done))
+        for step in range(done, job.steps):
             batch = ahead
             if step + 1 < job.steps:
                 ahead = learner.prepare(draws_of(job, sampler, step + 1))
@@ -67,21 +74,24 @@ def train(job: Job) -> None:
                     f"samples {', '.join(str(draw.sample) for draw in draws_of(job, sampler, step))}.",
                     "Nothing was written; lower train.learning_rate or look at the samples.",
                 )
+            kept.after(step + 1)
+            _note(job, rank, step, taken)
             if not ((step + 1) % learner.report_every == 0 or step + 1 == job.steps):
                 continue
             loss = float(_sum(taken.loss.double(), world))
             if rank == 0:
-                pace = (step + 1) * job.train.batch / (time.perf_counter() - ready)
+                pace = (step + 1 - done) * job.train.batch / (time.perf_counter() - ready)
                 shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(samples)}
                 _say(step=step + 1, steps=job.steps, **shown)
         write_checkpoint(learner, job, rank)
         numbers = learner.numbers()
     finally:
+        kept.close()
         learner.close()
     if rank == 0:
         seconds = round(time.perf_counter() - started, 2)
-        done = {"loss": round(loss, 4), "seconds": seconds, "ready_s": round(ready - started, 2), "numbers": numbers}
-        _say(checkpoint=str(job.out), **done)
+        told = {"loss": round(loss, 4), "seconds": seconds, "ready_s": round(ready - started, 2), "numbers": numbers}
+        _say(checkpoint=str(job.out), **told)
 
 
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
@@ -140,6 +150,14 @@ def _sampler(job: Job, samples: Sequence[Any]) -> Sampler:
         raise FlywheelError(
             f"{job.samples}: {error}.", "An iteration without accepted steps trains nothing."
         ) from error
+
+
+def _note(job: Job, rank: int, step: int, taken: Taken) -> None:
+    """Adds a step to this rank's trace, if the job asks for one."""
+    if job.trace is not None:
+        job.trace.mkdir(parents=True, exist_ok=True)
+        with (job.trace / f"rank-{rank}.jsonl").open("a") as notes:
+            notes.write(json.dumps({"step": step, "samples": taken.samples}) + "\n")
 
 
 def _sum(value: Tensor, world: int) -> Tensor:

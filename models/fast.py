@@ -120,6 +120,10 @@ class TinyNet:
         kinds = [(name, self._parts[name]) for name in self.leaves]
         return [shape for name, parts in kinds if kind_of(name, parts) == 0 for shape in parts.values()]
 
+    def layout(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every tensor, in the order in which they lie in `flat`."""
+        return [part for name in self.leaves for part in self._parts[name].items()]
+
     def gradients(self) -> Tensor:
         """Makes every leaf gather its gradient in one flat tensor, which is returned."""
         flat, offset = torch.zeros_like(self.flat), 0

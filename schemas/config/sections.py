@@ -180,6 +180,8 @@ class TrainConfig(Section):
     """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
     activation_checkpointing: bool = False
     """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
+    checkpoint_every: Whole = 100
+    """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models are trained, one process per GPU; the small policy always on the CPU."""
     grounding: Whole = 4

@@ -1,0 +1,64 @@
+"""The checkpoints of one training: saved as it goes, found again when the same job is started once more.
+
+What decides the numbers of a training is the job's identity: parent, samples, seed, steps, rates and the like. How many
+ranks run it and how they share the work is not, so a training can go on on another number of ranks. Which samples come
+next is arithmetic of the step (`learning.sampler`), so no loader state is kept.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from learning.checkpoint import Checkpoints
+from learning.job import Job
+from learning.learner import Learner
+
+WORK = (
+    "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",
+    "checkpoint_every",
+)  # fmt: skip
+"""Settings of the training that change who does what, not what is learnt."""
+
+
+def steps_folder(job: Job) -> Path:
+    """Where the checkpoints of a job lie: beside its result, by its identity."""
+    return job.out.with_name(f"{job.out.name}.steps") / identity(job)
+
+
+def identity(job: Job) -> str:
+    """Equal for two jobs that learn the same from the same samples."""
+    told = job.model_dump(mode="json", exclude={"out": True, "trace": True, "train": set(WORK)})
+    told["samples"] = hashlib.sha256(job.samples.read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Kept:
+    """A learner's checkpoints; made, and every method called, by all ranks."""
+
+    def __init__(self, job: Job, learner: Learner) -> None:
+        self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
+        self._checkpoints = Checkpoints(steps_folder(job)) if self._every else None
+
+    def restore(self) -> int:
+        """Fills the learner from the last committed checkpoint; the number of steps it holds, 0 without one.
+
+        Raises:
+            CheckpointError: it is damaged, or of another architecture.
+        """
+        step = self._checkpoints.latest() if self._checkpoints else None
+        if self._checkpoints is None or step is None:
+            return 0
+        state = self._learner.state()
+        self._checkpoints.load(state, step)
+        self._learner.restored(step)
+        return step
+
+    def after(self, step: int) -> None:
+        """Saves after this many steps if it is time; the training goes on while it is written."""
+        if self._checkpoints is not None and step % self._every == 0 and step < self._steps:
+            self._checkpoints.save(self._learner.state(), step, {"step": step})
+
+    def close(self) -> None:
+        """Waits for the last save."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()

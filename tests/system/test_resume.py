@@ -1,0 +1,92 @@
+"""A training killed in the middle and started again: the same losses, every sample once, on any number of ranks."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learning.job import Job
+from learning.resume import steps_folder
+from tests.unit.learning.chats import job as any_job
+from tests.unit.learning.samples import job as small_job
+from tests.unit.learning.samples import parent
+
+
+def start(plan: Job, ranks: int) -> subprocess.Popen[str]:
+    plan = plan.model_copy(update={"train": plan.train.model_copy(update={"processes": ranks})})
+    path = plan.out.with_name("job.json")
+    path.write_text(plan.model_dump_json())
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "learning.trainer", str(path)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True
+    )
+
+
+def whole(plan: Job, ranks: int) -> list[dict[str, Any]]:
+    """A training to its end; what it said."""
+    out, errors = start(plan, ranks).communicate(timeout=280)
+    said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert said and "checkpoint" in said[-1], errors[-2000:]
+    return said
+
+
+def killed_after(plan: Job, ranks: int, step: int) -> None:
+    """A training whose every process is killed as soon as a step is reported and a checkpoint is there."""
+    running = start(plan, ranks)
+    assert running.stdout is not None
+    for line in running.stdout:
+        if json.loads(line).get("step", 0) >= step and list(steps_folder(plan).glob("**/*.json")):
+            break
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    assert not plan.out.exists()
+
+
+def trained(plan: Job, before: int, after: int = 0) -> Counter[int]:
+    """How often each sample was trained on in steps [after, before), over all ranks."""
+    assert plan.trace is not None
+    notes = [json.loads(line) for path in plan.trace.iterdir() for line in path.read_text().splitlines()]
+    return Counter(sample for note in notes if after <= note["step"] < before for sample in note["samples"])
+
+
+def losses(said: list[dict[str, Any]]) -> dict[int, float]:
+    return {one["step"]: one["loss"] for one in said if "step" in one}
+
+
+@pytest.fixture(params=["small", "qwen3_vl"])
+def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
+    """One epoch: every sample once."""
+    if request.param == "small":
+        parent(tmp_path)
+        made = small_job(tmp_path, count=160, steps=40, batch=4, checkpoint_every=10)
+    else:
+        made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
+    return made
+
+
+def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_sample_once_on_others(plan: Job) -> None:
+    folder = plan.out.parent
+    unbroken = losses(whole(plan.model_copy(update={"out": folder / "unbroken"}), 2))
+    first = plan.model_copy(update={"trace": folder / "first"})
+    killed_after(first, 2, plan.train.checkpoint_every * 2)
+    other = plan.model_copy(update={"out": folder / "other", "trace": folder / "second"})
+    shutil.copytree(steps_folder(plan), steps_folder(other))
+
+    said = whole(plan, 2)
+    assert 0 < said[0]["resumed"] < plan.steps
+    again = losses(said)
+    assert again and again == {step: loss for step, loss in unbroken.items() if step in again}
+
+    said = whole(other, 1 if plan.steps == 8 else 3)
+    resumed = said[0]["resumed"]
+    before = trained(first, resumed)
+    assert sum(before.values()) == resumed * plan.train.batch
+    assert before + trained(other, plan.steps, resumed) == Counter(range(plan.steps * plan.train.batch))
