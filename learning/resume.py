@@ -7,6 +7,7 @@ next is arithmetic of the step (`learning.sampler`), so no loader state is kept.
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 from learning.checkpoint import Checkpoints
@@ -23,6 +24,15 @@ WORK = (
 def steps_folder(job: Job) -> Path:
     """Where the checkpoints of a job lie: beside its result, by its identity."""
     return job.out.with_name(f"{job.out.name}.steps") / identity(job)
+
+
+def sweep(job: Job) -> None:
+    """Removes what other trainings left where this job's result will be; its own checkpoints stay."""
+    own = steps_folder(job)
+    left = [*job.out.parent.glob(f"{job.out.name}.making-*"), *own.parent.glob("*"), job.out]
+    for path in left:
+        if path != own and path.is_dir():
+            shutil.rmtree(path)
 
 
 def identity(job: Job) -> str:

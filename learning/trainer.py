@@ -4,8 +4,8 @@ Started plainly it starts the other ranks itself (`train.processes`). What is tr
 policy by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
 (`learning.resume`) when the same job is started again, on as many ranks as there are then. Progress goes to standard
 output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`, at the end
-`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and
-whole, or not at all.
+`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
+once and whole, or not at all.
 """
 
 import json
@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -38,6 +39,9 @@ from learning.small_groups import GroupLearner
 from learning.small_pairs import PairLearner
 from models.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
+
+TIED = "FLYWHEEL_TIED"
+"""Variable that is set for a trainer which ends when its starter does: two must not write to one place."""
 
 
 def train(job: Job) -> None:
@@ -191,6 +195,8 @@ def main() -> int:
         if len(sys.argv) != 2:
             raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
         job = read_job(Path(sys.argv[1]))
+        if os.environ.get(TIED):
+            threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
         if "RANK" not in os.environ and job.train.processes > 1:
             ranks = _start_ranks(job.train.processes)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -204,6 +210,13 @@ def main() -> int:
     finally:
         _end_ranks(ranks)
     return 0
+
+
+def _watch(starter: int) -> None:
+    """Ends this process when the one that started it is gone; looks every second."""
+    while os.getppid() == starter:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:

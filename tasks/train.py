@@ -12,6 +12,7 @@ from typing import Any
 from environments.catalog import catalog
 from learning.dataset import questions_of, samples_of, weigh
 from learning.job import Job
+from learning.resume import sweep
 from learning.sample import TrainSample, write_samples, write_screenshots
 from schemas.config import Config
 from schemas.failure import FlywheelError
@@ -44,6 +45,8 @@ def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
 def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     """Trains, stores the checkpoint, registers the policy; says so and does nothing where there is no data.
 
+    A training of the same recipe that was cut short goes on from its last checkpoint.
+
     Raises:
         FlywheelError: the trainer stopped with an error; nothing was stored.
     """
@@ -51,9 +54,8 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     if material.nothing:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
-    shutil.rmtree(folder)
-    folder.mkdir()
     job = _job(config, lake, recipe, folder, material)
+    sweep(job)
     metrics = {**_run(job, folder), **material.numbers}
     row = PolicyVersion(
         policy_version=recipe.version,
@@ -148,7 +150,12 @@ def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Mat
 def _run(job: Job, folder: Path) -> dict[str, Any]:
     """Starts the trainer, shows its progress, returns its last numbers."""
     (folder / "job.json").write_text(job.model_dump_json())
-    environ = {**os.environ, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    environ = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(job.train.threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "FLYWHEEL_TIED": "1",
+    }
     command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
     numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0}
     log = folder / "trainer.log"
@@ -165,7 +172,9 @@ def _run(job: Job, folder: Path) -> dict[str, Any]:
     if trainer.returncode != 0:
         tail = log.read_text()[-800:].strip()
         raise FlywheelError(f"The trainer died with {trainer.returncode}.", f"Its last words: {tail or 'none'}")
-    return {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")} | numbers["numbers"]
+    kept = {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")}
+    resumed = {"resumed_at": numbers["resumed"]} if "resumed" in numbers else {}
+    return kept | resumed | numbers["numbers"]
 
 
 def _progress(trainer: "subprocess.Popen[str]", steps: int) -> Iterator[dict[str, Any]]:
