@@ -13,7 +13,7 @@ Seconds are predictions of that cost model. Arms:
 - Megatron's hybrid rule, and the integer programme under a time limit.
 - even cuts: ours inside a micro-batch, cut into even tokens as in the paper. And ours.
 
-Every arm but the released ones tries the same 24 numbers of micro-batches, and more until one can be planned. As in
+Every arm but the released ones tries the same 24 numbers of micro-batches, and up to 96 until one can be planned. As in
 the paper, 40 batches (8 with `--short`, and without the integer programme). A last part compares ours with the optimum
 on small clusters, where the integer programme proved it.
 """
@@ -39,7 +39,8 @@ Lengths = npt.NDArray[np.int64]
 Planner = Callable[[Lengths], MicroBatch | None]
 RANKS, BATCH, LONGEST = 64, 512, 192_000
 ROUNDED = 2 * RANKS
-TRIES = 24
+TRIES, LONGER = 24, 4
+"""Numbers of micro-batches that are tried, and times as many where none of them can be planned."""
 MILLISECOND = 2**20 / 1e6
 """The release divides MiB by GB/s and calls it milliseconds."""
 A100 = ClusterCost(
@@ -115,7 +116,7 @@ def batch_of(lengths: Lengths, planned: Planner, tries: int = TRIES) -> float:
     """Milliseconds of the best number of even micro-batches with one planner for each; infinite if there is none."""
     least = max(1, math.ceil(lengths.sum() / (A100.capacity(1) * RANKS)))
     best = math.inf
-    for number in range(least, len(lengths) + 1):
+    for number in range(least, least + LONGER * tries):
         if number >= least + tries and math.isfinite(best):
             break
         spent = 0.0
@@ -169,14 +170,15 @@ def arms_of(lengths: Lengths) -> dict[str, float]:
     """Milliseconds of one batch under every arm, and what ours took to plan, of this process and of the clock."""
     least = next(degree for degree in A100.degrees if A100.capacity(degree) >= LONGEST)
     released = {degree: released_packing(lengths, degree) for degree in A100.degrees}
-    filled = {degree: batch_of(lengths, of_degree(degree)) for degree in A100.degrees if degree >= 4}
+    holding = [degree for degree in A100.degrees if lengths.max() <= A100.capacity(degree)]
+    filled = {degree: batch_of(lengths, of_degree(degree)) for degree in holding}
     found = {
         "released static 64": released[64],
         f"released static {least}": released[least],
         "released adaptive": min(released.values()),
         "static 64": filled[64],
         f"static {least}": filled[least],
-        "one degree a batch": min([*filled.values(), *(batch_of(lengths, of_degree(degree)) for degree in (1, 2))]),
+        "one degree a batch": min(filled.values()),
         "one a micro-batch": batch_of(lengths, lambda piece: homogeneous(piece, RANKS, A100)),
         "Megatron hybrid": batch_of(lengths, megatron_hybrid),
         "even cuts": batch_of(lengths, lambda piece: enumerate_and_fill(piece, RANKS, A100, 0.01, 128), 5),

@@ -36,8 +36,8 @@ untrained_seeds = 2
 """
 MIB = 1 << 20
 MOST = 2_600 * MIB
-"""Of all processes at once. They hold about 1,850, in the training: the wheel, Prefect's server (200), the trainer (900).
-A second trainer, or a network and an optimiser kept in the wheel, would not fit."""
+"""Of all processes at once. They hold about 1,850, in the training: the wheel, Prefect's server (200), the trainer
+(900). A second trainer, or a network and an optimiser kept in the wheel, would not fit."""
 MOST_BROWSER = 480 * MIB
 """The browser with its four pages holds about 300; another page costs 12, another browser 75. Sixteen pages or three
 browsers that are not closed would not fit."""
