@@ -7,10 +7,11 @@ has seen. A run that was cut short goes on where it stood: each arm is a lake.
 
 Differences of arms are paired by training seed, task and test seed, with two 95 % intervals: plays as if independent,
 and clusters of (training seed, task) resampled whole; the bar is on the lower end of both. Memory is the peak of the
-whole process tree while an arm turns.
+whole process tree while an arm turns; it is not known (and its bar not met) where every turn was cut short.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -198,7 +199,7 @@ def _lift_bars(line: Row) -> list[Bar]:
 
 def _cost_bars(rows: list[Row], options: argparse.Namespace) -> list[Bar]:
     seen = [row["peak GiB"] for row in rows if row["peak GiB"] is not None]
-    bars = [Bar("peak memory of the process tree, GiB", max(seen), MOST_GIB, "lower")] if seen else []
+    bars = [Bar("peak memory of the process tree, GiB", max(seen, default=math.nan), MOST_GIB, "lower")]
     if options.iterations <= 4:
         lake = max(row["lake MB"] for row in rows)
         bars.append(Bar(f"lake after {options.iterations} iterations, MB", lake, MOST_MB, "lower"))
