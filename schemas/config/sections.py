@@ -156,9 +156,9 @@ class TrainConfig(Section):
     method: Literal["sft", "grpo", "dpo"] = "sft"
     """`sft`: imitate what succeeded. `grpo`: compare the rewards of plays of the same task and seed. `dpo`: prefer what
     succeeded to what failed where such plays part."""
-    steps_first: Count = 380
+    steps_first: Count = 520
     """Optimiser steps of the first training, from nothing."""
-    steps: Count = 230
+    steps: Count = 300
     batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive = 3e-3
