@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
+_PASSES = 20
 
 
 class Box(NamedTuple):
@@ -95,9 +96,11 @@ def cut(box: Box, most: int) -> list[Box]:
 
 
 def spread(items: Iterable[Shared], ranks: int) -> list[int]:
-    """The rank that takes each item: largest first to the least loaded of its holders (Graham's rule).
+    """The rank that takes each item: largest first to the least loaded of its holders (Graham's rule), then moves.
 
-    What only one rank can take counts first. Ties go to the lowest rank, so every rank finds the same answer.
+    What only one rank can take counts first. Greedy alone goes wrong where holders overlap only in part; an item then
+    moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so every rank
+    finds the same answer.
     """
     listed = list(items)
     loads = [0] * ranks
@@ -107,6 +110,18 @@ def spread(items: Iterable[Shared], ranks: int) -> list[int]:
         owner = min(listed[at].holders, key=lambda rank: (loads[rank], rank))
         chosen[at] = owner
         loads[owner] += listed[at].weight
+    for _ in range(_PASSES):
+        moved_any = False
+        for at in order:
+            weight, owner = listed[at].weight, chosen[at]
+            better = min(listed[at].holders, key=lambda rank: (loads[rank], rank))
+            if loads[better] + weight < loads[owner]:
+                chosen[at] = better
+                loads[owner] -= weight
+                loads[better] += weight
+                moved_any = True
+        if not moved_any:
+            break
     return chosen
 
 

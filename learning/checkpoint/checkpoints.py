@@ -50,7 +50,8 @@ class Checkpoints:
     """The checkpoints at one place. Every rank makes one and calls every method, in the same order.
 
     A save returns when this rank's part is copied; hashing, writing and the commit go on in a thread, over a process
-    group of their own. What fails there is raised by the next call, on every rank. One run uses a place at a time.
+    group of their own. What fails there is raised by the next call, on every rank; `close`, or the end of a `with`, is
+    the last one. One run uses a place at a time.
 
     Args:
         place: a folder that all ranks reach, or an address such as `s3://bucket/prefix`.
@@ -151,8 +152,9 @@ class Checkpoints:
         ranks.all_gather(lambda: numbers.update(read_blocks(store, folder, plan, ranks.rank, dtypes)))
         with torch.no_grad():
             place_own(plan, ranks.rank, numbers, holdings)
-            if ranks.group is not None:
-                hand_on(plan, ranks.rank, numbers, holdings, ranks.group)
+            group = ranks.group
+            if group is not None:
+                ranks.guarded(lambda: hand_on(plan, ranks.rank, numbers, holdings, group))
         return manifest.extra
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class Ranks:
         if self.group is None:
             return changed
         words = torch.tensor([int(changed), step, -step])
-        dist.all_reduce(words, dist.ReduceOp.MAX, group=self.group)
+        self.guarded(lambda: dist.all_reduce(words, dist.ReduceOp.MAX, group=self.group))
         if words[1] != -words[2]:
             problem = f"One rank saves step {int(words[1])} and another step {-int(words[2])}."
             raise CheckpointError(problem, "All ranks must save the same step.")
@@ -59,20 +59,20 @@ class Ranks:
             return shares
 
         self.planned += 1
-        mine = self._raised(lambda: self._wrapper.reduce_scatter("plan", local, on_first))
+        mine = self.guarded(lambda: self._wrapper.reduce_scatter("plan", local, on_first))
         return mine, found[0] if found else None
 
     def broadcast(self, find: Callable[[], T]) -> T:
         """What rank 0 finds."""
-        return self._raised(lambda: self._wrapper.broadcast("find", find))
+        return self.guarded(lambda: self._wrapper.broadcast("find", find))
 
     def all_gather(self, find: Callable[[], T]) -> list[T]:
         """What every rank finds."""
-        return self._raised(lambda: self._wrapper.all_gather("find", find))
+        return self.guarded(lambda: self._wrapper.all_gather("find", find))
 
     def all_reduce(self, find: Callable[[], T], join: Callable[[list[T]], R]) -> R:
         """What rank 0 makes of what every rank finds; not called if one failed."""
-        return self._raised(lambda: self._wrapper.all_reduce("write", find, join))
+        return self.guarded(lambda: self._wrapper.all_reduce("write", find, join))
 
     def close(self) -> None:
         """Gives the process group back."""
@@ -80,7 +80,8 @@ class Ranks:
             dist.destroy_process_group(self.group)
             self.group = None
 
-    def _raised(self, call: Callable[[], T]) -> T:
+    def guarded(self, call: Callable[[], T]) -> T:
+        """What a collective returns; what it raises becomes a `CheckpointError` that names the rank."""
         try:
             return call()
         except CheckpointException as failed:

@@ -107,7 +107,7 @@ def open_store(place: str | os.PathLike[str], filesystem: fsspec.AbstractFileSys
         filesystem: fsspec's file system for the address, set up with its credentials and endpoint; if not given, fsspec
             makes one from the environment.
     """
-    words = os.fspath(place)
+    words = os.fspath(place).removeprefix("file://")
     if filesystem is None and "://" not in words:
         return LocalStore(Path(words))
     return RemoteStore(words, filesystem)

@@ -124,3 +124,89 @@ def test_meshes_go_from_2x2_to_4x1_to_1x3(go: Go):
 def test_flat_stretches_and_meshes_load_each_other(go: Go, ranks: int):
     go(4, ("save", "flat"), ("load", "replicas"), ("save", "replicas"), ("load", "flat"))
     go(ranks, ("load", "flat"), ("load", "columns"), ("save", "flat"), ("load", "rows"))
+
+
+TOGETHER = """
+import errno, os, sys
+from pathlib import Path
+import torch, torch.distributed as dist
+from learning.checkpoint import Checkpoints, Stretch
+from schemas.failure import CheckpointError
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world, place = dist.get_rank(), dist.get_world_size(), Path(sys.argv[1])
+spoken = []
+def counting(name, call):
+    def run(*arguments, **options):
+        spoken.append(name)
+        return call(*arguments, **options)
+    return run
+for name in ("gather_object", "all_gather_object", "scatter_object_list", "broadcast_object_list", "all_reduce"):
+    setattr(dist, name, counting(name, getattr(dist, name)))
+
+def state(edge=4000):
+    edges = [0, 2500, edge, 9000]
+    low, high = edges[rank], edges[rank + 1]
+    return {"w": Stretch(torch.arange(float(low), float(high)), (90, 100), low), "all": torch.arange(5.0)}
+
+def refused(call, *words):
+    try:
+        call()
+    except CheckpointError as error:
+        assert all(word in str(error) for word in words), error
+    else:
+        raise AssertionError(f"rank {rank}: {words} was not refused")
+
+checkpoints = Checkpoints(place, keep=9)
+checkpoints.save(state(), 1, blocking=True)
+spoken.clear()
+checkpoints.save(state(), 2)
+assert spoken[:1] == ["all_reduce"] and checkpoints._ranks.planned == 1, spoken
+checkpoints.wait()
+assert "scatter_object_list" not in spoken and "all_gather_object" not in spoken, spoken
+
+# two of the ranks move the edge between them; the third one's layout is as before
+checkpoints.save(state(edge=7000), 3, blocking=True)
+assert checkpoints._ranks.planned == 2
+found = state(edge=3000)
+found["w"].flat.zero_()
+checkpoints.load(found)
+assert torch.equal(found["w"].flat, state(edge=3000)["w"].flat)
+
+refused(lambda: checkpoints.save(state(), 4 + rank % 2), "One rank saves step 5 and another step 4")
+whole = os.posix_fallocate
+def full(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+if rank == 1:
+    os.posix_fallocate = full
+checkpoints.save(state(), 6)
+refused(checkpoints.wait, "rank 1", "No space is left", str(place))
+os.posix_fallocate = whole
+assert checkpoints.latest() == 3 and not (place / "step-00000006").exists()
+checkpoints.save(state(), 6, blocking=True)
+
+wrong = state()
+if rank == 2:
+    wrong["v"] = wrong.pop("w")
+refused(lambda: checkpoints.load(wrong), "rank 2", "no tensor `v`")
+dist.barrier()
+shards = sorted((place / "step-00000006").glob("*-00001.distcp"))
+if rank == 0:
+    content = bytearray(shards[0].read_bytes())
+    content[len(content) // 2] ^= 1
+    shards[0].write_bytes(content)
+dist.barrier()
+found = state()
+found["w"].flat.zero_()
+refused(lambda: checkpoints.load(found), str(shards[0]), "`w` is not what was saved")
+assert not found["w"].flat.any()
+checkpoints.load(found, step=3)
+assert torch.equal(found["w"].flat, state()["w"].flat)
+checkpoints.close()
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_agree_on_cached_plans_changed_layouts_and_errors(tmp_path: Path):
+    run_text(TOGETHER, tmp_path, tmp_path / "checkpoints", ranks=3)

@@ -48,3 +48,12 @@ def test_work_goes_to_the_least_loaded_of_those_who_can_take_it():
     chosen = spread([Shared(weight, (0, 1, 2, 3)) for weight in weights], 4)
     loads = np.bincount(chosen, weights)
     assert loads.max() / loads.mean() <= 1.01
+
+
+def test_holders_that_overlap_in_part_are_still_level():
+    weights = np.random.default_rng(1).integers(1, 100, 400) * np.tile([1, 1, 2, 1], 100)
+    items = [Shared(int(w), (at % 4, (at + 1) % 4)) for at, w in enumerate(weights)]
+    chosen = spread(items, 4)
+    assert all(owner in item.holders for owner, item in zip(chosen, items, strict=True))
+    loads = np.bincount(chosen, [item.weight for item in items])
+    assert loads.max() / loads.mean() <= 1.01

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
@@ -229,3 +230,23 @@ def test_views_and_parameters_are_saved_and_filled_in_place(tmp_path: Path):
         checkpoints.load({name: state[name] for name in state})
     assert all(torch.equal(state[name], expected[name]) for name in state)
     assert float(flat[:12].abs().sum()) == 0
+
+
+def test_any_place_that_fsspec_reaches_will_do():
+    files = fsspec.filesystem("memory")
+    with Checkpoints("memory://training/run", keep=1, filesystem=files) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(numbers(step), step, {"step": step})
+        found = zeros(numbers())
+        assert checkpoints.load(found) == {"step": 2} and same(found, numbers(2))
+        names = files.find("/training/run")
+        assert {name.split("/")[3] for name in names} == {"step-00000002"} and len(names) == 3
+        (shard,) = (name for name in names if name.endswith(".distcp"))
+        content = files.cat_file(shard)
+        files.pipe_file(shard, content[:500_000] + b"!" + content[500_001:])
+        with pytest.raises(CheckpointError, match=r"memory://training/run/.*distcp: `model\.w` is not what was saved"):
+            checkpoints.load(found)
+        files.rm_file(shard)
+        with pytest.raises(CheckpointError, match=r"memory://training/run/.*distcp is missing"):
+            checkpoints.load(found)
+        assert same(found, numbers(2))

@@ -1,0 +1,143 @@
+"""What a checkpoint costs the training, and what a load on other ranks reads: ours beside torch.save and DCP.
+
+Everything here is run, on gloo ranks of this machine, in turn within one run: a language model of 1 GiB in fp32 with
+AdamW's moments, in rows over 4 ranks as FSDP2 keeps it. Blocking: until the training may change its weights again,
+the slowest rank's, median over the rounds; the first save of each way, which takes its buffers and starts its
+helpers, is shown apart. All ways force their files to the disk (fsync). Bytes read are counted at the file.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint._dedup_save_plans import dedup_save_plans
+from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
+from torch.distributed.checkpoint.planner import SavePlan
+
+from benchmarks._checkpoint_ranks import shapes
+from benchmarks._report import Bar, finish, options
+from learning.checkpoint.planner import bytes_of, global_plan, local_plan
+
+ASYNC = ("dcp.async_save, thread", "dcp.async_save, process")
+Row = dict[str, Any]
+
+
+def main() -> int:
+    """Runs the benchmark; 0 if every bar is met."""
+    asked = options(__doc__ or "")
+    with tempfile.TemporaryDirectory(prefix="flywheel-checkpoint-") as folder:
+        saved, plan = saving(Path(folder), 3 if asked.short else 9)
+        read = reading(Path(folder), asked.short)
+    spread = balance()
+    blocked = {row["way"]: row["blocking s"] for row in saved}
+    bars = [
+        Bar("blocking of dcp.save / ours", blocked["dcp.save"] / blocked["ours"], 9.0, "higher"),
+        *(Bar(f"blocking of {way} / ours", blocked[way] / blocked["ours"], 1.0, "higher") for way in ASYNC),
+        Bar("most bytes read / unique bytes, ours", _most(read, "read / unique"), 1.005, "lower"),
+        Bar("plan, cached / first", plan["cached_s"] / plan["first_s"], 0.1, "lower"),
+        Bar("most bytes of a rank / mean, replicas, ours", _most(spread, "max / mean"), 1.05, "lower"),
+    ]
+    return finish("checkpoint", [*saved, *read, *spread], bars, asked.json)
+
+
+def saving(place: Path, rounds: int) -> tuple[list[Row], dict[str, float]]:
+    """A row for each way to save, and the seconds of our plan when it is made and when it is kept."""
+    found = _on_ranks(4, {"task": "save", "hidden": 1024, "rounds": rounds}, place / "saving")
+    turns: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for line in found:
+        if "way" in line:
+            turns[line["way"]].append(line)
+    medians = {way: statistics.median(turn["blocked"] for turn in later) for way, (_, *later) in turns.items()}
+    rows = []
+    for way, (first, *later) in turns.items():
+        blocking = {"blocking s": medians[way], "x ours": medians[way] / medians["ours"], "first s": first["blocked"]}
+        whole = statistics.median(turn["whole"] for turn in later)
+        every = [turn["blocked"] for turn in later]
+        rows.append(_row("save 1 GiB, 4 ranks", way, **blocking, whole=whole) | {"every blocking s": every})
+    return rows, next(line for line in found if "first_s" in line)
+
+
+def reading(place: Path, short: bool) -> list[Row]:
+    """A row for each load on another number of ranks, 4 to 2 to 3 to 4, plain and with each row on several ranks."""
+    here = place / "reading"
+    hidden = 512 if short else 1024
+    unique = sum(4 * torch.Size(shape).numel() for shape in shapes(hidden).values())
+    chain = [(4, [1, 2]), (2, [1, 2]), (3, [1, 3]), (4, [1, 4])][: 3 if short else 4]
+    sources: list[Row] = []
+    rows = []
+    for ranks, replicas in chain:
+        more = len(sources) + 1 < len(chain)
+        job = {"task": "load", "hidden": hidden, "sources": sources, "replicas": replicas, "save": more}
+        for line in _on_ranks(ranks, job, here):
+            if "way" not in line:
+                sources = [*sources, line]
+                continue
+            copies = f", each row on {line['replicas']}" if line["replicas"] > 1 else ""
+            what = f"load {unique / 2**30:.2f} GiB, {line['from']} to {line['to']} ranks{copies}"
+            rows.append(_row(what, line["way"], whole=line["seconds"], read=line["read"] / unique))
+    return rows
+
+
+def balance() -> list[Row]:
+    """A row for each way that 4 ranks can hold the same numbers; plans alone, nothing is written."""
+    model = {name: torch.empty(shape, device="meta") for name, shape in shapes(1024).items()}
+    rows = []
+    for name, copies in (("each holds all", 4), ("each tensor on two", 2)):
+        held = [[(at - rank) % 4 < copies for at in range(len(model))] for rank in range(4)]
+        states = [dict(compress(model.items(), mine)) for mine in held]
+        stock = [create_default_local_save_plan(dict(state), rank == 0) for rank, state in enumerate(states)]
+        shares = {
+            "ours": global_plan([local_plan(state) for state in states])[0],
+            "dcp.save": dedup_save_plans(stock),
+            "dcp.save, lowest rank": dedup_save_plans(stock, save_to_lowest_rank=True),
+        }
+        rows += [_row(f"plan, 4 ranks: {name}", way, uneven=_uneven(plans)) for way, plans in shares.items()]
+    return rows
+
+
+def _row(
+    what: str,
+    way: str,
+    *,
+    whole: float | None = None,
+    read: float | None = None,
+    uneven: float | None = None,
+    **blocking: float,
+) -> Row:
+    empty = {"blocking s": None, "x ours": None, "first s": None}
+    known = {"whole s": whole, "read / unique": read, "max / mean": uneven}
+    return {"what": what, "way": way, **empty, **blocking, **known}
+
+
+def _most(rows: list[Row], column: str) -> float:
+    return max(row[column] for row in rows if row["way"] == "ours")
+
+
+def _uneven(plans: list[SavePlan]) -> float:
+    loads = [sum(bytes_of(item) for item in plan.items) for plan in plans]
+    return max(loads) / (sum(loads) / len(loads))
+
+
+def _on_ranks(ranks: int, job: Row, place: Path) -> list[Row]:
+    """What rank 0 says of a job."""
+    place.mkdir(parents=True, exist_ok=True)
+    out, file = place / "out.jsonl", place / "job.json"
+    file.write_text(json.dumps({**job, "place": str(place), "out": str(out)}))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command = [*torchrun, "-m", "benchmarks._checkpoint_ranks", str(file)]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the ranks failed:\n{done.stderr[-3000:]}")
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
