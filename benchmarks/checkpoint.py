@@ -7,6 +7,7 @@ helpers, is shown apart. All ways force their files to the disk (fsync). Bytes r
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -33,9 +34,15 @@ Row = dict[str, Any]
 def main() -> int:
     """Runs the benchmark; 0 if every bar is met."""
     asked = options(__doc__ or "")
+    hidden = 512 if asked.short else 1024
     with tempfile.TemporaryDirectory(prefix="flywheel-checkpoint-") as folder:
-        saved, plan = saving(Path(folder), 3 if asked.short else 9)
-        read = reading(Path(folder), asked.short)
+        place = str(Path(folder))
+        save = {"task": "save", "place": place, "hidden": 1024, "rounds": 3 if asked.short else 9}
+        save["slow_s"] = 4.0 if asked.short else math.inf
+        first = {"task": "load", "place": place, "hidden": hidden, "sources": [], "replicas": [], "save": True}
+        times, source = _on_ranks(4, [save, first], Path(folder))
+        saved, plan = saving(times)
+        read = reading(Path(folder), hidden, source, [2, 3] if asked.short else [2, 3, 4])
     spread = balance()
     blocked = {row["way"]: row["blocking s"] for row in saved}
     bars = [
@@ -48,9 +55,8 @@ def main() -> int:
     return finish("checkpoint", [*saved, *read, *spread], bars, asked.json)
 
 
-def saving(place: Path, rounds: int) -> tuple[list[Row], dict[str, float]]:
+def saving(found: list[Row]) -> tuple[list[Row], dict[str, float]]:
     """A row for each way to save, and the seconds of our plan when it is made and when it is kept."""
-    found = _on_ranks(4, {"task": "save", "hidden": 1024, "rounds": rounds}, place / "saving")
     turns: dict[str, list[dict[str, float]]] = defaultdict(list)
     for line in found:
         if "way" in line:
@@ -65,22 +71,18 @@ def saving(place: Path, rounds: int) -> tuple[list[Row], dict[str, float]]:
     return rows, next(line for line in found if "first_s" in line)
 
 
-def reading(place: Path, short: bool) -> list[Row]:
-    """A row for each load on another number of ranks, 4 to 2 to 3 to 4, plain and with each row on several ranks."""
-    here = place / "reading"
-    hidden = 512 if short else 1024
+def reading(place: Path, hidden: int, sources: list[Row], chain: list[int]) -> list[Row]:
+    """A row for each load on another number of ranks, in rows and with each row on all of them."""
     unique = sum(4 * torch.Size(shape).numel() for shape in shapes(hidden).values())
-    chain = [(4, [1, 2]), (2, [1, 2]), (3, [1, 3]), (4, [1, 4])][: 3 if short else 4]
-    sources: list[Row] = []
     rows = []
-    for ranks, replicas in chain:
-        more = len(sources) + 1 < len(chain)
-        job = {"task": "load", "hidden": hidden, "sources": sources, "replicas": replicas, "save": more}
-        for line in _on_ranks(ranks, job, here):
+    for ranks in chain:
+        job = {"task": "load", "place": str(place), "hidden": hidden, "sources": sources, "replicas": [1, ranks]}
+        (found,) = _on_ranks(ranks, [job | {"save": ranks != chain[-1]}], place)
+        for line in found:
             if "way" not in line:
                 sources = [*sources, line]
                 continue
-            copies = f", each row on {line['replicas']}" if line["replicas"] > 1 else ""
+            copies = ", each row on all" if line["replicas"] > 1 else ""
             what = f"load {unique / 2**30:.2f} GiB, {line['from']} to {line['to']} ranks{copies}"
             rows.append(_row(what, line["way"], whole=line["seconds"], read=line["read"] / unique))
     return rows
@@ -126,17 +128,16 @@ def _uneven(plans: list[SavePlan]) -> float:
     return max(loads) / (sum(loads) / len(loads))
 
 
-def _on_ranks(ranks: int, job: Row, place: Path) -> list[Row]:
-    """What rank 0 says of a job."""
-    place.mkdir(parents=True, exist_ok=True)
-    out, file = place / "out.jsonl", place / "job.json"
-    file.write_text(json.dumps({**job, "place": str(place), "out": str(out)}))
+def _on_ranks(ranks: int, jobs: list[Row], place: Path) -> list[list[Row]]:
+    """What rank 0 says of each job."""
+    file = place / f"jobs-{ranks}.json"
+    file.write_text(json.dumps(jobs))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command = [*torchrun, "-m", "benchmarks._checkpoint_ranks", str(file)]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the ranks failed:\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return json.loads(file.with_suffix(".found").read_text())
 
 
 if __name__ == "__main__":

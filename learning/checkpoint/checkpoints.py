@@ -98,11 +98,24 @@ class Checkpoints:
         started = time.perf_counter()
         self.wait()
         words = checked_extra(extra)
+        if step < 0:
+            raise CheckpointError(f"The step is {step}.", "Count from 0.")
         waited = time.perf_counter()
-        plan = self._prepare(state, step)
-        planned = time.perf_counter()
-        plan.stage(state)
-        self.stall = Stall(waited - started, planned - waited, time.perf_counter() - planned)
+        layout = signature(state)
+        ask = self._ranks.ask(layout != self._layout, step)
+        plan = self._plan if layout == self._layout else None
+        if plan is not None:
+            plan.stage(state)  # while the ranks agree; a second time if they do not
+        copied = time.perf_counter()
+        changed = ask()
+        self._refuse(step)
+        if changed or plan is None:
+            plan = self._planned(state, layout)
+        agreed = time.perf_counter()
+        if changed:
+            plan.stage(state)
+        again = time.perf_counter() - agreed
+        self.stall = Stall(waited - started, agreed - copied, copied - waited + again)
         self._saves += 1
         self._pending = self._thread.submit(self._write, plan, step, words, f"{self._run}-{self._saves}")
         self._known.add(step)
@@ -171,20 +184,19 @@ class Checkpoints:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _prepare(self, state: State, step: int) -> SavingPlan:
-        """The plan for the state: the last one, if no rank's layout changed."""
-        layout = signature(state)
-        changed = self._ranks.any_differs(layout != self._layout, step)
+    def _refuse(self, step: int) -> None:
+        """Raises CheckpointError if the step is committed already. The first time, looks what there is."""
         if not self._run:
             found = self._ranks.broadcast(lambda: (uuid.uuid4().hex[:8], committed(self.store)))
             self._run, self._known = found[0], set(found[1])
         if step in self._known:
             raise already_there(self.store, step)
-        if changed or self._plan is None:
-            self._plan = self._layout = None
-            mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
-            self._plan = saving_plan(mine, state, metadata)
-            self._layout = layout
+
+    def _planned(self, state: State, layout: tuple[object, ...]) -> SavingPlan:
+        """A plan for a new layout of any rank, with the memory for it."""
+        self._plan = self._layout = None
+        mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
+        self._plan, self._layout = saving_plan(mine, state, metadata), layout
         return self._plan
 
     def _write(self, plan: SavingPlan, step: int, extra: dict[str, Any], attempt: str) -> None:

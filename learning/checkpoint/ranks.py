@@ -32,20 +32,29 @@ class Ranks:
         """How many times a plan was agreed upon."""
         self._wrapper = _DistWrapper(self.group, together, 0)
 
-    def any_differs(self, changed: bool, step: int) -> bool:
-        """Whether any rank says so: one small sum, the only thing that ranks say to each other before a cached save.
+    def ask(self, changed: bool, step: int) -> Callable[[], bool]:
+        """Begins to find out whether any rank says so; the answer waits for the ranks.
+
+        One small sum: all that ranks say to each other before a save whose plan they have.
 
         Raises:
-            CheckpointError: the ranks are not at the same step.
+            CheckpointError: (the answer) the ranks are not at the same step.
         """
-        if self.group is None:
-            return changed
+        group = self.group
+        if group is None:
+            return lambda: changed
         words = torch.tensor([int(changed), step, -step])
-        self.guarded(lambda: dist.all_reduce(words, dist.ReduceOp.MAX, group=self.group))
-        if words[1] != -words[2]:
-            problem = f"One rank saves step {int(words[1])} and another step {-int(words[2])}."
-            raise CheckpointError(problem, "All ranks must save the same step.")
-        return bool(words[0])
+        asked = self.guarded(lambda: dist.all_reduce(words, dist.ReduceOp.MAX, group=group, async_op=True))
+        assert asked is not None
+
+        def answer() -> bool:
+            self.guarded(asked.wait)
+            if words[1] != -words[2]:
+                problem = f"One rank saves step {int(words[1])} and another step {-int(words[2])}."
+                raise CheckpointError(problem, "All ranks must save the same step.")
+            return bool(words[0])
+
+        return answer
 
     def plan(
         self, local: Callable[[], SavePlan], share_out: Callable[[list[SavePlan]], tuple[list[SavePlan], Metadata]]
@@ -78,7 +87,8 @@ class Ranks:
         """Gives the process group back."""
         if self.group is not None and dist.is_initialized():
             dist.destroy_process_group(self.group)
-            self.group = None
+        # no reference may outlive this: its threads end here, not in a half-closed interpreter
+        self.group, self._wrapper = None, _DistWrapper(None, False, 0)
 
     def guarded(self, call: Callable[[], T]) -> T:
         """What a collective returns; what it raises becomes a `CheckpointError` that names the rank."""

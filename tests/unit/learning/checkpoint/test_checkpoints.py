@@ -211,6 +211,8 @@ def test_a_state_or_extra_that_cannot_be_kept_is_refused_by_name(tmp_path: Path)
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(CheckpointError, match=r"`lr` of the state is a float"):
         checkpoints.save({"lr": 0.1}, 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(CheckpointError, match="The step is -1"):
+        checkpoints.save(numbers(), -1)
     with pytest.raises(CheckpointError, match="`extra` is not JSON"):
         checkpoints.save(numbers(), 1, {"seed": torch.ones(1)})
     assert not files(tmp_path)
