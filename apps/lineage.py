@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pyarrow.dataset as pads
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +41,7 @@ def _of_policy(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
         "checkpoint": policy["checkpoint"],
         "metrics": json.loads(policy["metrics"] or "{}"),
         "config": json.loads(policy["config"]),
-        "trajectories": _trained_on(lake, pins(policy)),
+        "trajectories": _trained_on(lake, policy),
     }
 
 
@@ -49,15 +50,13 @@ def _link(row: dict[str, Any]) -> dict[str, Any]:
     return {key: row[name] for key, name in names.items()} | {"status": row["status"], "code": row["code"]}
 
 
-def _trained_on(lake: Lake, versions: dict[str, int]) -> dict[str, Any]:
-    """The trajectories whose data a training from these versions read."""
+def _trained_on(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
+    """The trajectories whose data a policy's training read; a success that a group was shown is not told apart."""
     nothing: dict[str, Any] = {"count": 0, "by": [], "ids": []}
+    versions = pins(policy)
     if not {"verdicts", "trajectories"} <= versions.keys():
         return nothing
-    routed = lake.read(
-        "verdicts", ["trajectory_id"], {"gate": "route", "route": TRAINED_ROUTES}, version=versions["verdicts"]
-    )
-    ids = sorted(set(routed["trajectory_id"].to_pylist()))
+    ids = sorted(_read_by(lake, policy, versions))
     if not ids:
         return nothing
     played = lake.read(
@@ -71,10 +70,27 @@ def _trained_on(lake: Lake, versions: dict[str, int]) -> dict[str, Any]:
     return {"count": len(ids), "by": by, "ids": ids}
 
 
+def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> set[str]:
+    """Ids of trajectories by the policy's method: groups of its iteration, pairs so far, or all that was routed."""
+    if policy["method"] == "grpo":
+        where = (pads.field("iteration") == policy["iteration"]) & pads.field("group_id").is_valid()
+        played = lake.read(
+            "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), versions["trajectories"]
+        )
+        return set(played["trajectory_id"].to_pylist())
+    if policy["method"] == "dpo":
+        sides = ["trajectory_id", "rejected_trajectory_id"]
+        pairs = lake.read("pairs", sides, version=versions["pairs"])
+        return {name for side in sides for name in pairs[side].to_pylist() if name}
+    where = {"gate": "route", "route": TRAINED_ROUTES}
+    routed = lake.read("verdicts", ["trajectory_id"], where, versions["verdicts"])
+    return set(routed["trajectory_id"].to_pylist())
+
+
 def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
     name = row["trajectory_id"]
     verdicts = lake.read("verdicts", where={"trajectory_id": name}).to_pylist()
-    trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, pins(policy))["ids"]]
+    trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, policy)["ids"]]
     told = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",

@@ -19,16 +19,18 @@ from storage.lake import Lake
 from tasks.places import cache_folder
 
 
-def measure(config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None) -> dict[str, Any]:
+def measure(
+    config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
+) -> dict[str, Any]:
     """Success over all and by task, tasks named as in the config."""
     check_tasks(config, tasks)
     if policy != "explorer" and not Path(policy).is_dir():
         policy_named(open_lake(config), policy)
     from flows.evaluate import evaluate
 
-    found = call(lambda: evaluate(config, policy, tasks, seeds))
+    found = call(lambda: evaluate(config, policy, tasks, seeds, attempts))
     by_task = {_short(task): numbers for task, numbers in found["tasks"].items()}
-    plays = [[_short(task), seed, success] for task, seed, success in found.get("plays", ())]
+    plays = [[_short(task), *rest] for task, *rest in found.get("plays", ())]
     return {**{key: found[key] for key in ("policy", "success", "ci")}, "tasks": by_task, "plays": plays}
 
 

@@ -96,13 +96,16 @@ def evaluate(
     policy: PolicyName = "champion",
     tasks: Tasks = None,
     seeds: Seeds = None,
+    attempts: Annotated[
+        int, typer.Option(min=1, help="Plays per seed: 1 is greedy, more are drawn at collect.temperature.")
+    ] = 1,
     plays: Annotated[bool, typer.Option("--plays", help="With --json: every play's task, seed and success.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a policy greedily on held-out seeds, without touching the champion."""
+    """Measure a policy on held-out seeds, without touching the champion."""
     from apps.policies import measure, show_measured
 
-    measured = measure(resolve(config, words), policy, task_names(tasks), seed_range(seeds))
+    measured = measure(resolve(config, words), policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
         print_json({key: value for key, value in measured.items() if plays or key != "plays"})
     else:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,15 +106,20 @@ class Arm:
         kept = self.folder / f"test-{version}-{seeds}.json"
         return _kept(kept, lambda: self._evaluate(version, tasks, seeds))
 
+    def sample(self, version: str, tasks: Sequence[str], seeds: int, attempts: int) -> dict[str, Any]:
+        """A policy's plays on test seeds, several drawn per seed: [task, seed, success, attempt, steps] each."""
+        kept = self.folder / f"test-{version}-{seeds}-{attempts}-{zlib.crc32(','.join(tasks).encode()):08x}.json"
+        return _kept(kept, lambda: self._evaluate(version, tasks, seeds, "--attempts", str(attempts)))
+
     def measure_explorer(self, tasks: Sequence[str], seeds: int) -> dict[str, float]:
         """The explorer's rate by task on the same seeds; it depends on nothing an arm does."""
         kept = self.folder.parent / f"explorer-{seeds}.json"
         measured = _kept(kept, lambda: self._evaluate("explorer", tasks, seeds))
         return {task: value["success"] for task, value in measured["tasks"].items()}
 
-    def _evaluate(self, policy: str, tasks: Sequence[str], seeds: int) -> str:
+    def _evaluate(self, policy: str, tasks: Sequence[str], seeds: int, *more: str) -> str:
         chosen = ["--tasks", ",".join(tasks), "--seeds", f"{FIRST_TEST_SEED}:{FIRST_TEST_SEED + seeds}"]
-        return self.flywheel("evaluate", "--policy", policy, *chosen, "--json", "--plays")
+        return self.flywheel("evaluate", "--policy", policy, *chosen, "--json", "--plays", *more)
 
 
 def _kept(path: Path, make: Any) -> dict[str, Any]:

@@ -10,14 +10,19 @@ from tasks.measure import measure_policy
 
 @flow(name="evaluate")
 def evaluate(
-    config: Config, policy: str = "champion", tasks: list[str] | None = None, seeds: tuple[int, int] | None = None
+    config: Config,
+    policy: str = "champion",
+    tasks: list[str] | None = None,
+    seeds: tuple[int, int] | None = None,
+    attempts: int = 1,
 ) -> dict[str, Any]:
-    """Plays held-out seeds greedily and returns success by task with a 95 % interval.
+    """Plays held-out seeds and returns success by task with a 95 % interval.
 
     Args:
         config: the resolved config.
         policy: `champion`, a version, or a Hugging Face folder.
         tasks: templates; the suite if not given.
         seeds: first and one past the last seed, at least 1,000,000; the test split's first 50 if not given.
+        attempts: 1 for one greedy play per seed, more for so many drawn at `collect.temperature`.
     """
-    return measure_policy(config, policy, tasks, seeds)
+    return measure_policy(config, policy, tasks, seeds, attempts)

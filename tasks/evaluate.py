@@ -65,9 +65,9 @@ def measure(
     return lake.read("evaluations", where=where).to_pylist()
 
 
-def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any) -> None:
-    """Plays greedily and hands finished plays to `sink`; nothing is recorded here."""
-    actor = BatchedActor("explorer" if policy.needs_elements else "policy", policy, 0.0)
+def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any, temperature: float = 0.0) -> None:
+    """Plays, greedily unless a temperature is given, and hands finished plays to `sink`; nothing is recorded here."""
+    actor = BatchedActor("explorer" if policy.needs_elements else "policy", policy, temperature)
     try:
         play_all(config, plays, lambda _: [actor], sink, "evaluate")
     finally:

@@ -23,21 +23,27 @@ DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 
 @task(name="measure", cache_policy=NO_CACHE)
 def measure_policy(
-    config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None
+    config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> dict[str, Any]:
-    """Success of a policy, greedy, by task and over all, with a 95 % interval.
+    """Success of a policy by task and over all, with a 95 % interval.
+
+    One greedy play per seed, or, with more `attempts`, so many drawn at `collect.temperature`.
 
     Raises:
         UsageError: an unknown task, or seeds of the training split.
         CheckpointError: an unknown or broken policy.
     """
-    return measured(config, _policy(config, policy), templates, seeds)
+    return measured(config, _policy(config, policy), templates, seeds, attempts)
 
 
 def measured(
-    config: Config, player: Policy, templates: list[str] | None, seeds: tuple[int, int] | None
+    config: Config, player: Policy, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> dict[str, Any]:
-    """The same for a policy that is at hand; raises `UsageError` as `measure_policy` does."""
+    """The same for a policy that is at hand; raises `UsageError` as `measure_policy` does.
+
+    `plays` has [task, seed, success] of every play, and behind that the attempt and the number of steps where there is
+    more than one attempt.
+    """
     first, end = seeds or DEFAULT_SEEDS
     if not SPLIT_STARTS["validation"] <= first < end:
         raise UsageError(
@@ -48,16 +54,23 @@ def measured(
     limits = {name: limit for name, limit in config.suite.max_steps.items() if name in asked}
     chosen = config.model_copy(update={"suite": SuiteConfig(tasks=asked, max_steps=limits)})
     tasks = catalog(chosen)
-    plays = [_play(player, task, seed) for task in tasks for seed in range(first, end)]
+    plays = [
+        _play(player, task, seed, attempt, attempts)
+        for task in tasks
+        for seed in range(first, end)
+        for attempt in range(attempts)
+    ]
     rows: list[dict[str, Any]] = []
     task_ids = [task.task_id for task in tasks]
 
     def sink(records: list[Record]) -> None:
-        rows.extend(row.model_dump() for row in evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc")))
+        found = evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc"))
+        for row, record in zip(found, records, strict=True):
+            rows.append(row.model_dump() | {"attempt": record.trajectory.attempt % attempts})
 
-    perform(config, player, plays, sink)
-    numbers = summary(rows)
-    return {"policy": player.version, **numbers, "plays": [[r["task_id"], r["seed"], r["success"]] for r in rows]}
+    perform(config, player, plays, sink, config.collect.temperature if attempts > 1 else 0.0)
+    told = ("task_id", "seed", "success", *(("attempt", "n_steps") if attempts > 1 else ()))
+    return {"policy": player.version, **summary(rows), "plays": [[row[key] for key in told] for row in rows]}
 
 
 def _policy(config: Config, policy: str) -> Policy:
@@ -68,14 +81,15 @@ def _policy(config: Config, policy: str) -> Policy:
     return load_policy(config, Lake.open(config.lake, create=False), policy)
 
 
-def _play(policy: Policy, task: Any, seed: int) -> Play:
+def _play(policy: Policy, task: Any, seed: int, attempt: int, attempts: int) -> Play:
     return Play(
-        trajectory_id=trajectory_id("ad hoc", -1, task.task_id, seed, "evaluate", policy.version, 0),
+        trajectory_id=trajectory_id("ad hoc", -1, task.task_id, seed, "evaluate", policy.version, attempt),
         iteration=-1,
         run_id="ad hoc",
         task=task,
         seed=seed,
-        attempt=0,
+        attempt=attempt,
+        stride=attempts,
         policy="explorer" if policy.needs_elements else "policy",
         policy_version=policy.version,
     )

@@ -131,8 +131,9 @@ class GroupConfig(Section):
     overlong: Whole = 0
     """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. `pass1` only."""
     clip_low: Share = 0.2
+    """A token's probability may fall by at most this share in one training before its loss stops pulling."""
     clip_high: Positive = 0.28
-    """A token's probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
+    """It may rise by at most this share."""
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
     epochs: Positive = 2.0

@@ -153,6 +153,15 @@ def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(small: Config):
     assert lake.versions() == before
 
 
+def test_several_attempts_at_a_seed_are_drawn_and_told_apart(small: Config):
+    flywheel(small, iterations=0)
+    measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_002), attempts=3)
+    assert measured["tasks"]["fake/click-target"]["n"] == 6
+    told = sorted((seed, attempt) for _, seed, _, attempt, _ in measured["plays"])
+    assert told == [(seed, attempt) for seed in (2_000_000, 2_000_001) for attempt in range(3)]
+    assert all(steps >= 1 for *_, steps in measured["plays"])
+
+
 def test_training_seeds_are_refused_for_evaluation(small: Config):
     flywheel(small, iterations=0)
     with pytest.raises(UsageError, match="start at 1,000,000"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from apps.lineage import lineage_of
 from environments.fake import _COLOURS
 from flows.flywheel import flywheel
 from models.dialects import format_action, parse_reply
@@ -131,6 +132,7 @@ def test_groups_are_played_compared_and_trained_on(
     assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
     assert metrics["groups"] == 3 and 1 <= metrics["informative"] <= 3
     assert metrics["tokens"] > 0 and metrics["mismatch"] > 0
+    assert lineage_of(begun, "policy-0001")["trajectories"]["ids"] == sorted(row["trajectory_id"] for row in plays)
     weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
     assert weights[0] != weights[1]
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
@@ -164,6 +166,8 @@ def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(
     assert (row["method"], row["parent"]) == ("dpo", "policy-0000")
     assert json.loads(row["metrics"])["samples"] == len(pairs)
     assert "pairs" in json.loads(row["data_versions"])
+    sides = {pair[side] for pair in pairs for side in ("trajectory_id", "rejected_trajectory_id")}
+    assert set(lineage_of(begun, "policy-0001")["trajectories"]["ids"]) == sides
     checked = begun.read("quality", where={"iteration": 1, "table": "pairs"}).to_pylist()
     assert checked and all(one["success"] for one in checked)
 

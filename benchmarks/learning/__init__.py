@@ -1,0 +1,1 @@
+"""What the methods of reinforcement learning are worth: `python -m benchmarks.learning NAME`."""

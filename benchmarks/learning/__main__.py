@@ -1,0 +1,56 @@
+"""`python -m benchmarks.learning rl|passk|scaling|merge [--short] --json PATH [--figure PATH]`.
+
+Every arm is a lake of its own under FLYWHEEL_HOME/benchmarks/learning: a run that was cut short goes on where it stood.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks._report import add_options
+from benchmarks.learning import merge, passk, rl, scaling
+from benchmarks.learning._start import SHORT
+
+NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
+    "rl": rl.run,
+    "passk": passk.run,
+    "scaling": scaling.run,
+    "merge": merge.run,
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs one benchmark; exit code 1 if a bar is missed."""
+    options = _options(words)
+    return NAMES[options.name](options)
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    described = "\n\n".join(f"{name}: {sys.modules[made.__module__].__doc__}" for name, made in NAMES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning",
+        description=described,
+        epilog="--short: one training seed on the fake sandbox, few plays.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=list(NAMES))
+    parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config, for every arm")
+    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
+    parser.add_argument("--iterations", type=int, default=3, help="iterations of each arm (passk: of each half)")
+    parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
+    parser.add_argument("--attempts", type=int, default=8, help="plays per test seed where plays are drawn")
+    parser.add_argument("--most", type=float, default=0.5, help="passk: the champion succeeds in at most this share")
+    parser.add_argument("--figure", type=Path, help="where to write a PNG")
+    options = add_options(parser).parse_args(words)
+    if options.short:
+        options.seeds, options.start, options.iterations, options.test_seeds = 1, 1, 1, 6
+        options.attempts, options.most = 4, 1.0
+        options.words = [*SHORT, *options.words]
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

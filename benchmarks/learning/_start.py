@@ -1,0 +1,129 @@
+"""The supervised start that all arms of a training seed share, and the branches that go on from it.
+
+A branch is a copy of the start's lake: the same champion, the same data, the same training seeds to come. So arms are
+paired from the first play on.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks._arms import Arm, root_of
+from schemas.config import load_config
+from storage.lake import Lake
+
+SHORT = (
+    "environment.kind=fake",
+    "environment.browsers=1",
+    "environment.pages=8",
+    'suite.tasks=["click-target","two-steps"]',
+    "suite.hard=[]",
+    "suite.practice=[]",
+    "suite.held_out=[]",
+    "collect.trajectories_per_task=100",
+    "policy.hidden=96",
+    "policy.layers=2",
+    "policy.vision_hidden=64",
+    "policy.vision_layers=2",
+    "policy.max_new_tokens=16",
+    "train.steps_first=110",
+    "train.steps=40",
+    "train.processes=1",
+    "evaluate.seeds=8",
+    "evaluate.held_out_seeds=0",
+    "evaluate.explorer_seeds=1",
+    "evaluate.untrained_seeds=1",
+    "train.group.groups=8",
+    "train.group.size=6",
+    "train.group.k=3",
+    "train.group.batch=24",
+    "train.group.highest=0.95",
+)
+"""The fake sandbox and a smaller network: enough to see that a benchmark works, not to compare methods."""
+
+
+def start_of(options: argparse.Namespace, seed: int) -> Arm:
+    """The supervised start of a training seed, turned."""
+    folder = root_of(options.config, options.words).parents[1] / "learning"
+    folder = folder / f"{root_of(options.config, options.words).name}-{options.start}" / f"start-{seed}"
+    words = (*options.words, f"lake.uri={folder}/lake", f"seed={seed}")
+    arm = Arm("start", seed, options.config, folder, words)
+    arm.turn(options.start)
+    return arm
+
+
+def branch(start: Arm, name: str, *words: str) -> Arm:
+    """An arm that goes on from the start with further words; copied where it is not there yet."""
+    folder = start.folder.parent / f"{name.replace(' ', '-')}-{start.seed}"
+    own = tuple(word for word in start.words if not word.startswith("lake.uri="))
+    arm = Arm(name, start.seed, start.config, folder, (*own, f"lake.uri={folder}/lake", *words))
+    if not arm.lake.exists():
+        part = folder.with_name(f".{folder.name}.{os.getpid()}")
+        shutil.copytree(start.lake, part / "lake")
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+        _readdress(arm, str(start.lake))
+    return arm
+
+
+def with_words(arm: Arm, *words: str) -> Arm:
+    """The same arm, going on with other words."""
+    return Arm(arm.name, arm.seed, arm.config, arm.folder, (*arm.words, *words))
+
+
+def lake_of(arm: Arm) -> Lake:
+    """An arm's lake."""
+    return Lake.open(load_config(arm.config, arm.words).lake, create=False)
+
+
+def reigning(arm: Arm) -> str:
+    """The arm's champion."""
+    return json.loads(arm.flywheel("status", "--json"))["champion"]
+
+
+def weak_tasks(arm: Arm, most: float) -> list[str]:
+    """Tasks in which the champion succeeds in at most this share of its validation plays, weakest first."""
+    rows = lake_of(arm).read("evaluations", where={"policy_version": reigning(arm), "suite": "suite"}).to_pylist()
+    plays: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["success"] is not None:
+            plays.setdefault(row["task_id"].rpartition("/")[2], []).append(row["success"])
+    rates = {task: sum(done) / len(done) for task, done in plays.items()}
+    return sorted((task for task, rate in rates.items() if 0 < rate <= most), key=lambda task: rates[task])
+
+
+def trained_samples(arm: Arm, since: int) -> float:
+    """Forward and backward passes over one sample each that an arm's group trainings made since an iteration."""
+    rows = lake_of(arm).read("policies", ["iteration", "metrics", "method", "config"]).to_pylist()
+    made = [row for row in rows if row["iteration"] >= since and row["method"] == "grpo"]
+    epochs = [json.loads(row["config"])["train"]["group"]["epochs"] for row in made]
+    return sum(json.loads(row["metrics"])["samples"] * often for row, often in zip(made, epochs, strict=True))
+
+
+def adopt(into: Lake, source: Lake, version: str, name: str, parent: str) -> None:
+    """Makes a policy of another lake known in this one, under another name."""
+    if into.count("policies", {"policy_version": name}):
+        return
+    (row,) = source.read("policies", where={"policy_version": version}).to_pylist()
+    with tempfile.TemporaryDirectory() as folder:
+        fetched = source.blobs.get_directory(row["checkpoint"], Path(folder) / "policy")
+        address = into.blobs.put_directory(fetched, f"checkpoints/{name}")
+    known = {"policy_version": name, "parent": parent, "checkpoint": address, "status": "candidate"}
+    into.append("policies", [{**row, **known}])
+
+
+def words_for(tasks: Sequence[str]) -> list[str]:
+    """The words that narrow a suite to these tasks."""
+    return [f"suite.tasks={json.dumps(list(tasks))}", "suite.hard=[]", "suite.practice=[]", "suite.held_out=[]"]
+
+
+def _readdress(arm: Arm, before: str) -> None:
+    """Checkpoints are stored by absolute address: a copied lake names its own."""
+    lake = lake_of(arm)
+    rows: list[dict[str, Any]] = lake.read("policies").to_pylist()
+    lake.upsert("policies", [{**row, "checkpoint": row["checkpoint"].replace(before, str(arm.lake))} for row in rows])

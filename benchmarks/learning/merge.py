@@ -1,0 +1,87 @@
+"""Merging specialists: two policies trained by GRPO from one champion, each on half of its tasks, made one.
+
+The weights are searched on held-out seeds of their own. Measured greedily on test seeds: each specialist on its own
+tasks, the merged policy and the champion they come from on the same.
+"""
+
+import argparse
+import json
+
+from benchmarks._arms import Arm
+from benchmarks._report import Bar, finish
+from benchmarks.learning._figure import save_points
+from benchmarks.learning._sampled import mean_with_interval
+from benchmarks.learning._start import adopt, branch, lake_of, reigning, start_of, words_for
+from schemas.config import load_config
+from schemas.failure import FlywheelError
+
+KEPT = 0.95
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains the specialists of every training seed, merges them, and prints the table."""
+    tasks = load_config(options.config, options.words).suite.tasks
+    halves = {"specialist-a": tasks[0::2], "specialist-b": tasks[1::2]}
+    rows = []
+    for seed in range(options.seeds):
+        start = start_of(options, seed)
+        together = branch(start, "merged")
+        champion = reigning(start)
+        for name, own in halves.items():
+            arm = branch(start, name, "train.method=grpo", *words_for(own))
+            arm.turn(options.start + options.iterations)
+            adopt(lake_of(together), lake_of(arm), _last(arm), name, champion)
+        merged = _merged(together, list(halves))
+        for name, own in halves.items():
+            for who, version in (("start", champion), ("specialist", name), ("merged", merged)):
+                measured = together.measure(version, tasks, options.test_seeds)
+                rows.append(_row(seed, name, who, version, [play for play in measured["plays"] if play[0] in own]))
+    bars = [Bar(f"merged over {name} on its own tasks", _ratio(rows, name), KEPT, "higher") for name in halves]
+    if options.figure:
+        points = [
+            {"who": who, "tasks of": name, **mean_with_interval(_plays(rows, name, who))}
+            for name in halves
+            for who in ("start", "specialist", "merged")
+        ]
+        save_points(points, options.figure, "who", "tasks of", "Specialists and the policy merged of them")
+    return finish("merge", rows, bars, options.json)
+
+
+def _last(arm: Arm) -> str:
+    """The policy that the arm trained last."""
+    trained = [lap["policy"] for lap in arm.iterations() if lap["policy"]]
+    if not trained:
+        raise FlywheelError(f"{arm.folder}: nothing was trained.", "Turn more iterations.")
+    return trained[-1]
+
+
+def _merged(arm: Arm, names: list[str]) -> str:
+    """The merged policy's version; merged once."""
+    there = lake_of(arm).read("policies", ["policy_version"], {"method": "merge"})["policy_version"].to_pylist()
+    return there[0] if there else json.loads(arm.flywheel("merge", *names, "--json"))["policy"]
+
+
+def _row(seed: int, name: str, who: str, version: str, plays: list[list]) -> dict:
+    row = {"seed": seed, "tasks of": name, "who": who, "policy": version, "success": None, "95 %": "", "plays": plays}
+    found = mean_with_interval(_plays([row], name, who))
+    return row | {"success": found["mean"], "95 %": f"{found['low']:.2f} to {found['high']:.2f}"}
+
+
+def _ratio(rows: list[dict], name: str) -> float:
+    merged, own = (_mean(rows, name, who) for who in ("merged", "specialist"))
+    return merged / own if own else float("nan")
+
+
+def _mean(rows: list[dict], name: str, who: str) -> float:
+    found = [row["success"] for row in rows if row["tasks of"] == name and row["who"] == who]
+    return sum(found) / len(found)
+
+
+def _plays(rows: list[dict], name: str, who: str) -> dict[tuple[int, str, int], float]:
+    return {
+        (row["seed"], task, seed): float(success)
+        for row in rows
+        if row["tasks of"] == name and row["who"] == who
+        for task, seed, success in row["plays"]
+        if success is not None
+    }
