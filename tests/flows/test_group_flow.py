@@ -215,3 +215,13 @@ def test_nothing_that_can_be_learnt_from_in_groups_is_an_error_before_anything_i
 def test_from_nothing_the_error_names_supervised_training(small: Config) -> None:
     with pytest.raises(FlywheelError, match=r"train\.method=sft first"):
         flywheel(grouped(small), iterations=1)
+
+
+def test_a_model_that_the_method_cannot_train_is_refused_before_anything_is_made(small: Config, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    other = small.policy.model_copy(update={"base": str(folder)})
+    with pytest.raises(FlywheelError, match=r"train\.method"):
+        flywheel(grouped(small).model_copy(update={"policy": other}), iterations=1)
+    assert not (tmp_path / "lake").exists()
