@@ -114,23 +114,23 @@ def result(lake: Lake, stage: str, iteration: int = 1) -> dict[str, Any]:
 def test_groups_are_played_compared_and_trained_on(
     small: Config, begun: Lake, play_by: Callable[[float], None]
 ) -> None:
-    play_by(0.5)
-    flywheel(grouped(small), iterations=1)
+    play_by(0.2)
+    flywheel(grouped(small, groups=6), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
-    assert len(plays) == 12 and {row["policy"] for row in plays} == {"policy"}
+    assert len(plays) == 24 and {row["policy"] for row in plays} == {"policy"}
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in plays:
         groups.setdefault(row["group_id"], []).append(row)
-    assert [len(group) for group in groups.values()] == [4, 4, 4]
+    assert [len(group) for group in groups.values()] == [4] * 6
     for group in groups.values():
         assert len({(row["task_id"], row["seed"], row["policy_version"]) for row in group}) == 1
         assert sorted(row["attempt"] for row in group) == [0, 1, 2, 3]
     (choice,) = begun.read("curriculum", where={"iteration": 1}).to_pylist()
-    assert choice["policy_trajectories"] == 12 and choice["reason"].endswith("3 groups of 4")
+    assert choice["policy_trajectories"] == 24 and choice["reason"].endswith("6 groups of 4")
     row = policy_row(begun, "policy-0001")
     metrics = json.loads(row["metrics"])
     assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
-    assert metrics["groups"] == 3 and 1 <= metrics["informative"] <= 3
+    assert metrics["groups"] == 6 and 1 <= metrics["informative"] <= 6
     assert metrics["tokens"] > 0 and metrics["mismatch"] > 0
     assert lineage_of(begun, "policy-0001")["trajectories"]["ids"] == sorted(row["trajectory_id"] for row in plays)
     weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
@@ -152,7 +152,7 @@ def test_one_reward_for_all_is_said_and_the_champion_stays(
 def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(
     small: Config, begun: Lake, play_by: Callable[[float], None]
 ) -> None:
-    play_by(0.4)
+    play_by(0.2)
     flywheel(grouped(small, method="dpo", groups=6), iterations=1)
     pairs = begun.read("pairs").to_pylist()
     plays = {row["trajectory_id"]: row for row in begun.read("trajectories", where={"iteration": 1}).to_pylist()}
@@ -192,7 +192,7 @@ def test_a_box_that_dies_is_played_again_one_group_further_on_and_enters_no_grou
     small: Config, begun: Lake, play_by: Callable[[float], None]
 ) -> None:
     play_by(0.5)
-    flywheel(grouped(small, ("dies",), groups=6), iterations=1)
+    flywheel(grouped(small, ("dies",), groups=16), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     dead = [row for row in plays if row["success"] is None]
     assert dead and {row["seed"] % 3 for row in dead} == {0}
