@@ -78,12 +78,12 @@ class Saving:
         self.process_stager = DefaultStager(StagingOptions(False, True, False, False))
         self.ways: dict[str, Callable[[int], Finish]] = {
             "ours": self._ours,
-            "torch.save, gathered": self._gathered,
-            "torch.save, a file a rank": self._by_rank,
             "dcp.save": lambda step: self._dcp(DefaultSavePlanner()),
-            "dcp.save, lowest rank": lambda step: self._dcp(DefaultSavePlanner(dedup_save_to_lowest_rank=True)),
             "dcp.async_save, thread": lambda step: self._async(AsyncCheckpointerType.THREAD, None),
             "dcp.async_save, process": lambda step: self._async(AsyncCheckpointerType.PROCESS, None),
+            "dcp.save, lowest rank": lambda step: self._dcp(DefaultSavePlanner(dedup_save_to_lowest_rank=True)),
+            "torch.save, gathered": self._gathered,
+            "torch.save, a file a rank": self._by_rank,
             "dcp.async_save, thread, kept buffers": lambda step: self._async(
                 AsyncCheckpointerType.THREAD, self.thread_stager
             ),
@@ -133,19 +133,20 @@ class Saving:
 
 
 def save(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every way in turn, `rounds` times; the first time of each takes its buffers and counts apart.
+    """Every way in turn, `rounds` times, each round from another one on.
 
-    With `slow_s`, a way that takes longer than that takes one turn more and no other.
+    The first time of each takes its buffers and counts apart. Of `few` one turn counts.
     """
     state = sharded(job["hidden"])
     fill(state)
     place = Path(job["place"])
     saving = Saving(state, place)
+    ways = list(saving.ways.items())
     plans: list[float] = []
-    slow: set[str] = set()
     for turn in range(job["rounds"] + 1):
-        for name, way in saving.ways.items():
-            if turn > 1 and name in slow:
+        first = turn % len(ways)
+        for name, way in ways[first:] + ways[:first]:
+            if turn > 1 and name in job["few"]:
                 continue
             gc.collect()
             _fresh(place)
@@ -157,8 +158,6 @@ def save(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 plans.append(_slowest(saving.ours.stall.planned_s))
             finish()
             whole = _slowest(time.perf_counter() - started)
-            if whole > job["slow_s"]:
-                slow.add(name)
             yield {"way": name, "turn": turn, "blocked": _slowest(blocked), "whole": whole}
     yield {"first_s": plans[0], "cached_s": statistics.median(plans[1:])}
     saving.ours.close()

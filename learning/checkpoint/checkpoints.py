@@ -204,6 +204,7 @@ class Checkpoints:
         folder, store = folder_of(step), self.store
         file = f"{attempt}-{self._ranks.rank:05d}.distcp"
         try:
+            self._ranks.meet()  # ranks that share cores: none writes while another one's training waits for its copy
             self._ranks.all_reduce(
                 lambda: write_file(store, folder, file, plan.slots),
                 lambda written: self._commit(plan, step, extra, written),

@@ -75,6 +75,12 @@ class Ranks:
         """What rank 0 finds."""
         return self.guarded(lambda: self._wrapper.broadcast("find", find))
 
+    def meet(self) -> None:
+        """Waits until all ranks are here."""
+        group = self.group
+        if group is not None:
+            self.guarded(lambda: dist.barrier(group))
+
     def all_gather(self, find: Callable[[], T]) -> list[T]:
         """What every rank finds."""
         return self.guarded(lambda: self._wrapper.all_gather("find", find))
