@@ -72,9 +72,10 @@ class ShardedLearner(Learner):
         _start_group(world, self._device)
         self._chats = Chats(job.parent, job.policy, Screenshots(job.screenshots), job.seed)
         model = load_model(job.parent, dtype)
-        self._shape = shape_of(model)
+        self.shape = shape_of(model)
+        """What the model costs."""
         self._measures: list[Measure | None] = self._measure(samples)
-        self.rules = self._rules_of(job.train, self._shape)
+        self.rules = self._rules_of(job.train, self.shape)
         pool = GroupPool(world) if self.rules.cluster is not None and world > 1 else None
         self._maker = WorkMaker(model, self._chats, samples, rank, world, pool)
         self._model = model
@@ -125,10 +126,14 @@ class ShardedLearner(Learner):
         self._optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         for work in ready.works:
-            loss = self._net(work.to(self._device)) / max(1, ready.targets)
-            loss.backward()
-            total += loss.detach()
+            total += self.add_gradient(work, ready.targets)
         return total
+
+    def add_gradient(self, work: Work, targets: int) -> Tensor:
+        """Adds one micro-batch's part of a step with so many target tokens; returns this rank's part of the loss."""
+        loss = self._net(work.to(self._device)) / max(1, targets)
+        loss.backward()
+        return loss.detach()
 
     def gradients(self) -> dict[str, Tensor]:
         """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""

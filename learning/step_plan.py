@@ -95,7 +95,12 @@ def plan_step(items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
     Raises:
         PlanError: a sample that does not fit, on one rank or on any group of ranks; names it.
     """
-    grouped = _shared(items, rules) if rules.cluster is not None and rules.ranks > 1 else _alone(items, rules)
+    shared = rules.cluster is not None and rules.ranks > 1
+    return plan_of(_shared(items, rules) if shared else _alone(items, rules), items, rules)
+
+
+def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
+    """The plan with these groups in each micro-batch: their screens are shared out over all ranks."""
     made = []
     for groups in grouped:
         members = sorted(sample for group in groups for sample in group.sequences)
@@ -158,6 +163,20 @@ def edges_of(group: Group, items: Sequence[Item]) -> tuple[int, ...]:
 def stretch_of(group: Group, items: Sequence[Item]) -> int:
     """Tokens that every rank of a group holds."""
     return edges_of(group, items)[-1] // group.degree
+
+
+def predicted(batches: Sequence[MicroBatch], items: Sequence[Item], rules: Rules) -> float:
+    """What a step costs by the rules' operations: in each micro-batch the slowest rank of each phase, in turn."""
+    total = 0.0
+    for batch in batches:
+        vision, language = np.zeros(rules.ranks), np.zeros(rules.ranks)
+        patches = [piece.patches for sample in batch.samples for piece in items[sample].screens]
+        np.add.at(vision, list(batch.encoders), rules.vision.of(patches))
+        for group in batch.groups:
+            work = rules.language.of([items[sample].tokens for sample in group.sequences]).sum() / group.degree
+            language[group.first : group.first + group.degree] = work
+        total += vision.max() + language.max()
+    return total
 
 
 def digest(batches: Sequence[MicroBatch]) -> int:

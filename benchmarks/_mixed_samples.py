@@ -1,0 +1,45 @@
+"""Training samples as trajectories are: some of one small screen, some of many, texts with a heavy tail."""
+
+import hashlib
+import io
+import random
+
+from PIL import Image, ImageDraw
+
+from learning.sample import Past, TrainSample
+from schemas.action import Click, to_json
+
+SIZES = ((96, 64), (192, 160), (320, 256))
+NAMES = ("ok", "cancel", "submit", "next", "search", "open")
+MOST_SCREENS = 6
+
+
+def mixed_samples(count: int, seed: int) -> tuple[list[TrainSample], dict[str, bytes]]:
+    """Samples and their screenshots: a third show one small screen, the others up to `MOST_SCREENS` of any size."""
+    draw = random.Random(seed)
+    pngs: dict[str, bytes] = {}
+    samples = []
+    for number in range(count):
+        single = draw.random() < 0.35
+        screens = 1 if single else min(MOST_SCREENS, 1 + int(draw.lognormvariate(0.9, 0.7)))
+        size = SIZES[0] if single else draw.choice(SIZES)
+        shown = [_screen(draw, size, pngs) for _ in range(screens)]
+        steps = screens - 1 + (0 if single else int(draw.lognormvariate(1.0, 0.9)))
+        past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(steps))
+        x, y = draw.random(), draw.random()
+        told = f'Click on the "{draw.choice(NAMES)}" button.'
+        samples.append(TrainSample(f"mix/{number}", tuple(shown), told, past, "Click it.", to_json(Click(x=x, y=y))))
+    return samples, pngs
+
+
+def _screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) -> str:
+    image = Image.new("RGB", size, "white")
+    canvas = ImageDraw.Draw(image)
+    for _ in range(3):
+        left, top = draw.randint(0, size[0] - 40), draw.randint(0, size[1] - 30)
+        canvas.rectangle((left, top, left + 30, top + 20), fill=draw.choice(("red", "blue", "green", "black")))
+    out = io.BytesIO()
+    image.save(out, "png")
+    digest = hashlib.sha256(out.getvalue()).hexdigest()
+    pngs[digest] = out.getvalue()
+    return digest

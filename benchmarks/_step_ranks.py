@@ -1,0 +1,177 @@
+"""The ranks of `benchmarks.train_step`: the real learner under several plans, alternately; rank 0 writes what it took.
+
+torchrun --nproc-per-node 4 -m benchmarks._step_ranks FOLDER BATCHES REPEATS
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import learning.phases
+from learning.balance import Ints
+from learning.dispatch import travel
+from learning.job import read_job
+from learning.learner import Draw
+from learning.sample import read_samples
+from learning.sequence_cost import ClusterCost, Group
+from learning.sequence_fill import homogeneous
+from learning.sequence_plan import cut
+from learning.sharded import Prepared, ShardedLearner
+from learning.step_plan import Item, MicroBatch, Rules, plan_of, plan_step, predicted
+from schemas.failure import PlanError
+
+Planner = Callable[[list[Item]], list[MicroBatch]]
+TRIES = 24
+"""Numbers of micro-batches that a homogeneous plan is tried with."""
+
+
+def timed(learner: ShardedLearner, ready: Prepared) -> list[tuple[float, float]]:
+    """Seconds of this rank's processor for each micro-batch, by phase; waiting for the others costs none.
+
+    The phases meet where the vision tower's outputs travel, on the way forward and on the way back.
+    """
+    seconds = []
+    marks: list[float] = []
+
+    def marked(rows: Tensor, way: Any) -> Tensor:
+        marks.append(time.thread_time())
+        arrived = travel(rows, way)
+        arrived.register_hook(lambda _: marks.append(time.thread_time()))
+        return arrived
+
+    learning.phases.travel = marked
+    for work in ready.works:
+        dist.barrier()
+        marks.clear()
+        started = time.thread_time()
+        learner.add_gradient(work, ready.targets)
+        forward, back = marks
+        ended = time.thread_time()
+        seconds.append((forward - started + ended - back, back - forward))
+    learning.phases.travel = travel
+    return seconds
+
+
+def best_homogeneous(cost: ClusterCost, rules: Rules, degree: int | None) -> Planner:
+    """The quickest plan with one degree in all groups, the given one or the best; even cuts, as many as help."""
+
+    def made(items: list[Item]) -> list[MicroBatch]:
+        lengths = np.array([item.tokens for item in items])
+        degrees = [degree] if degree else [each for each in cost.degrees if cost.capacity(each) >= lengths.max()]
+        found = []
+        for each in degrees:
+            for number in range(1, min(TRIES, len(lengths)) + 1):
+                tried = [_cut_out(members, lengths, rules.ranks, cost, each) for members in cut(lengths, number)]
+                batches = [one for one in tried if one is not None]
+                if len(batches) == len(tried):
+                    found.append((sum(span for span, _ in batches), [groups for _, groups in batches]))
+        if not found:
+            raise PlanError("no homogeneous plan fits.", "Raise train.token_cap.")
+        return plan_of(min(found, key=lambda one: one[0])[1], items, rules)
+
+    return made
+
+
+def _cut_out(
+    members: Ints, lengths: Ints, ranks: int, cost: ClusterCost, degree: int
+) -> tuple[float, tuple[Group, ...]] | None:
+    """Predicted milliseconds and groups of one degree for some of the samples, or None if they do not fit."""
+    part = homogeneous(lengths[members], ranks, cost, degree)
+    if part is None:
+        return None
+    named = [tuple(int(members[place]) for place in group.sequences) for group in part.groups]
+    return part.milliseconds, tuple(Group(g.degree, g.first, own) for g, own in zip(part.groups, named, strict=True))
+
+
+def arms(learner: ShardedLearner) -> dict[str, dict[str, Planner]]:
+    """Plans to compare, by what they are compared in."""
+    free = learner.rules.without_sequence_plans()
+    capped, cost = learner.rules, learner.rules.cluster
+    assert cost is not None
+    in_turn = Rules(free.ranks, free.vision, free.language, level=False)
+    static = max(cost.least_degree(max(item.tokens for item in learner.items)), 1)
+    return {
+        "balance": {
+            "in turn": lambda items: plan_step(items, in_turn),
+            "language only": lambda items: _with_screens_in_turn(plan_step(items, free), items, free.ranks),
+            "both phases": lambda items: plan_step(items, free),
+        },
+        "sequence plans": {
+            f"static: degree {static} for all": best_homogeneous(cost, capped, static),
+            "best single degree": best_homogeneous(cost, capped, None),
+            "mixed degrees": lambda items: plan_step(items, capped),
+        },
+    }
+
+
+def _with_screens_in_turn(plan: list[MicroBatch], items: list[Item], ranks: int) -> list[MicroBatch]:
+    """The same plan, every screen encoded where its sample came from: the sample's number modulo the ranks."""
+    return [
+        MicroBatch(batch.groups, tuple(sample % ranks for sample in batch.samples for _ in items[sample].screens))
+        for batch in plan
+    ]
+
+
+def main() -> None:
+    """Runs every arm on the same batches, in turn, and writes `FOLDER/measured.json`."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    folder, batches, repeats = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    job = read_job(folder / "job.json")
+    learner = ShardedLearner(job, read_samples(job.samples), rank, world)
+    found: dict[str, Any] = {}
+    size = job.train.batch
+    for compared, planners in arms(learner).items():
+        for batch in range(batches):
+            chosen = list(range(batch * size, (batch + 1) * size))
+            items = [learner.items[sample] for sample in chosen]
+            readies = {name: learner.prepared(chosen, planner(items)) for name, planner in planners.items()}
+            for repeat in range(repeats + 1):
+                for name, ready in readies.items():
+                    mine = timed(learner, ready)
+                    everyone: list[Any] = [None] * world
+                    dist.all_gather_object(everyone, mine)
+                    if repeat:  # the first round warms up
+                        entry = found.setdefault(f"{compared}/{name}", {"seconds": {}, "tokens": 0, "predicted": {}})
+                        entry["seconds"].setdefault(str(batch), []).append(everyone)
+                        entry["predicted"][str(batch)] = predicted(ready.plan, items, learner.rules)
+                        entry["micro_batches"] = entry.get("micro_batches", 0) + len(ready.plan) / (batches * repeats)
+        for name in planners:
+            found[f"{compared}/{name}"]["tokens"] = sum(item.tokens for item in learner.items[: batches * size])
+    found["step"] = _steps(learner, batches, size)
+    if rank == 0:
+        (folder / "measured.json").write_text(json.dumps(found))
+    learner.close()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _steps(learner: ShardedLearner, batches: int, size: int) -> dict[str, float]:
+    """The trainer's own step, planning a step ahead included, by the wall."""
+    draws = [[Draw(at, at) for at in range(batch * size, (batch + 1) * size)] for batch in range(batches)]
+    ahead = learner.prepare(draws[0])
+    learner.step(ahead, 0.0)
+    dist.barrier()
+    started = time.perf_counter()
+    ahead = learner.prepare(draws[0])
+    for batch in range(batches):
+        ready = ahead
+        if batch + 1 < batches:
+            ahead = learner.prepare(draws[batch + 1])
+        learner.step(ready, 0.0)
+    dist.barrier()
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "tokens": sum(item.tokens for item in learner.items[: batches * size])}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Fit of the cost model on one GPU: milliseconds = sum(a1 l^2 + a2 l) + b over documents or screens; held-out error.
+
+Batches of one length and count are measured for each phase (`--device cpu`: a tiny model, to try the program); every
+other point is fitted, the rest is predicted. FlexSP (arXiv 2412.01523) claims an error below 6 %.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from benchmarks._report import Bar, finish
+from benchmarks.gpu._device import chosen, device_name, language_pass, milliseconds, random_model, vision_pass
+
+LENGTHS = {"cuda": (256, 512, 1024, 2048, 4096, 8192, 16384, 32768), "cpu": (32, 64, 128, 256, 512)}
+TOKENS = {"cuda": 32768, "cpu": 1024}
+"""The most tokens of one measurement."""
+
+Pass = Callable[[Any, list[int]], Callable[[], None]]
+
+
+def fit(points: list[tuple[int, int, float]]) -> tuple[float, float, float]:
+    """a1, a2, b, none below 0, of (length, count, milliseconds) points: the least squares of relative errors."""
+    rows = np.array([[count * length**2, count * length, 1.0] for length, count, _ in points], dtype=np.float64)
+    times = np.array([taken for _, _, taken in points])
+    scale = rows.max(axis=0)
+    found, _ = nnls(rows / scale / times[:, None], np.ones(len(times)))
+    a1, a2, b = found / scale
+    return float(a1), float(a2), float(b)
+
+
+def measure(model: Any, work: Pass, lengths: tuple[int, ...], most: int) -> list[tuple[int, int, float]]:
+    """Points over a grid of lengths and counts."""
+    grid = [(length, count) for length in lengths for count in (1, 2, 4, 8) if length * count <= most]
+    return [(length, count, milliseconds(model, work(model, [length] * count))) for length, count in grid]
+
+
+def main() -> int:
+    """Prints the table; exit code 1 if a bar is missed."""
+    options = chosen(__doc__ or "")
+    if options is None:
+        return 0
+    lengths = LENGTHS[options.device][::2] if options.short else LENGTHS[options.device]
+    rows, bars = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        model = random_model(options.device, Path(folder))
+        phases: dict[str, Pass] = {"language": language_pass, "vision": vision_pass}
+        for phase, work in phases.items():
+            points = measure(model, work, lengths, TOKENS[options.device])
+            a1, a2, b = fit(points[::2])
+            errors = [abs((a1 * n * n + a2 * n) * count + b - taken) / taken for n, count, taken in points[1::2]]
+            error = float(np.mean(errors))
+            rows.append(
+                {
+                    "device": device_name(options.device), "phase": phase, "points": len(points),
+                    "a1_ms": a1, "a2_ms": a2, "b_ms": b, "held_out_error": error, "measured": points,
+                }
+            )  # fmt: skip
+            if options.device == "cuda":
+                bars.append(Bar(f"{phase}: mean held-out error", error, 0.06, "lower"))
+    return finish("gpu cost model", rows, bars, options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
