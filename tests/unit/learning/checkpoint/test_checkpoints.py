@@ -89,14 +89,14 @@ def test_leftovers_of_dead_saves_are_not_seen_and_swept_by_the_next_commit(tmp_p
     saved(tmp_path)
     dead = tmp_path / "step-00000009"
     dead.mkdir()
-    (dead / "abc-1-00000.distcp").write_bytes(b"half")
-    (tmp_path / "step-00000001" / "abc-0-00000.distcp").write_bytes(b"half")
+    (dead / "xyz-1-00000.distcp").write_bytes(b"half")
+    (tmp_path / "step-00000001" / "xyz-0-00000.distcp").write_bytes(b"half")
     (tmp_path / "notes.txt").write_text("mine")
     with Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.latest() == 1
         checkpoints.save(numbers(2), 2, blocking=True)
     assert not dead.exists() and (tmp_path / "notes.txt").exists()
-    assert not list(tmp_path.glob("*/abc*"))
+    assert not list(tmp_path.glob("*/xyz*"))
 
 
 def test_a_committed_step_is_not_saved_again(tmp_path: Path):
