@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning.checkpoint.boxes import Box, Shared, cut, flat_boxes, flat_index, overlap, spread
@@ -11,6 +11,7 @@ from learning.checkpoint.boxes import Box, Shared, cut, flat_boxes, flat_index, 
 shapes = st.lists(st.integers(1, 6), min_size=0, max_size=4).map(tuple)
 
 
+@settings(deadline=None)
 @given(shapes, st.data())
 def test_a_flat_range_is_its_boxes_in_storage_order_and_they_are_few(shape: tuple[int, ...], data: st.DataObject):
     count = math.prod(shape)
@@ -24,6 +25,7 @@ def test_a_flat_range_is_its_boxes_in_storage_order_and_they_are_few(shape: tupl
     assert all(flat_index(shape, box.offsets) == part[0] for box, part in zip(found, seen, strict=True))
 
 
+@settings(deadline=None)
 @given(shapes.filter(bool), st.integers(1, 40))
 def test_the_cuts_of_a_box_are_the_box_again_and_gapless(shape: tuple[int, ...], most: int):
     box = Box(tuple(range(3, 3 + len(shape))), shape)
