@@ -24,6 +24,10 @@ class Shape:
     key_heads: int
     exchanged: int
     """Numbers per token that the all-to-alls of a step move, forward and backward, over all layers."""
+    weights: int = 0
+    """All of them: every micro-batch gathers them twice and shares their gradients out once."""
+    blocks: int = 0
+    """Layers of both phases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,14 @@ class Speeds:
     """All-to-all between nodes, GB/s."""
     bytes: int
     """Per number exchanged."""
+    block: float
+    """Seconds that every block of a micro-batch takes beside its operations: starting them, gathering its weights."""
 
 
-GPU = Speeds(operations=4e14, near=100.0, far=10.0, bytes=2)
+GPU = Speeds(operations=4e14, near=100.0, far=10.0, bytes=2, block=1e-3)
 """An H100-class GPU at 40 % of its bf16 peak, NVLink and 400 Gb InfiniBand by FlexSP's measured ratio (their release
 has 96 to 120 GB/s inside a node, 5 to 10 between nodes). Assumed, not measured here."""
-CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4)
+CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
 """One core and shared memory. Assumed, not measured here."""
 
 
@@ -73,6 +79,8 @@ def shape_of(model: Any) -> Shape:
         query_heads=heads,
         key_heads=keys,
         exchanged=2 * layers * head * (2 * heads + 2 * keys),
+        weights=sum(weight.numel() for weight in model.parameters()),
+        blocks=layers + depth,
     )
 
 
@@ -90,10 +98,11 @@ def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Spee
         PlanError: not a power of two of ranks.
     """
     degrees = legal_degrees(ranks, shape.query_heads, shape.key_heads)
+    gathered = 3 * shape.weights * speeds.bytes / 1e6 / (speeds.near if ranks <= per_node else speeds.far)
     return ClusterCost(
         quadratic=6e3 * shape.language.quadratic / speeds.operations,
         linear=6e3 * shape.language.linear / speeds.operations,
-        fixed=0.0,
+        fixed=gathered + 1e3 * shape.blocks * speeds.block,
         exchanged=shape.exchanged * speeds.bytes / 2**20,
         bandwidth=tuple(
             (degree, speeds.near if degree <= per_node else speeds.far) for degree in degrees if degree > 1
