@@ -23,8 +23,11 @@ class Job(BaseModel):
     screenshots: Path
     """Parquet of `learning.sample.write_screenshots`."""
     steps: Annotated[int, Field(ge=1)]
+    """Optimiser steps in all; with a stream the batches decide, and this is not looked at."""
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int = 0
+    stream: Path | None = None
+    """Folder of `learning.stream` in which batches appear while training goes on, `samples` being the first one."""
     trace: Path | None = None
     """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
     policy: PolicyConfig = PolicyConfig()

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from learning.checkpoint import State
+from schemas.failure import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,16 @@ class Learner(ABC):
     @abstractmethod
     def restored(self, step: int) -> None:
         """Goes on from what was loaded into `state`, which was saved after so many steps."""
+
+    def renew(self, samples: Sequence[Any], screenshots: Path) -> None:
+        """Goes on with these samples instead, and compares with the policy as it is now; between two steps.
+
+        Raises:
+            CheckpointError: this learner cannot.
+        """
+        raise CheckpointError(
+            f"{type(self).__name__} cannot train on what comes while it trains.", "Set train.stream.on=false."
+        )
 
     @abstractmethod
     def write(self, folder: Path) -> None:

@@ -65,7 +65,12 @@ class Kept:
 
     def after(self, step: int) -> None:
         """Saves after this many steps if it is time; the training goes on while it is written."""
-        if self._checkpoints is not None and step % self._every == 0 and step < self._steps:
+        if self._every and step % self._every == 0 and step < self._steps:
+            self.now(step)
+
+    def now(self, step: int) -> None:
+        """Saves after this many steps, unless the job wants no checkpoints."""
+        if self._checkpoints is not None:
             self._checkpoints.save(self._learner.state(), step, {"step": step})
 
     def close(self) -> None:

@@ -41,6 +41,8 @@ class Rollout:
     temperature: float = 1.0
     """Of the drawing; log probabilities are those of logits divided by it."""
     advantage: float = 0.0
+    age: int = 0
+    """Updates between the weights that drew it and those that first train on it (`learning.stream.staleness`)."""
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
 
@@ -57,6 +59,7 @@ _SCHEMA = pa.schema(
         ("logprobs", pa.list_(pa.float32())),
         ("temperature", pa.float64()),
         ("advantage", pa.float64()),
+        ("age", pa.int32()),
         ("weight", pa.float64()),
     ]
 )

@@ -1,12 +1,14 @@
 """Group methods on the small policy: the clipped loss over the tokens of each batch, every rank a part of it.
 
-The old log probabilities are the parent's, computed by the trainer itself; against those the tokens were drawn with
-they give the mismatch of training and serving (and of staleness, where another policy played), which truncated weights
-correct. A token whose drawing nobody recorded weighs 1.
+The old log probabilities are the parent's (with a stream: those of the weights before each batch), computed by the
+trainer itself; against those the tokens were drawn with they give the mismatch of training and serving (and of
+staleness, where another policy played), which truncated weights correct. A token whose drawing nobody recorded
+weighs 1.
 """
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -26,7 +28,7 @@ from schemas.failure import FlywheelError
 
 TOGETHER = 16
 """Rollouts of one forward pass: more only takes memory."""
-_COUNTED = ("tokens", "drawn", "mismatch", "clipped", "moved")
+_COUNTED = ("tokens", "drawn", "mismatch", "clipped", "moved", "fresh", "fresh_mismatch", "age")
 
 
 class GroupLearner(FlatLearner):
@@ -38,14 +40,22 @@ class GroupLearner(FlatLearner):
     """
 
     def __init__(self, job: Job, samples: Sequence[Rollout], rank: int, world: int) -> None:
-        for sample in samples:
-            check_drawn(sample)
-        self._samples, self._group, self._rank, self._world = samples, job.train.group, rank, world
+        self._streamed = job.stream is not None
+        self._checkpoint, self._group, self._rank, self._world = job.parent, job.train.group, rank, world
         self._net, self._parent = TinyNet.load(job.parent), TinyNet.load(job.parent)
-        self._layer = ReplyLayer(job.parent, self._net, read_screenshots(job.screenshots))
+        self.renew(samples, job.screenshots)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
         self._counts = torch.zeros(len(_COUNTED), dtype=torch.float64)
+
+    def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
+        """Goes on with these rollouts; the old log probabilities are from now on those of the weights as they are."""
+        for sample in samples:
+            check_drawn(sample)
+        self._samples = samples
+        self._layer = ReplyLayer(self._checkpoint, self._net, read_screenshots(screenshots))
+        with torch.no_grad():
+            self._parent.flat.copy_(self._net.flat)
 
     def step(self, batch: Sequence[Draw], rate: float) -> Taken:
         """One step; the loss is the mean over all reply tokens of the batch."""
@@ -65,16 +75,23 @@ class GroupLearner(FlatLearner):
         return Taken(loss, self._optimizer.step(self._gradient, rate), drawn)
 
     def numbers(self) -> dict[str, float]:
-        """Tokens trained on, mean |log p of training - of serving|, shares of clipped tokens, mean |log ratio|."""
+        """Tokens trained on, mean |log p of training - of serving|, shares of clipped tokens, mean |log ratio|.
+
+        With a stream also the tokens' mean age in updates, and the mismatch over those of age 0 alone: there training
+        and serving have the same weights, so what is left is how the two compute.
+        """
         if self._world > 1:
             dist.all_reduce(self._counts)
-        tokens, drawn, mismatch, clipped, moved = self._counts.tolist()
-        return {
+        tokens, drawn, mismatch, clipped, moved, fresh, fresh_mismatch, age = self._counts.tolist()
+        numbers = {
             "tokens": tokens,
             "mismatch": mismatch / max(1.0, drawn),
             "clipped": clipped / max(1.0, tokens),
             "moved": moved / max(1.0, tokens),
         }
+        if self._streamed:
+            numbers |= {"age": age / max(1.0, tokens), "mismatch_fresh": fresh_mismatch / max(1.0, fresh)}
+        return numbers
 
     def _loss(self, replies: Replies, rollouts: Sequence[Rollout]) -> Tensor:
         new = reply_logprobs(self._net, replies)
@@ -83,7 +100,9 @@ class GroupLearner(FlatLearner):
         advantages = torch.tensor([rollout.advantage for rollout in rollouts])[replies.rows]
         served = torch.tensor([value for rollout in rollouts for value in served_logprobs(rollout, self._layer)])
         losses, counts = group_loss(new, old, served, advantages, self._group)
-        self._counts += counts
+        ages = torch.tensor([rollout.age for rollout in rollouts])[replies.rows]
+        gap = (old - served)[served.isfinite() & (ages == 0)].abs()
+        self._counts += torch.cat([counts, torch.tensor([len(gap), float(gap.sum()), float(ages.sum())])])
         return losses.sum()
 
 

@@ -2,10 +2,11 @@
 
 Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small
 policy by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
-(`learning.resume`) when the same job is started again, on as many ranks as there are then. Progress goes to standard
-output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`, at the end
-`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
-once and whole, or not at all.
+(`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a stream trains
+on batches as they come, and publishes its weights after each (`learning.rounds`, `learning.stream`). Progress goes to
+standard output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`, `{"published"}`
+with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a
+non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,13 @@ from learning.optimizer import learning_rate
 from learning.preferences import read_preferences
 from learning.resume import Kept
 from learning.rollouts import read_rollouts
+from learning.rounds import Round, Rounds
 from learning.sample import read_samples
 from learning.sampler import Sampler
 from learning.small import SmallLearner
 from learning.small_groups import GroupLearner
 from learning.small_pairs import PairLearner
+from learning.stream import StreamFolder
 from models.layout import is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
@@ -56,37 +60,39 @@ def train(job: Job) -> None:
     started = time.perf_counter()
     if job.out.exists():
         raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
-    samples = READERS[job.train.method](job.samples)
-    sampler = _sampler(job, samples)
-    learner = learner_of(job, samples, rank, world)
+    rounds = Rounds(job, READERS[job.train.method])
+    coming = iter(rounds)
+    first = next(coming, None)
+    if first is None:
+        raise FlywheelError(f"{job.stream}: the stream ended without a batch.", "Nothing was trained.")
+    learner = learner_of(job, first.samples, rank, world)
     kept = Kept(job, learner)
     try:
         done = kept.restore()
         if rank == 0 and done:
             _say(resumed=done, steps=job.steps)
-        loss, ready = 0.0, time.perf_counter()
-        ahead = learner.prepare(draws_of(job, sampler, done))
-        for step in range(done, job.steps):
-            batch = ahead
-            if step + 1 < job.steps:
-                ahead = learner.prepare(draws_of(job, sampler, step + 1))
-            rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
-            taken = learner.step(batch, rate)
-            if not math.isfinite(taken.norm):
-                raise FlywheelError(
-                    f"step {step + 1} of {job.steps}: the gradient's norm is {taken.norm}, of the batch of "
-                    f"samples {', '.join(str(draw.sample) for draw in draws_of(job, sampler, step))}.",
-                    "Nothing was written; lower train.learning_rate or look at the samples.",
-                )
-            kept.after(step + 1)
-            _note(job, rank, step, taken)
-            if not ((step + 1) % learner.report_every == 0 or step + 1 == job.steps):
+        loss, waited, ready = 0.0, rounds.waited_s, time.perf_counter()
+        for part in chain([first], coming):
+            if part.end <= done:
                 continue
-            loss = float(_sum(taken.loss.double(), world))
-            if rank == 0:
-                pace = (step + 1 - done) * job.train.batch / (time.perf_counter() - ready)
-                shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(samples)}
-                _say(step=step + 1, steps=job.steps, **shown)
+            if job.stream is not None:
+                learner.renew(part.samples, part.screenshots)
+            steps = range(max(part.first, done), part.end)
+            for step, taken in zip(steps, _steps(job, learner, part, steps), strict=True):
+                _note(job, rank, step, taken)
+                if job.stream is None:
+                    kept.after(step + 1)
+                if not ((step + 1) % learner.report_every == 0 or step + 1 == part.end):
+                    continue
+                loss = float(_sum(taken.loss.double(), world))
+                if rank == 0:
+                    seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
+                    pace = (step + 1 - done) * job.train.batch / seconds
+                    shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(part.samples)}
+                    _say(step=step + 1, steps=part.end, **shown)
+            if job.stream is not None:
+                _publish(learner, job, rank, part.number)
+                kept.now(part.end)
         write_checkpoint(learner, job, rank)
         numbers = learner.numbers()
     finally:
@@ -95,6 +101,8 @@ def train(job: Job) -> None:
     if rank == 0:
         seconds = round(time.perf_counter() - started, 2)
         told = {"loss": round(loss, 4), "seconds": seconds, "ready_s": round(ready - started, 2), "numbers": numbers}
+        if job.stream is not None:
+            told["waited_s"] = round(rounds.waited_s, 2)
         _say(checkpoint=str(job.out), **told)
 
 
@@ -135,6 +143,38 @@ def draws_of(job: Job, sampler: Sampler, step: int) -> list[Draw]:
     return [Draw(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
 
 
+def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[Taken]:
+    """Takes these steps of a round; the next one's batch is begun before each."""
+    ahead = learner.prepare(draws_of(job, part.sampler, steps[0] - part.first))
+    for step in steps:
+        batch = ahead
+        if step + 1 < part.end:
+            ahead = learner.prepare(draws_of(job, part.sampler, step + 1 - part.first))
+        rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
+        taken = learner.step(batch, rate)
+        if not math.isfinite(taken.norm):
+            drawn = draws_of(job, part.sampler, step - part.first)
+            raise FlywheelError(
+                f"step {step + 1} of {part.end}: the gradient's norm is {taken.norm}, of the batch of "
+                f"samples {', '.join(str(draw.sample) for draw in drawn)}.",
+                "Nothing was written; lower train.learning_rate or look at the samples.",
+            )
+        yield taken
+
+
+def _publish(learner: Learner, job: Job, rank: int, updates: int) -> None:
+    """Puts the weights where who plays finds them; over those of an earlier, killed start, which are the same."""
+    assert job.stream is not None
+    folder = StreamFolder(job.stream)
+    place = folder.weights(updates)
+    if rank == 0:
+        shutil.rmtree(place, ignore_errors=True)
+    write_checkpoint(learner, job.model_copy(update={"out": place}), rank)
+    if rank == 0:
+        folder.forget()
+        _say(published=updates)
+
+
 def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
     """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it."""
     making = job.out.with_name(f"{job.out.name}.making-{os.getpid()}")
@@ -145,15 +185,6 @@ def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
     if rank == 0:
         (making / "job.json").write_text(job.model_dump_json(indent=1))
         making.rename(job.out)
-
-
-def _sampler(job: Job, samples: Sequence[Any]) -> Sampler:
-    try:
-        return Sampler([sample.weight for sample in samples], job.seed)
-    except ValueError as error:
-        raise FlywheelError(
-            f"{job.samples}: {error}.", "An iteration without accepted steps trains nothing."
-        ) from error
 
 
 def _note(job: Job, rank: int, step: int, taken: Taken) -> None:
