@@ -15,7 +15,8 @@ Seconds are predictions of that cost model. Arms:
 
 Every arm but the released ones tries the same 24 numbers of micro-batches, and up to 96 until one can be planned. As in
 the paper, 40 batches (8 with `--short`, and without the integer programme). A last part compares ours with the optimum
-on small clusters, where the integer programme proved it.
+on small clusters, where the integer programme proved it, and tells how many tokens 16 buckets add by rounding up, with
+the programme's bounds and with equal widths.
 """
 
 import argparse
@@ -32,7 +33,7 @@ import numpy.typing as npt
 from benchmarks._report import Bar, add_options, finish
 from learning.sequence_cost import ClusterCost, MicroBatch
 from learning.sequence_fill import enumerate_and_fill, homogeneous
-from learning.sequence_milp import mixed_integer
+from learning.sequence_milp import buckets, mixed_integer
 from learning.sequence_plan import cut, plan, total
 
 Lengths = npt.NDArray[np.int64]
@@ -239,6 +240,20 @@ def oracle_row(cases: int) -> dict[str, Any]:
     }
 
 
+def bucket_row(batches: Sequence[Lengths], number: int = 16) -> dict[str, Any]:
+    """Tokens that rounding up to buckets adds, as a share of all, over micro-batches as the programme gets them."""
+    ours, even, tokens = 0, 0, 0
+    for lengths in batches:
+        for piece in cut(lengths, math.ceil(lengths.sum() / (A100.capacity(1) * RANKS))):
+            long = lengths[piece]
+            upper, bucket = buckets(long, number)
+            width = math.ceil(long.max() / number)
+            ours += int((upper[bucket] - long).sum())
+            even += int((-(-long // width) * width - long).sum())
+            tokens += int(long.sum())
+    return {"buckets": number, "rounded up": ours / tokens, "equal width, rounded up": even / tokens}
+
+
 def turned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The clusters side by side: one line per arm."""
     lines = []
@@ -265,13 +280,20 @@ def main() -> int:
         wiki = [wikipedia_like(BATCH, np.random.default_rng(seed)) for seed in range(count)]
     gui = [gui_like(BATCH, np.random.default_rng(seed)) for seed in range(2 if chosen.short else 8)]
     first, second = cluster_row(name, wiki), cluster_row("GUI mix", gui)
-    others = [oracle_row(cases), *([] if chosen.short else [programme_row(wiki[:4], 5.0)])]
+    others = [oracle_row(cases), bucket_row(wiki), *([] if chosen.short else [programme_row(wiki[:4], 5.0)])]
     lost = first["worse than one degree"] + second["worse than one degree"]
     bars = [
         Bar("batches worse than the best single degree", lost, 0, "lower"),
         Bar("cases whose optimum was proven", others[0]["proven"], cases, "higher"),
         Bar("mean gap to the optimum, 8 ranks", others[0]["mean gap"], 0.01, "lower"),
         Bar("largest gap to the optimum", others[0]["largest gap"], 0.04, "lower"),
+        Bar("tokens rounded up by 16 buckets", others[1]["rounded up"], 0.04, "lower"),
+        Bar(
+            "rounded up, equal width / ours",
+            others[1]["equal width, rounded up"] / others[1]["rounded up"],
+            1.0,
+            "higher",
+        ),
         Bar("released static 64 / ours, 64 ranks, 192K", first["released static 64"] / first["ours"], 1.72, "higher"),
         Bar("CPU seconds to plan a batch, one core", first["planned in CPU s"], 3.0, "lower"),
     ]
