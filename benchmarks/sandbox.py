@@ -2,8 +2,9 @@
 
 `python -m benchmarks.sandbox [--short] [--json PATH]`. Both play the same tasks with the same policy (uniform random
 clicks below the instruction, at most ten) with the same seeds, over and over while the time lasts, and take a
-screenshot at the start and after every step. The settings of both sides take turns within each round. The number is our
-best against their best within a round: the median over rounds, and of the tasks' medians the geometric mean.
+screenshot at the start and after every step. Few seeds make a round, so they are drawn evenly from the short and the
+long trajectories of this policy. The settings of both sides take turns within each round. The number is our best
+against their best within a round: the median over rounds, and of the tasks' medians the geometric mean.
 
 We load the page afresh for every trajectory; their default seeds the old page again, which is quicker and lets one
 trajectory touch the next. So their environment is also measured with `refresh_freq=1`, like for like.
@@ -20,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -44,6 +45,8 @@ COLUMNS = (*RATES, "cpu_ms")
 MAX_STEPS = 10
 SEEDS = 4
 """Different seeds of one round: few, so that the slower side comes to them all and both play trajectories as long."""
+DRAWN_FROM = 64
+"""Seeds whose trajectories' lengths are looked at beforehand."""
 TOP = 50 / 210
 """Where the instruction ends, as a fraction of the screen."""
 BAR = 8.0
@@ -78,27 +81,53 @@ def clicks(seed: int) -> Iterator[tuple[float, float]]:
         yield chance.random(), TOP + (1 - TOP) * chance.random()
 
 
-def seeds_from(first: int, offset: int = 0) -> Iterator[int]:
-    """A round's seeds, over and over, beginning at the one after `offset` others."""
-    return (first + number % SEEDS for number in count(offset))
+def drawn_evenly(lengths: dict[int, int], rounds: int) -> list[list[int]]:
+    """Each round's seeds, one from every quarter of the seeds by the length of their trajectory.
+
+    Args:
+        lengths: steps by seed.
+        rounds: how many; at most a quarter of the seeds.
+    """
+    ordered = sorted(lengths, key=lambda seed: (lengths[seed], seed))
+    size = len(ordered) // SEEDS
+    quarters = [ordered[start : start + size] for start in range(0, SEEDS * size, size)]
+    for number, quarter in enumerate(quarters):
+        random.Random(number).shuffle(quarter)
+    return [[quarter[number] for quarter in quarters] for number in range(rounds)]
 
 
-async def play_ours(pool: SandboxPool, task: str, seconds: float, first_seed: int) -> Tally:
+async def play_one(pool: SandboxPool, task: str, seed: int) -> int:
+    """One trajectory; returns its steps."""
+    async with pool.lease(task_named(task), seed) as sandbox:
+        await sandbox.observe()
+        for number, (x, y) in enumerate(clicks(seed), 1):
+            await sandbox.perform(Click(x=x, y=y))
+            await sandbox.observe()
+            if (await sandbox.verify()).done:
+                return number
+    return MAX_STEPS
+
+
+async def lengths_of(pool: SandboxPool, task: str) -> dict[int, int]:
+    """Steps of this policy's trajectories by seed."""
+    seeds, found = iter(range(DRAWN_FROM)), dict[int, int]()
+
+    async def player() -> None:
+        for seed in seeds:
+            found[seed] = await play_one(pool, task, seed)
+
+    await asyncio.gather(*(player() for _ in range(pool.size)))
+    return found
+
+
+async def play_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[int]) -> Tally:
     """Plays on all of the pool's pages until the time is up; counts finished trajectories."""
-    tally, seeds = Tally(), seeds_from(first_seed)
+    tally, turns = Tally(), cycle(seeds)
     start, cpu = time.perf_counter(), cpu_seconds()
 
     async def player() -> None:
         while time.perf_counter() - start < seconds:
-            seed = next(seeds)
-            async with pool.lease(task_named(task), seed) as sandbox:
-                await sandbox.observe()
-                for x, y in clicks(seed):
-                    await sandbox.perform(Click(x=x, y=y))
-                    await sandbox.observe()
-                    tally.steps += 1
-                    if (await sandbox.verify()).done:
-                        break
+            tally.steps += await play_one(pool, task, next(turns))
             tally.trajectories += 1
 
     await asyncio.gather(*(player() for _ in range(pool.size)))
@@ -116,7 +145,7 @@ def play_selenium(pipe: Connection) -> None:
     gymnasium.register_envs(miniwob)
     environment: Any = None
     while (order := pipe.recv()) is not None:
-        task, seconds, first_seed, offset, fresh = order
+        task, seconds, seeds, fresh = order
         if seconds == 0:
             if environment is not None:
                 environment.close()
@@ -125,10 +154,10 @@ def play_selenium(pipe: Connection) -> None:
             pipe.send(Tally())
             continue
         environment.instance.refresh_freq = int(fresh)
-        tally, seeds = Tally(), seeds_from(first_seed, offset)
+        tally, turns = Tally(), cycle(seeds)
         start, cpu = time.perf_counter(), cpu_seconds()
         while time.perf_counter() - start < seconds:
-            seed = next(seeds)
+            seed = next(turns)
             environment.reset(seed=seed)
             for x, y in clicks(seed):
                 coordinates = numpy.array([x * 160, y * 210], dtype=numpy.float32)
@@ -162,10 +191,11 @@ def selenium_workers(processes: int) -> Iterator[list[Connection]]:
             worker.kill()
 
 
-async def ask(pipes: list[Connection], task: str, seconds: float, seed: int, fresh: bool = False) -> Tally:
-    """Lets these workers play at the same time and adds up what they did."""
+async def ask(pipes: list[Connection], task: str, seconds: float, seeds: list[int], fresh: bool = False) -> Tally:
+    """Lets these workers play at the same time, each beginning at another seed, and adds up what they did."""
     for number, pipe in enumerate(pipes):
-        pipe.send((task, seconds, seed, number * SEEDS // len(pipes), fresh))
+        first = number * len(seeds) // len(pipes)
+        pipe.send((task, seconds, seeds[first:] + seeds[:first], fresh))
     tallies = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
     return Tally(
         trajectories=sum(tally.trajectories for tally in tallies),
@@ -185,17 +215,17 @@ async def measure(
         await pool.start()
     with selenium_workers(max(processes for processes, _ in SELENIUM)) as pipes:
         for task in tasks:
-            await ask(pipes, task, 0, 0)
+            await ask(pipes, task, 0, [0])
+            lengths = await lengths_of(next(iter(pools.values())), task)
             for pool in pools.values():
-                await play_ours(pool, task, 0.1, 0)
-            for number in range(rounds):
-                seed = number * 1000
+                await play_ours(pool, task, 0.1, [0])
+            for number, seeds in enumerate(drawn_evenly(lengths, rounds)):
                 for processes, fresh in SELENIUM:
-                    tally = await ask(pipes[:processes], task, seconds, seed, fresh)
+                    tally = await ask(pipes[:processes], task, seconds, seeds, fresh)
                     side = "selenium, fresh" if fresh else "selenium"
                     rows.append(_row(task, number, side, f"{processes} processes", tally))
                 for (browsers, pages), pool in pools.items():
-                    tally = await play_ours(pool, task, seconds, seed)
+                    tally = await play_ours(pool, task, seconds, seeds)
                     rows.append(_row(task, number, "flywheel", f"{browsers} x {pages} pages", tally))
     for pool in pools.values():
         await pool.close()
