@@ -187,4 +187,6 @@ def _rollout(
         screenshots=tuple(seen["screenshot"] for seen in screens),
         prompt=prompt_after(row["instruction"], said, policy.dialect),
         reply=reply,
+        instruction=row["instruction"],
+        said=tuple(said),
     )

@@ -22,8 +22,15 @@ def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
 
 def token_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted sum of the cross entropy of (n, vocabulary) logits against (n,) ids."""
+    return -(token_logprobs(logits, targets) * weights).sum()
+
+
+def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None = None) -> Tensor:
+    """Log probabilities (n,) of (n,) ids under (n, vocabulary) logits, divided by (n,) temperatures if given."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return (torch.nn.functional.cross_entropy(wide, targets, reduction="none") * weights).sum()
+    if temperatures is not None:
+        wide = wide / temperatures[:, None].to(wide.dtype)
+    return -torch.nn.functional.cross_entropy(wide, targets, reduction="none")
 
 
 def place_loss(logits: Tensor, places: Tensor, first: Tensor, weights: Tensor, bins: int, sigma: float) -> Tensor:

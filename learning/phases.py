@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from learning.chats import Chat, Chats, Measure
+from learning.chats import Chat, Encoder, Measure
 from learning.dispatch import Route, route, travel
-from learning.losses import token_loss
+from learning.losses import token_logprobs
 from learning.packed_attention import Packed
-from learning.sample import TrainSample
 from learning.sequence_plan import Group
 from learning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 from learning.ulysses import GroupPool
@@ -44,13 +43,23 @@ class Work:
     """(m,) which of its tokens are followed by a target."""
     targets: Tensor
     """(m,)."""
+    tokens: Tensor
+    """(m,) the number of each target among those of all documents."""
+    rows: Tensor
+    """(m,) the number, in the step, of each target's document."""
+    temperatures: Tensor | None
+    """(m,) that logits are divided by; None for 1."""
 
     def to(self, device: torch.device) -> "Work":
         """The same on a device."""
-        for name in ("pixels", "grids", "ids", "positions", "places", "targets"):
-            setattr(self, name, getattr(self, name).to(device, non_blocking=True))
+        for name in _TENSORS:
+            held = getattr(self, name)
+            setattr(self, name, None if held is None else held.to(device, non_blocking=True))
         self.way = Route(self.way.order.to(device), self.way.sent, self.way.received, self.way.place.to(device))
         return self
+
+
+_TENSORS = ("pixels", "grids", "ids", "positions", "places", "targets", "tokens", "rows", "temperatures")
 
 
 class TwoPhases(nn.Module):
@@ -61,7 +70,7 @@ class TwoPhases(nn.Module):
         self.model = model
 
     def forward(self, work: Work) -> Tensor:
-        """The summed loss over this rank's targets."""
+        """The log probability of each of this rank's targets, (m,)."""
         core = self.model.base_model
         seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
@@ -78,7 +87,7 @@ class TwoPhases(nn.Module):
             use_cache=False,
         )
         logits = self.model.get_output_embeddings()(out.last_hidden_state[0, work.places])
-        return token_loss(logits, work.targets, torch.ones_like(work.targets))
+        return token_logprobs(logits, work.targets, work.temperatures)
 
 
 class WorkMaker:
@@ -87,7 +96,8 @@ class WorkMaker:
     Args:
         model: the model; only what it says of positions is asked.
         chats: the encoder.
-        samples: all samples.
+        samples: all documents.
+        starts: the number of each document's first target among those of all.
         rank, world: this rank and how many there are.
         groups: the process groups that plans may name; None if every sample stays on one rank.
     """
@@ -95,13 +105,14 @@ class WorkMaker:
     def __init__(
         self,
         model: Any,
-        chats: Chats,
-        samples: Sequence[TrainSample],
+        chats: Encoder[Any],
+        samples: Sequence[Any],
+        starts: Sequence[int],
         rank: int,
         world: int,
         groups: GroupPool | None,
     ) -> None:
-        self._core, self._chats, self._samples = model.base_model, chats, samples
+        self._core, self._chats, self._samples, self._starts = model.base_model, chats, samples, starts
         self._rank, self._world, self._groups = rank, world, groups
 
     def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> Work:
@@ -109,7 +120,7 @@ class WorkMaker:
 
         Args:
             batch: the micro-batch.
-            chosen: the index of each sample of the step, by its number in the plan.
+            chosen: the index of each document of the step, by its number in the plan.
             measures: their lengths.
         """
         pixels, grids, seen = self._screens(batch, measures)
@@ -136,7 +147,8 @@ class WorkMaker:
     ) -> Work:
         """This rank's stretch of its group's documents."""
         items = [measure.item for measure in measures]
-        chats = [self._chats.encode(self._samples[chosen[sample]]) for sample in sorted(group.sequences)]
+        members = sorted(group.sequences)
+        chats = [self._chats.encode(self._samples[chosen[sample]]) for sample in members]
         edges, stretch = edges_of(group, items), stretch_of(group, items)
         blank = edges[-1] - sum(len(chat.ids) for chat in chats)
         ids = torch.cat([*(chat.ids for chat in chats), torch.zeros(blank, dtype=torch.long)])
@@ -147,9 +159,24 @@ class WorkMaker:
         start = (self._rank - group.first) * stretch
         here = slice(start, start + stretch)
         places = (targets[here] >= 0).nonzero()[:, 0]
+        first = int((targets[:start] >= 0).sum())
+        tokens, rows, temperatures = self._named(chats, members, chosen, slice(first, first + len(places)))
         ranks = self._groups.of(group.first, group.degree) if self._groups and group.degree > 1 else None
         held = positions[:, None, here] if axes > 1 else positions[:, here]
-        return Work(*seen, ids[None, here], held, Packed(edges, ranks), places, targets[here][places])
+        asked = (places, targets[here][places], tokens, rows, temperatures)
+        return Work(*seen, ids[None, here], held, Packed(edges, ranks), *asked)
+
+    def _named(
+        self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Which targets these are, of which documents, and by what their logits are divided."""
+        counts = torch.tensor([int((chat.targets >= 0).sum()) for chat in chats], dtype=torch.long)
+        rows = torch.tensor(members, dtype=torch.long).repeat_interleave(counts)
+        starts = torch.tensor([self._starts[chosen[member]] for member in members], dtype=torch.long)
+        tokens = torch.arange(len(rows)) + (starts - counts.cumsum(0) + counts).repeat_interleave(counts)
+        divisors = torch.tensor([chat.temperature for chat in chats], dtype=torch.float64)
+        divided = bool((divisors != 1).any())
+        return tokens[here], rows[here], divisors.repeat_interleave(counts)[here] if divided else None
 
     @property
     def _axes(self) -> int:

@@ -25,6 +25,9 @@ class Preference:
     chosen: str
     rejected: str
     weight: float = 1.0
+    instruction: str = ""
+    said: tuple[str, ...] = ()
+    """Raw replies of all steps before, oldest first."""
 
 
 _SCHEMA = pa.schema(
@@ -36,6 +39,8 @@ _SCHEMA = pa.schema(
         ("chosen", pa.string()),
         ("rejected", pa.string()),
         ("weight", pa.float64()),
+        ("instruction", pa.string()),
+        ("said", pa.list_(pa.string())),
     ]
 )
 
@@ -53,16 +58,19 @@ def write_preferences(path: Path, preferences: Iterable[Preference]) -> None:
 def read_preferences(path: Path) -> list[Preference]:
     """The preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
-    return [Preference(**{**row, "screenshots": tuple(row["screenshots"])}) for row in rows]
+    return [Preference(**{**row, **{name: tuple(row[name]) for name in ("screenshots", "said")}}) for row in rows]
 
 
 def _preference(steps: Sequence[Mapping[str, Any]], policy: PolicyConfig) -> Preference:
     last = steps[-1]
+    said = tuple(row["raw_text"] for row in steps[:-1])
     return Preference(
         pair_id=last["pair_id"],
         task_id=last["task_id"],
         screenshots=tuple(row["screenshot"] for row in steps[-policy.history_images :]),
-        prompt=prompt_after(last["instruction"], [row["raw_text"] for row in steps[:-1]], policy.dialect),
+        prompt=prompt_after(last["instruction"], said, policy.dialect),
         chosen=last["chosen"],
         rejected=last["rejected"],
+        instruction=last["instruction"],
+        said=said,
     )

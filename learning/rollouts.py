@@ -31,7 +31,7 @@ class Rollout:
     screenshots: tuple[str, ...]
     """sha256 of the screenshots shown, oldest first, the current one last."""
     prompt: str
-    """What the policy read after its screens."""
+    """What the small policy read after its screens."""
     reply: str
     """The reply as text, without an end."""
     token_ids: tuple[int, ...] = ()
@@ -45,6 +45,9 @@ class Rollout:
     """Updates between the weights that drew it and those that first train on it (`learning.stream.staleness`)."""
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
+    instruction: str = ""
+    said: tuple[str, ...] = ()
+    """Raw replies of all steps before, oldest first: with the instruction, what any other model's chat is made of."""
 
 
 _SCHEMA = pa.schema(
@@ -61,6 +64,8 @@ _SCHEMA = pa.schema(
         ("advantage", pa.float64()),
         ("age", pa.int32()),
         ("weight", pa.float64()),
+        ("instruction", pa.string()),
+        ("said", pa.list_(pa.string())),
     ]
 )
 
@@ -85,6 +90,6 @@ def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> None:
 
 def read_rollouts(path: Path) -> list[Rollout]:
     """The rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    lists = ("screenshots", "token_ids", "logprobs")
+    lists = ("screenshots", "token_ids", "logprobs", "said")
     rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
     return [Rollout(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]

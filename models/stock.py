@@ -46,13 +46,18 @@ class StockSpeaker:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             out = self.model.generate(
-                **inputs, **draw, max_new_tokens=limit, output_logits=True, return_dict_in_generate=True
+                **inputs, **draw, **_WHOLE, max_new_tokens=limit, output_logits=True, return_dict_in_generate=True
             )
         ids = out.sequences[0, inputs["input_ids"].shape[1] :]
         shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
         logprobs = shares.gather(1, ids[:, None])[:, 0].tolist()
         text = self.processor.decode(ids, skip_special_tokens=True)
         return Spoken(text, tuple(ids.tolist()), tuple(logprobs))
+
+
+_WHOLE = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+"""Draws from all of the model's own shares, whatever the directory or the library would cut away: what is trained on
+must be drawn with the log probabilities that are noted."""
 
 
 def _with_images(message: Message) -> Message:

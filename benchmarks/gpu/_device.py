@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks._report import add_options
 from learning.packed_attention import Packed
-from learning.sharded import load_model
+from learning.sharded_model import load_model
 from models.random_vlm import build_random
 
 SIZES: dict[str, dict[str, int]] = {

@@ -1,0 +1,49 @@
+"""Run by gloo ranks: gradients of group methods and preferences under several plans. Not a test by itself.
+
+FOLDER holds `METHOD.json` (a job) and `METHOD.pt`: loss, gradient, what is added to the parent's log probabilities.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from learning.job import read_job
+from learning.sharded import ShardedLearner
+from learning.step_plan import MicroBatch
+from learning.trainer import READERS
+from tests.system.sharded_ranks import check, random_plan
+
+
+def main() -> None:
+    """Exits with an error that names the plan if a gradient differs."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    folder = Path(sys.argv[1])
+    for method in sys.argv[2:]:
+        job = read_job(folder / f"{method}.json")
+        learner = ShardedLearner(job, READERS[method](job.samples), rank, world, torch.float64)
+        loss, gradient, noise = torch.load(folder / f"{method}.pt")
+        objective: Any = learner._objective
+        known = objective._old if method == "grpo" else objective._reference
+        known += noise
+        count = len(learner.items)
+        alone = (1,) * world
+        plans: dict[str, list[MicroBatch] | None] = {
+            "as the trainer plans it": None,
+            "one group of all": random_plan(learner, count, [(world,)], 3),
+            "micro-batches of several shapes": random_plan(learner, count, [alone, (world,), alone], 5),
+        }
+        for name, plan in plans.items():
+            check(f"{method} {name}", learner, count, plan, (loss, gradient))
+        learner.close()
+    dist.destroy_process_group()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

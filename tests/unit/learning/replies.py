@@ -1,0 +1,98 @@
+"""Replies that a random model of a real architecture said, and jobs that train it on them; shared by tests."""
+
+from pathlib import Path
+
+from learning.job import Job
+from learning.preferences import Preference, write_preferences
+from learning.rollouts import Rollout, prompt_after, write_rollouts
+from learning.sample import write_screenshots
+from models.policy import Context
+from models.prompt import messages_of
+from models.random_vlm import build_random
+from models.stock import StockSpeaker
+from schemas.config.sections import GroupConfig, PreferenceConfig
+from schemas.observation import Observation, Turn
+from tests.unit.learning.chats import POLICY, TRAIN
+from tests.unit.learning.samples import HEIGHT, WIDTH, WORDS, samples
+
+SAID = "Thought: Wait.\nAction: wait()"
+TEMPERATURE = 0.8
+
+
+def model(folder: Path, kind: str) -> Path:
+    """A random model of a kind."""
+    if not (folder / kind).exists():
+        build_random(kind, [f'Click on the "{word}" button.' for word in WORDS] * 8, 0, folder / kind)  # type: ignore[arg-type]
+    return folder / kind
+
+
+def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, bytes]]:
+    """What the model says of some screens; every second one follows a first step, whose screen is shown too."""
+    made, pngs = samples(count)
+    digests = list(pngs)
+    speaker = StockSpeaker(directory)
+    speaker.model.float()
+    rollouts = []
+    for at, sample in enumerate(made):
+        shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
+        screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
+        turns = (Turn("Wait.", "wait()", screens[0]),) if at % 2 else ()
+        chat = messages_of(Context(sample.instruction, turns, screens[-1], at), 2, POLICY.dialect)
+        (spoken,) = speaker.speak([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
+        said = (SAID,) * len(turns)
+        rollouts.append(
+            Rollout(
+                f"t{at}",
+                len(turns),
+                sample.task_id,
+                shown,
+                prompt_after(sample.instruction, said, POLICY.dialect),
+                spoken.text,
+                spoken.token_ids,
+                spoken.logprobs,
+                TEMPERATURE,
+                (-1.0) ** at,
+                instruction=sample.instruction,
+                said=said,
+            )
+        )
+    return rollouts, pngs
+
+
+def preferences(rollouts: list[Rollout]) -> list[Preference]:
+    """A preferred click and a rejected one for each context."""
+    return [
+        Preference(
+            f"p{at}",
+            rollout.task_id,
+            rollout.screenshots,
+            rollout.prompt,
+            f"Thought: Here.\nAction: click(start_box='({100 * at},250)')",
+            "Action: wait()",
+            instruction=rollout.instruction,
+            said=rollout.said,
+        )
+        for at, rollout in enumerate(rollouts)
+    ]
+
+
+def job(folder: Path, kind: str, method: str, steps: int = 3, **train: object) -> Job:
+    """A job whose files are in the folder, all samples in every batch."""
+    rollouts, pngs = played(model(folder, kind))
+    write_screenshots(folder / "screenshots.parquet", pngs)
+    samples_file = folder / f"{method}.parquet"
+    if method == "grpo":
+        write_rollouts(samples_file, rollouts)
+    else:
+        write_preferences(samples_file, preferences(rollouts))
+    wanted = {"method": method, "batch": 6, "warmup": 0, "decay": 0.0, "group": GroupConfig(), **train}
+    return Job(
+        parent=folder / kind,
+        out=folder / f"out-{method}",
+        samples=samples_file,
+        screenshots=folder / "screenshots.parquet",
+        steps=steps,
+        learning_rate=2e-3,
+        policy=POLICY,
+        train=TRAIN.model_copy(update={"preference": PreferenceConfig(), **wanted}),
+    )
