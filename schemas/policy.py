@@ -15,7 +15,7 @@ class PolicyVersion(Row):
     iteration: Int32
     method: Text
     checkpoint: Text
-    """Address of a Hugging Face model directory."""
+    """A Hugging Face model directory, by its name below the lake's `blobs`: a lake that is moved stays whole."""
     data_versions: Text
     """Canonical JSON: the version of every table it was trained from."""
     config: Text

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path, PurePosixPath
+from uuid import uuid4
 
 from typing_extensions import override
 
@@ -57,7 +58,7 @@ class BlobStore(ABC):
         """Where a blob or folder lies on this machine's disk, or None if it does not."""
 
     def put_directory(self, local: Path, name: str) -> str:
-        """Stores a directory's files under `name` and returns its address; the manifest is written last.
+        """Stores a directory's files under `name`, which is returned; the manifest is written last.
 
         Raises:
             CheckpointError: the directory is missing or empty.
@@ -73,17 +74,18 @@ class BlobStore(ABC):
             for file, path in files.items():
                 self.put(f"{name}/{file}", path.read_bytes())
             self.put(f"{name}/{MANIFEST}", manifest)
-        return self.address(name)
+        return name
 
-    def get_directory(self, address: str, local_cache: Path) -> Path:
-        """A local directory with the files stored at an address, every hash checked.
+    def get_directory(self, name: str, local_cache: Path) -> Path:
+        """A local directory with the files stored under a name (or at a full address), every hash checked.
 
         A store on this machine's disk hands out its own directory; others copy into `local_cache` once.
 
         Raises:
             CheckpointError: no manifest, a missing file or a wrong hash; names the file.
         """
-        name = self._name(address)
+        name = self._name(name)
+        address = self.address(name)
         if not self.exists(f"{name}/{MANIFEST}"):
             raise CheckpointError(f"{address}/{MANIFEST} is missing.", "It was never stored whole: store it again.")
         sums = json.loads(self.get(f"{name}/{MANIFEST}"))["files"]
@@ -95,11 +97,13 @@ class BlobStore(ABC):
         _check(here, sums, address)
         return here
 
-    def _name(self, address: str) -> str:
+    def _name(self, name: str) -> str:
         root = self.address("")
-        if not address.startswith(root):
-            raise CheckpointError(f"{address} is not below {root}.", "Give the address that put_directory returned.")
-        return address.removeprefix(root)
+        if not name.startswith("/") and "://" not in name:
+            return name
+        if not name.startswith(root):
+            raise CheckpointError(f"{name} is not below {root}.", "Give the name that put_directory returned.")
+        return name.removeprefix(root)
 
     def _fetch(self, name: str, sums: dict[str, str], target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -188,14 +192,14 @@ class FsspecBlobStore(BlobStore):
     def _part(self, name: str, data: bytes) -> str:
         target = Path(self._path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=target.parent, prefix=".part-")
+        part = target.parent / f".part-{uuid4().hex}"
         try:
-            with os.fdopen(handle, "wb") as file:
+            with part.open("xb") as file:
                 file.write(data)
         except OSError:
-            os.unlink(part)
+            part.unlink(missing_ok=True)
             raise
-        return part
+        return str(part)
 
     def _link(self, name: str, data: bytes) -> None:
         part = self._part(name, data)

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks._arms import Arm, root_of
 from schemas.config import load_config
@@ -67,7 +66,6 @@ def branch(start: Arm, name: str, *words: str) -> Arm:
         shutil.copytree(start.lake, part / "lake")
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
-        _readdress(arm, str(start.lake))
     return arm
 
 
@@ -120,10 +118,3 @@ def adopt(into: Lake, source: Lake, version: str, name: str, parent: str) -> Non
 def words_for(tasks: Sequence[str]) -> list[str]:
     """The words that narrow a suite to these tasks."""
     return [f"suite.tasks={json.dumps(list(tasks))}", "suite.hard=[]", "suite.practice=[]", "suite.held_out=[]"]
-
-
-def _readdress(arm: Arm, before: str) -> None:
-    """Checkpoints are stored by absolute address: a copied lake names its own."""
-    lake = lake_of(arm)
-    rows: list[dict[str, Any]] = lake.read("policies").to_pylist()
-    lake.upsert("policies", [{**row, "checkpoint": row["checkpoint"].replace(before, str(arm.lake))} for row in rows])

@@ -86,8 +86,8 @@ def test_blobs_and_checkpoints_come_back(config: LakeConfig, tmp_path: Path) -> 
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "model.safetensors").write_bytes(os.urandom(300_000))
-    address = store.put_directory(checkpoint, "policies/p1")
-    here = store.get_directory(address, tmp_path / "cache")
+    name = store.put_directory(checkpoint, "policies/p1")
+    here = store.get_directory(name, tmp_path / "cache")
     assert (here / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
     assert store.list("policies") == ["policies/p1/manifest.json", "policies/p1/model.safetensors"]
     store.delete("policies")

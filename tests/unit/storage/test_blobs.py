@@ -60,9 +60,9 @@ def test_of_several_writers_exactly_one_creates_a_blob(tmp_path: Path) -> None:
 
 
 def test_a_directory_comes_back_file_by_file(store: FsspecBlobStore, checkpoint: Path, tmp_path: Path) -> None:
-    address = store.put_directory(checkpoint, "policies/p1")
+    name = store.put_directory(checkpoint, "policies/p1")
     for _ in range(2):
-        here = store.get_directory(address, tmp_path / "cache")
+        here = store.get_directory(name, tmp_path / "cache")
         assert (here / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
         assert (here / "tokenizer" / "vocab.json").read_text() == "{}"
 
@@ -70,8 +70,8 @@ def test_a_directory_comes_back_file_by_file(store: FsspecBlobStore, checkpoint:
 def test_a_directory_stored_again_takes_the_new_files(store: FsspecBlobStore, checkpoint: Path, tmp_path: Path) -> None:
     store.put_directory(checkpoint, "policies/p1")
     (checkpoint / "tokenizer" / "vocab.json").write_text("[]")
-    address = store.put_directory(checkpoint, "policies/p1")
-    assert (store.get_directory(address, tmp_path / "cache") / "tokenizer" / "vocab.json").read_text() == "[]"
+    name = store.put_directory(checkpoint, "policies/p1")
+    assert (store.get_directory(name, tmp_path / "cache") / "tokenizer" / "vocab.json").read_text() == "[]"
 
 
 def test_the_manifest_is_written_last(
@@ -88,24 +88,24 @@ def test_the_manifest_is_written_last(
 def test_a_directory_without_its_manifest_is_not_there(
     store: FsspecBlobStore, checkpoint: Path, tmp_path: Path
 ) -> None:
-    address = store.put_directory(checkpoint, "p")
+    name = store.put_directory(checkpoint, "p")
     store.delete(f"p/{MANIFEST}")
     with pytest.raises(CheckpointError, match=MANIFEST):
-        store.get_directory(address, tmp_path / "cache")
+        store.get_directory(name, tmp_path / "cache")
 
 
 def test_a_changed_file_is_named(store: FsspecBlobStore, checkpoint: Path, tmp_path: Path) -> None:
-    address = store.put_directory(checkpoint, "p")
+    name = store.put_directory(checkpoint, "p")
     store.put("p/model.safetensors", b"other")
     with pytest.raises(CheckpointError, match=r"model\.safetensors.*sha256"):
-        store.get_directory(address, tmp_path / "cache")
+        store.get_directory(name, tmp_path / "cache")
 
 
 def test_a_missing_file_is_named(store: FsspecBlobStore, checkpoint: Path, tmp_path: Path) -> None:
-    address = store.put_directory(checkpoint, "p")
+    name = store.put_directory(checkpoint, "p")
     store.delete("p/tokenizer/vocab.json")
     with pytest.raises(CheckpointError, match=r"tokenizer/vocab\.json is missing"):
-        store.get_directory(address, tmp_path / "cache")
+        store.get_directory(name, tmp_path / "cache")
 
 
 def test_an_empty_directory_is_refused(store: FsspecBlobStore, tmp_path: Path) -> None:
@@ -115,11 +115,34 @@ def test_an_empty_directory_is_refused(store: FsspecBlobStore, tmp_path: Path) -
 
 def test_an_address_of_another_store_is_refused(store: FsspecBlobStore, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not below"):
-        store.get_directory("elsewhere/p", tmp_path)
+        store.get_directory("s3://elsewhere/p", tmp_path)
+
+
+def test_a_full_address_below_the_store_will_do_too(store: FsspecBlobStore, checkpoint: Path, tmp_path: Path) -> None:
+    name = store.put_directory(checkpoint, "policies/p1")
+    here = store.get_directory(store.address(name), tmp_path / "cache")
+    assert (here / "tokenizer" / "vocab.json").read_text() == "{}"
+
+
+def test_a_store_that_was_moved_still_knows_its_directories(checkpoint: Path, tmp_path: Path) -> None:
+    name = FsspecBlobStore.open(LakeConfig(uri=str(tmp_path / "store"))).put_directory(checkpoint, "policies/p1")
+    (tmp_path / "store").rename(tmp_path / "moved")
+    moved = FsspecBlobStore.open(LakeConfig(uri=str(tmp_path / "moved")))
+    assert moved.get_directory(name, tmp_path / "cache") == tmp_path / "moved" / "policies" / "p1"
+
+
+def test_whoever_may_read_the_folder_may_read_what_is_written_there(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    store = FsspecBlobStore.open(LakeConfig(uri=str(tmp_path / "store")))
+    store.put("x", b"1")
+    store.create("y", b"1")
+    modes = {(tmp_path / "store" / name).stat().st_mode for name in "xy"}
+    assert modes == {(tmp_path / "plain").stat().st_mode}
 
 
 def test_a_local_directory_is_handed_out_without_a_copy(checkpoint: Path, tmp_path: Path) -> None:
     store = FsspecBlobStore.open(LakeConfig(uri=str(tmp_path / "store")))
-    address = store.put_directory(checkpoint, "p")
-    assert store.get_directory(address, tmp_path / "cache") == Path(address)
-    assert "files" in json.loads((Path(address) / MANIFEST).read_text())
+    name = store.put_directory(checkpoint, "p")
+    here = store.get_directory(name, tmp_path / "cache")
+    assert here == Path(store.address(name))
+    assert "files" in json.loads((here / MANIFEST).read_text())
