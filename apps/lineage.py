@@ -72,7 +72,7 @@ def _trained_on(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
 
 def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> set[str]:
     """Ids of trajectories by the policy's method: groups of its iteration, pairs so far, or all that was routed."""
-    if policy["method"] == "grpo":
+    if policy["method"] in ("grpo", "ppo"):
         where = (pads.field("iteration") == policy["iteration"]) & pads.field("group_id").is_valid()
         played = lake.read(
             "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), versions["trajectories"]

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from models.layout import read_config
+from models.layout import OWN, read_config
 from schemas.failure import CheckpointError, UsageError
 
 _WEIGHTS = "model*.safetensors"
@@ -89,7 +89,7 @@ def merge_checkpoints(folders: Sequence[Path], shares: Sequence[float], out: Pat
     merged = interpolate([_read(folder) for folder in folders], shares)
     making = out.with_name(f"{out.name}.making")
     shutil.rmtree(making, ignore_errors=True)
-    shutil.copytree(folders[0], making, ignore=shutil.ignore_patterns("model*.safetensors*", "job.json"))
+    shutil.copytree(folders[0], making, ignore=shutil.ignore_patterns(*OWN))
     save_file(
         {name: tensor.contiguous() for name, tensor in merged.items()}, making / "model.safetensors", {"format": "pt"}
     )

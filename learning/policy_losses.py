@@ -56,15 +56,16 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None 
     return 0.5 * torch.maximum(plain, (near - returns) ** 2)
 
 
-def positive_loss(logprobs: Tensor, mask: Tensor, correct: Tensor) -> Tensor:
+def positive_loss(logprobs: Tensor, mask: Tensor, correct: Tensor, tokens: Tensor | float | None = None) -> Tensor:
     """VAPO's -log pi, mean over the tokens of correct replies only; 0 if none is correct.
 
     Args:
         logprobs: (n, T).
         mask: (n, T), 1 for the reply's tokens.
         correct: (n,), whether the reply's trajectory succeeded.
+        tokens: number of correct tokens where this is a part of a batch; counted here if not given.
     """
-    return token_mean(-logprobs, mask * correct[:, None].to(mask.dtype))
+    return token_mean(-logprobs, mask * correct[:, None].to(mask.dtype), tokens)
 
 
 def dpo_loss(

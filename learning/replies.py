@@ -106,12 +106,21 @@ class ReplyLayer:
         )
 
 
-def reply_logprobs(net: TinyNet, replies: Replies) -> Tensor:
-    """Log probability of each reply token, (n,), of logits divided by its temperature."""
+def reply_hidden(net: TinyNet, replies: Replies) -> Tensor:
+    """The normed hidden state that says each reply token, (n, hidden)."""
     seen = net.see(replies.patches, replies.grid)
     seen = seen.reshape(replies.packed.tokens.shape[0], -1, seen.shape[-1])
     x = torch.cat([seen, net.embed(replies.packed.tokens)], dim=1)
     hidden = net.read(x, replies.packed.positions, visible(replies.packed.segments, net.dtype))
-    logits = net.logits(hidden[replies.rows, replies.columns + seen.shape[1]]).float()
-    shares = (logits / replies.temperatures[:, None]).log_softmax(-1)
+    return hidden[replies.rows, replies.columns + seen.shape[1]]
+
+
+def said_logprobs(net: TinyNet, hidden: Tensor, replies: Replies) -> Tensor:
+    """Log probability of each reply token, (n,), of logits divided by its temperature, from its hidden state."""
+    shares = (net.logits(hidden).float() / replies.temperatures[:, None]).log_softmax(-1)
     return shares.gather(1, replies.targets[:, None])[:, 0]
+
+
+def reply_logprobs(net: TinyNet, replies: Replies) -> Tensor:
+    """Log probability of each reply token, (n,), of logits divided by its temperature."""
+    return said_logprobs(net, reply_hidden(net, replies), replies)

@@ -43,6 +43,12 @@ class Rollout:
     advantage: float = 0.0
     age: int = 0
     """Updates between the weights that drew it and those that first train on it (`learning.stream.staleness`)."""
+    group_id: str = ""
+    """Of the plays of the same task and seed."""
+    reward: float = 0.0
+    """What stands on its last token; read by methods with a critic."""
+    correct: bool = False
+    """Whether its play succeeded."""
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
     instruction: str = ""
@@ -63,6 +69,9 @@ _SCHEMA = pa.schema(
         ("temperature", pa.float64()),
         ("advantage", pa.float64()),
         ("age", pa.int32()),
+        ("group_id", pa.string()),
+        ("reward", pa.float64()),
+        ("correct", pa.bool_()),
         ("weight", pa.float64()),
         ("instruction", pa.string()),
         ("said", pa.list_(pa.string())),

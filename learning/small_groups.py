@@ -23,12 +23,13 @@ from learning.rollouts import Rollout
 from learning.sample import read_screenshots
 from learning.small import FlatLearner
 from models.fast import TinyNet
-from schemas.config.sections import GroupConfig
+from schemas.config.sections import GroupConfig, PpoConfig
 from schemas.failure import FlywheelError
 
 TOGETHER = 16
 """Rollouts of one forward pass: more only takes memory."""
-_COUNTED = ("tokens", "drawn", "mismatch", "clipped", "moved", "fresh", "fresh_mismatch", "age")
+COUNTED = 5
+"""Sums that `group_loss` keeps."""
 
 
 class GroupLearner(FlatLearner):
@@ -46,7 +47,7 @@ class GroupLearner(FlatLearner):
         self.renew(samples, job.screenshots)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
-        self._counts = torch.zeros(len(_COUNTED), dtype=torch.float64)
+        self._counts = torch.zeros(COUNTED + 3, dtype=torch.float64)
 
     def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
         """Goes on with these rollouts; the old log probabilities are from now on those of the weights as they are."""
@@ -80,17 +81,10 @@ class GroupLearner(FlatLearner):
         With a stream also the tokens' mean age in updates, and the mismatch over those of age 0 alone: there training
         and serving have the same weights, so what is left is how the two compute.
         """
-        if self._world > 1:
-            dist.all_reduce(self._counts)
-        tokens, drawn, mismatch, clipped, moved, fresh, fresh_mismatch, age = self._counts.tolist()
-        numbers = {
-            "tokens": tokens,
-            "mismatch": mismatch / max(1.0, drawn),
-            "clipped": clipped / max(1.0, tokens),
-            "moved": moved / max(1.0, tokens),
-        }
+        numbers = means_of(self._counts, self._world)
         if self._streamed:
-            numbers |= {"age": age / max(1.0, tokens), "mismatch_fresh": fresh_mismatch / max(1.0, fresh)}
+            fresh, fresh_mismatch, age = self._counts[COUNTED:].tolist()
+            numbers |= {"age": age / max(1.0, numbers["tokens"]), "mismatch_fresh": fresh_mismatch / max(1.0, fresh)}
         return numbers
 
     def _loss(self, replies: Replies, rollouts: Sequence[Rollout]) -> Tensor:
@@ -106,8 +100,21 @@ class GroupLearner(FlatLearner):
         return losses.sum()
 
 
+def means_of(counts: Tensor, world: int) -> dict[str, float]:
+    """What `group_loss` counted (and what a learner counts after it), summed over the ranks here: means over tokens."""
+    if world > 1:
+        dist.all_reduce(counts)
+    tokens, drawn, mismatch, clipped, moved = counts[:COUNTED].tolist()
+    return {
+        "tokens": tokens,
+        "mismatch": mismatch / max(1.0, drawn),
+        "clipped": clipped / max(1.0, tokens),
+        "moved": moved / max(1.0, tokens),
+    }
+
+
 def group_loss(
-    new: Tensor, old: Tensor, served: Tensor, advantages: Tensor, group: GroupConfig
+    new: Tensor, old: Tensor, served: Tensor, advantages: Tensor, group: GroupConfig | PpoConfig
 ) -> tuple[Tensor, Tensor]:
     """The clipped loss of each token, weighted by the truncated importance weight, and what was counted on the way.
 
@@ -145,5 +152,7 @@ def check_drawn(rollout: Rollout) -> None:
             f"{where}: {len(rollout.token_ids)} tokens and {len(rollout.logprobs)} log probabilities.",
             "The lake's row is broken; delete that trajectory.",
         )
-    if not all(math.isfinite(value) for value in (*rollout.logprobs, rollout.advantage)):
-        raise FlywheelError(f"{where}: a log probability or advantage that is no number.", "Delete that trajectory.")
+    if not all(math.isfinite(value) for value in (*rollout.logprobs, rollout.advantage, rollout.reward)):
+        raise FlywheelError(
+            f"{where}: a log probability, advantage or reward that is no number.", "Delete that trajectory."
+        )

@@ -40,8 +40,9 @@ from learning.sampler import Sampler
 from learning.small import SmallLearner
 from learning.small_groups import GroupLearner
 from learning.small_pairs import PairLearner
+from learning.small_ppo import PpoLearner
 from learning.stream import StreamFolder
-from models.layout import is_tiny, read_config
+from models.layout import OWN, is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 TIED = "FLYWHEEL_TIED"
@@ -109,12 +110,14 @@ def train(job: Job) -> None:
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
     "sft": read_samples,
     "grpo": read_rollouts,
+    "ppo": read_rollouts,
     "dpo": read_preferences,
 }
 """What each method trains on; each piece has a `weight`."""
 SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
     "sft": SmallLearner,
     "grpo": GroupLearner,
+    "ppo": PpoLearner,
     "dpo": PairLearner,
 }
 
@@ -171,7 +174,7 @@ def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
     making = job.out.with_name(f"{job.out.name}.making-{os.getpid()}")
     if rank == 0:
         shutil.rmtree(making, ignore_errors=True)
-        shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns("model*.safetensors*", "job.json"))
+        shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(*OWN))
     learner.write(making)
     if rank == 0:
         (making / "job.json").write_text(job.model_dump_json(indent=1))

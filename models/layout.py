@@ -11,6 +11,10 @@ from torch import Tensor
 
 from schemas.failure import CheckpointError
 
+CRITIC = "critic.safetensors"
+"""What a critic is kept in, beside the weights: `transformers` reads no such file."""
+OWN = ("model*.safetensors*", CRITIC, "job.json")
+"""Files of a checkpoint that are its own; a child takes over the others."""
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."

@@ -25,6 +25,7 @@ from tasks.console import bar
 from tasks.group_plays import group_material
 from tasks.material import Material, Recipe
 from tasks.places import work_folder
+from tasks.ppo_plays import ppo_material
 from tasks.preferences import preference_material
 from tasks.prepare import INITIAL
 from tasks.stage import stage
@@ -97,6 +98,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
 MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
     "sft": supervised,
     "grpo": group_material,
+    "ppo": ppo_material,
     "dpo": preference_material,
 }
 """What each method trains on."""

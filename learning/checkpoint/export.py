@@ -15,6 +15,7 @@ from learning.checkpoint.boxes import Box
 from learning.checkpoint.manifest import Manifest, folder_of, read_manifest
 from learning.checkpoint.offline import read_tensors
 from learning.checkpoint.store import Store
+from models.layout import CRITIC
 from schemas.failure import CheckpointError, UsageError
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
@@ -79,7 +80,7 @@ def _weights(manifest: Manifest, prefix: str, where: str) -> Kinds:
 def _parent_kinds(parent: Path) -> Kinds:
     """What the parent's weights are; empty if it has none."""
     found: Kinds = {}
-    for file in sorted(parent.glob("*.safetensors")):
+    for file in sorted(path for path in parent.glob("*.safetensors") if path.name != CRITIC):
         with safe_open(file, "pt") as content:
             for name in content.keys():  # noqa: SIM118  not a mapping
                 part = content.get_slice(name)

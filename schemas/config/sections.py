@@ -114,7 +114,7 @@ class PreferenceConfig(Section):
 
 
 class GroupConfig(Section):
-    """Plays of the same task and seed, for `train.method=grpo` and `dpo`, and how `grpo` compares their rewards."""
+    """Plays of the same task and seed, for `train.method=grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
 
     groups: Count = 32
     """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
@@ -151,12 +151,60 @@ class GroupConfig(Section):
         return self
 
 
+class PpoConfig(Section):
+    """`train.method=ppo`: plays of groups, each judged by a critic instead of by the others of its group."""
+
+    critic: Literal["shared", "alone"] = "alone"
+    """`alone`: a network of its own, begun as a copy of the policy. `shared`: a value head on the policy's own body,
+    which costs half as much and learns little while the body must not move."""
+    gamma: Share = 1.0
+    """Discount per token of the policy."""
+    policy_lambda: Literal["length"] | Share = "length"
+    """The policy's lambda; `length`: 1 - 1 / (alpha l), at least 0, with l the policy's tokens of the whole play."""
+    alpha: Positive = 0.05
+    """UI-TARS-2's and VAPO's, for plays of hundreds of tokens: below 1 / alpha tokens lambda is 0."""
+    critic_lambda: Share = 1.0
+    """1: the critic learns the return itself."""
+    whiten: bool = True
+    """Advantages get mean 0 and standard deviation 1 over the tokens of the iteration."""
+    value_steps: Whole = 100
+    """Before the policy moves, at most so many optimiser steps of the critic alone; 0 for none."""
+    value_settled: Share = 0.01
+    """They end when three passes in a row raised the explained variance of plays left out by no more than this."""
+    value_weight: Positive = 0.5
+    """Of the value loss beside the policy's."""
+    value_clip: Annotated[float, Field(ge=0.0)] = 0.2
+    """How far a value may move in one training before its loss stops pulling; 0 for any way."""
+    positive: Annotated[float, Field(ge=0.0)] = 0.0
+    """Weight of the supervised loss on the plays that succeeded; VAPO's is 0.1."""
+    no_action: Share = 0.1
+    """Taken from the reward of a reply that holds no action."""
+    step_cost: Share = 0.0
+    """Taken from the reward of every reply, against plays without an end."""
+    overlong: Whole = 0
+    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never."""
+    clip_low: Share = 0.2
+    """A token's probability may fall by at most this share in one training before its loss stops pulling."""
+    clip_high: Positive = 0.28
+    """It may rise by at most this share."""
+    most_weight: Positive = 1.0
+    """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
+    epochs: Positive = 2.0
+    """How often each step of the plays is trained on."""
+    batch: Count = 64
+    """Steps per optimiser step over all processes."""
+    learning_rate: Positive = 5e-4
+    critic_learning_rate: Positive = 1e-3
+    """Of the value head, and of the network of a critic that stands alone."""
+
+
 class TrainConfig(Section):
     """How the policy changes."""
 
-    method: Literal["sft", "grpo", "dpo"] = "sft"
-    """`sft`: imitate what succeeded. `grpo`: compare the rewards of plays of the same task and seed. `dpo`: prefer what
-    succeeded to what failed where such plays part."""
+    method: Literal["sft", "grpo", "ppo", "dpo"] = "sft"
+    """`sft`: imitate what succeeded. `grpo`: compare the rewards of plays of the same task and seed. `ppo`: compare
+    them with what a critic expected, token by token. `dpo`: prefer what succeeded to what failed where such plays
+    part."""
     steps_first: Count = 520
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 300
@@ -202,12 +250,13 @@ class TrainConfig(Section):
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
     group: GroupConfig = GroupConfig()
+    ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()
 
     @property
     def in_groups(self) -> bool:
         """Whether the method needs several plays of the same task and seed."""
-        return self.method in ("grpo", "dpo")
+        return self.method in ("grpo", "ppo", "dpo")
 
 
 class EvaluateConfig(Section):

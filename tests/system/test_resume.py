@@ -15,6 +15,7 @@ import pytest
 from learning.job import Job
 from learning.resume import steps_folder
 from tests.unit.learning.chats import job as any_job
+from tests.unit.learning.plays import ppo_job
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -61,12 +62,16 @@ def losses(said: list[dict[str, Any]]) -> dict[int, float]:
     return {one["step"]: one["loss"] for one in said if "step" in one}
 
 
-@pytest.fixture(params=["small", "qwen3_vl"])
+@pytest.fixture(params=["small", "ppo", "qwen3_vl"])
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     """One epoch: every sample once."""
     if request.param == "small":
         parent(tmp_path)
         made = small_job(tmp_path, count=160, steps=40, batch=4, checkpoint_every=10)
+    elif request.param == "ppo":
+        parent(tmp_path)
+        value = {"value_steps": 4, "critic_learning_rate": 5e-4, "learning_rate": 2e-4, "batch": 4}
+        made = ppo_job(tmp_path, tmp_path, steps=24, count=48, train={"checkpoint_every": 6}, **value)
     else:
         made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
     return made

@@ -1,0 +1,145 @@
+"""The critic of the small policy: a linear head on hidden states, those of the policy or of a network of its own.
+
+A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
+copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
+judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic.
+"""
+
+import math
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from learning.checkpoint import State
+from learning.job import Job
+from learning.optimizer import FlatOptimizer, moments_of
+from models.fast import TinyNet
+from models.layout import CRITIC, read_config
+from schemas.failure import CheckpointError
+
+WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
+
+
+class Critic:
+    """V of hidden states; all ranks hold the same.
+
+    Args:
+        job: the parent, where a critic of the configured kind may lie, and the rates.
+        rank, world: this rank and how many there are.
+
+    Raises:
+        CheckpointError: the parent's critic cannot be read or is of another size.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int) -> None:
+        self._rank, self._world, self._clip = rank, world, job.train.clip
+        alone = job.train.ppo.critic == "alone"
+        config = read_config(job.parent)
+        kept = read_critic(job.parent, alone, config["text_config"]["hidden_size"])
+        self.kept = bool(kept)
+        """Whether it goes on from the parent's."""
+        self.head = torch.zeros(config["text_config"]["hidden_size"] + 1)
+        """(hidden + 1,): weights, then the bias. Zeros know nothing and expect nothing."""
+        if kept:
+            self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
+        self.head.requires_grad_().grad = torch.zeros_like(self.head)
+        self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
+        self.net: TinyNet | None = None
+        """The network of a critic that stands alone."""
+        if alone:
+            body = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
+            self.net = TinyNet(config, body) if body else TinyNet.load(job.parent)
+            self._gradient = self.net.gradients()
+            self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """V in fp32, (n,), of hidden states (n, hidden)."""
+        return hidden.float() @ self.head[:-1] + self.head[-1]
+
+    @torch.no_grad()
+    def expect(self, value: float) -> None:
+        """Begins with this value for every state."""
+        self.head[-1] = value
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        assert self.head.grad is not None
+        self.head.grad.zero_()
+        if self.net is not None:
+            self._gradient.zero_()
+
+    def step(self, rate: float) -> float:
+        """Adds the ranks' gradients up and makes one step; returns their norm; an unsound one moves nothing."""
+        assert self.head.grad is not None
+        if self._world > 1:
+            dist.all_reduce(self.head.grad)
+            if self.net is not None:
+                dist.all_reduce(self._gradient)
+        norm, body = float(torch.linalg.vector_norm(self.head.grad)), 0.0
+        if self.net is not None:
+            body = float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
+        if math.isfinite(norm + body):
+            self.head.grad.mul_(min(1.0, self._clip / (norm + 1e-6)))
+            self._adam.param_groups[0]["lr"] = rate
+            self._adam.step()
+            if self.net is not None:
+                self._optimizer.step(self._gradient, rate)
+        return math.hypot(norm, body)
+
+    def keep(self) -> list[Tensor]:
+        """A copy of the weights."""
+        return [self.head.detach().clone(), *([self._optimizer.master.clone()] if self.net is not None else [])]
+
+    def take_back(self, kept: list[Tensor], steps: int) -> None:
+        """Goes back to a copy; `steps` is how many were made since the critic was made."""
+        with torch.no_grad():
+            self.head.copy_(kept[0])
+        if self.net is not None:
+            self._optimizer.master.copy_(kept[1])
+            self._optimizer.restored(steps)
+
+    def state(self) -> State:
+        """Weights and moments, to be saved and loaded in place."""
+        moments = moments_of(self._adam, self.head)
+        found = {f"{BODY}head.{name}": moments[name] for name in ("exp_avg", "exp_avg_sq")}
+        body = self._optimizer.state() if self.net is not None else {}
+        return {f"{BODY}head.weight": self.head.detach(), **found, **{f"{BODY}{name}": body[name] for name in body}}
+
+    def restored(self, steps: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+        moments_of(self._adam, self.head)["step"].fill_(steps)
+        if self.net is not None:
+            self._optimizer.restored(steps)
+
+    def write(self, folder: Path) -> None:
+        """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16."""
+        tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
+        body = self.net.state() if self.net is not None else {}
+        tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
+        save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
+
+
+def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:
+    """The tensors of a checkpoint's critic; none if it has none of this kind.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is of another size.
+    """
+    path = checkpoint / CRITIC
+    if not path.exists():
+        return {}
+    try:
+        found = load_file(path)
+        weight, bias = found[WEIGHT], found[BIAS]
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: {error}.", "Remove the file: a critic is then begun anew.") from error
+    if weight.shape != (width,) or bias.shape != (1,):
+        raise CheckpointError(
+            f"{path}: a head of {tuple(weight.shape)}, the policy's hidden states are ({width},).",
+            "Remove the file: a critic is then begun anew.",
+        )
+    return found if any(name.startswith(BODY) for name in found) == alone else {}

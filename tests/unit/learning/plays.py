@@ -1,0 +1,60 @@
+"""Plays of the untrained small policy, for tests of learners that take whole plays."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from learning.job import Job
+from learning.rollouts import Rollout, prompt_after, write_rollouts
+from learning.sample import write_screenshots
+from models.policy import Context
+from models.prompt import messages_of
+from models.speaker import TinySpeaker
+from schemas.config.sections import PpoConfig
+from schemas.observation import Observation
+from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, samples
+
+
+def plays(folder: Path, count: int) -> tuple[list[Rollout], dict[str, bytes]]:
+    """Plays of two steps, two to a group: those that are asked for one of two names succeed."""
+    made, pngs = samples(3 * count)
+    shown = [made[at] for at in range(0, len(made), 3)][:count]
+    speaker = TinySpeaker(folder / "parent")
+    screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in shown]
+    chats = [messages_of(Context(one.instruction, (), seen, 0)) for one, seen in zip(shown, screens, strict=True)]
+    said = speaker.speak(chats, list(range(count)), 1.0, POLICY.max_new_tokens)
+    rollouts = []
+    for at, (sample, spoken) in enumerate(zip(shown, said, strict=True)):
+        won = won_by(sample.instruction)
+        first = Rollout(
+            f"t{at}", 0, sample.task_id, sample.screenshots, prompt_after(sample.instruction, [], "box_v1"),
+            spoken.text, spoken.token_ids, spoken.logprobs, group_id=str(at // 2), correct=won,
+        )  # fmt: skip
+        rollouts += [first, replace(first, step=1, reward=float(won))]
+    return rollouts, pngs
+
+
+def won_by(instruction: str) -> bool:
+    """Whether a play with this instruction succeeds."""
+    return '"ok"' in instruction or '"submit"' in instruction
+
+
+def ppo_job(
+    folder: Path, out: Path, steps: int = 4, count: int = 16, train: dict[str, object] | None = None, **ppo: float | str
+) -> Job:
+    """A job whose files are in `out`; the parent of `samples.parent` must be in `folder`."""
+    out.mkdir(parents=True, exist_ok=True)
+    rollouts, pngs = plays(folder, count)
+    write_rollouts(out / "samples.parquet", rollouts)
+    write_screenshots(out / "screenshots.parquet", pngs)
+    config = PpoConfig.model_validate({"batch": 8, "learning_rate": 2e-3, **ppo})
+    wanted = {"method": "ppo", "ppo": config, "batch": config.batch, "warmup": 0, "decay": 0.0, **(train or {})}
+    return Job(
+        parent=folder / "parent",
+        out=out / "out",
+        samples=out / "samples.parquet",
+        screenshots=out / "screenshots.parquet",
+        steps=steps,
+        learning_rate=config.learning_rate,
+        policy=POLICY,
+        train=TRAIN.model_copy(update=wanted),
+    )
