@@ -8,7 +8,17 @@ import pytest
 
 from learning.gae import advantages
 from learning.groups import Played
-from learning.ppo import PATIENCE, estimates, explained_variance, held_out, one_outcome, pretrain, rewarded, whitened
+from learning.ppo import (
+    PATIENCE,
+    Pretraining,
+    estimates,
+    explained_variance,
+    held_out,
+    one_outcome,
+    pretrain,
+    rewarded,
+    whitened,
+)
 from learning.rollouts import Rollout
 from schemas.config.sections import PpoConfig
 
@@ -122,7 +132,7 @@ def test_with_few_groups_whole_plays_are_left_out_and_with_few_plays_none() -> N
     assert held_out(rollouts(1, 2)).all()
 
 
-def fitted(measured: list[float], **config: object) -> tuple[list[int], object, int]:
+def fitted(measured: list[float], **config: object) -> tuple[list[int], Pretraining, int]:
     """Steps taken, what was measured, and which measurement's critic was kept."""
     steps, seen, kept = [], iter(range(len(measured))), []
     now = -1

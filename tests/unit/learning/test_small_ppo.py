@@ -154,7 +154,8 @@ def test_plain_transformers_loads_the_checkpoint_and_ignores_the_critic(
 
     plan = ppo_job(start, tmp_path, critic="alone", value_steps=2, steps=1)
     trained(plan, capsys)
-    _, info = AutoModelForImageTextToText.from_pretrained(plan.out, output_loading_info=True)
+    loaded: Any = AutoModelForImageTextToText.from_pretrained(plan.out, output_loading_info=True)
+    info = loaded[1]
     assert not info["missing_keys"] and not info["unexpected_keys"]
 
 
