@@ -123,9 +123,18 @@ SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
 
 
 def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learner:
-    """What trains the job's parent by the job's method: the small policy has a path of its own."""
+    """What trains the job's parent by the job's method: the small policy has a path of its own.
+
+    Raises:
+        CheckpointError: the method cannot train such a parent.
+    """
     if is_tiny(read_config(job.parent)):
         return SMALL[job.train.method](job, samples, rank, world)
+    if job.train.method == "ppo":
+        raise CheckpointError(
+            f"{job.parent} is not the small policy, and train.method=ppo trains no other yet.",
+            "Set train.method=grpo, or policy.base=tiny.",
+        )
     from learning.sharded import ShardedLearner  # transformers takes seconds that the small policy need not wait for
 
     return ShardedLearner(job, samples, rank, world)

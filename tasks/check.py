@@ -8,6 +8,7 @@ from prefect.cache_policies import NO_CACHE
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
+from models.layout import is_tiny, read_config
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError
 from tasks.places import home
@@ -19,7 +20,7 @@ def check_before_spending(config: Config) -> None:
 
     Raises:
         UsageError: an unknown task.
-        FlywheelError: no browser, or a checkpoint folder that is not there.
+        FlywheelError: no browser, a checkpoint folder that is not there, or one that the method cannot train.
         LakeError: a disk that is nearly full.
     """
     catalog(config)
@@ -27,6 +28,12 @@ def check_before_spending(config: Config) -> None:
     if config.policy.base != "tiny" and not Path(config.policy.base).is_dir():
         raise FlywheelError(
             f"`policy.base`: there is no folder {config.policy.base}.", "Name a Hugging Face model folder, or `tiny`."
+        )
+    judged = config.train.method == "ppo" and config.policy.base != "tiny"
+    if judged and not is_tiny(read_config(Path(config.policy.base))):
+        raise FlywheelError(
+            f"`train.method`: ppo trains the small policy only, and {config.policy.base} is another.",
+            "Set train.method=grpo, or policy.base=tiny.",
         )
     places = [home()] if "://" in config.lake.uri else [home(), Path(config.lake.uri).absolute()]
     for place in places:

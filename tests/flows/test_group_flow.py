@@ -219,5 +219,5 @@ def test_a_model_that_the_method_cannot_train_is_refused_before_anything_is_made
     (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     other = small.policy.model_copy(update={"base": str(folder)})
     with pytest.raises(FlywheelError, match=r"train\.method"):
-        flywheel(grouped(small).model_copy(update={"policy": other}), iterations=1)
+        flywheel(grouped(small, method="ppo").model_copy(update={"policy": other}), iterations=1)
     assert not (tmp_path / "lake").exists()
