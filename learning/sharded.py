@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from learning.adapters import add_adapters, merged, whole
 from learning.chats import Measure
 from learning.checkpoint import Part, State
 from learning.job import Job
@@ -60,6 +61,7 @@ class ShardedLearner(Learner):
 
     Raises:
         CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
+        UsageError: it has none of the layers that are to get adapters.
         FlywheelError: a sample that cannot be encoded.
         PlanError: a sample fits on no rank and no group of ranks.
     """
@@ -73,6 +75,7 @@ class ShardedLearner(Learner):
         self._objective = OBJECTIVES[job.train.method](job, samples)
         self._chats, documents = self._objective.encoder(), self._objective.documents
         model = load_model(job.parent, dtype)
+        add_adapters(model, job.train.lora, job.seed)
         self.shape = shape_of(model)
         """What the model costs."""
         self._measures: list[Measure | None] = self._measure(documents)
@@ -160,12 +163,13 @@ class ShardedLearner(Learner):
     def gradients(self) -> dict[str, Tensor]:
         """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
         named = {name: weight.grad for name, weight in self._model.named_parameters() if weight.grad is not None}
-        return {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in named.items()}
+        return {name: whole(one) for name, one in named.items()}
 
     def state(self) -> State:
-        """Weights by their `transformers` names, and AdamW's moments of them; every rank its shard."""
+        """The weights that are trained, by name, and AdamW's moments of them; every rank its shard."""
         found: dict[str, Part] = {}
-        for name, weight in self._model.named_parameters():
+        trained = [(name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad]
+        for name, weight in trained:
             moments = moments_of(self._optimizer, weight)
             found[f"model.{name}"] = weight
             found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
@@ -179,8 +183,7 @@ class ShardedLearner(Learner):
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
         state = {}
-        for name, weight in self._model.named_parameters():
-            full = weight.full_tensor() if isinstance(weight, DTensor) else weight
+        for name, full in merged(self._model):
             if self._rank == 0:
                 state[name] = full.detach().to("cpu", self._model.config.dtype or torch.bfloat16)
         if self._rank == 0:

@@ -86,7 +86,7 @@ def _widen(module: nn.Module, dtype: torch.dtype) -> None:
 
 def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:
     """AdamW; vectors (norms, biases) do not decay."""
-    weights = list(net.parameters())
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},

@@ -127,8 +127,11 @@ def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learn
 
     Raises:
         CheckpointError: the method cannot train such a parent.
+        UsageError: the small policy is to get adapters.
     """
     if is_tiny(read_config(job.parent)):
+        if job.train.lora.rank:
+            raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
         return SMALL[job.train.method](job, samples, rank, world)
     if job.train.method == "ppo":
         raise CheckpointError(

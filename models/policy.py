@@ -30,6 +30,8 @@ class Reply:
     error: str | None = None
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    failure: str = ""
+    """Why there is no answer, through no fault of the policy; then the rest is empty."""
 
 
 class Policy(ABC):

@@ -22,11 +22,13 @@ from schemas.failure import CheckpointError
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """One answer: its text, its tokens (the end token included) and their log probabilities."""
+    """One answer: its text, its tokens (the end token included) and their log probabilities, where they are known."""
 
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    failure: str = ""
+    """Why there is no answer, through no fault of the model; then the rest is empty."""
 
 
 @dataclass(frozen=True, slots=True)

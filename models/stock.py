@@ -42,11 +42,16 @@ class StockSpeaker:
             return_dict=True,
             return_tensors="pt",
         ).to(self.model.device)
-        draw = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
+        draw = {"do_sample": True, "temperature": temperature, **_WHOLE} if temperature > 0 else {"do_sample": False}
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             out = self.model.generate(
-                **inputs, **draw, **_WHOLE, max_new_tokens=limit, output_logits=True, return_dict_in_generate=True
+                **inputs,
+                **draw,
+                repetition_penalty=1.0,
+                max_new_tokens=limit,
+                output_logits=True,
+                return_dict_in_generate=True,
             )
         ids = out.sequences[0, inputs["input_ids"].shape[1] :]
         shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
@@ -55,7 +60,7 @@ class StockSpeaker:
         return Spoken(text, tuple(ids.tolist()), tuple(logprobs))
 
 
-_WHOLE = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+_WHOLE = {"top_k": 0, "top_p": 1.0}
 """Draws from all of the model's own shares, whatever the directory or the library would cut away: what is trained on
 must be drawn with the log probabilities that are noted."""
 

@@ -1,4 +1,7 @@
-"""The vision-language policy: any Hugging Face image-text-to-text directory, the small one by its fast path."""
+"""The vision-language policy: any Hugging Face image-text-to-text directory.
+
+The small one runs by its fast path, any other by `transformers`, or a server is asked.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,16 +44,19 @@ class VlmPolicy(Policy):
         self.version = version or directory.name
         self.dialect = config.dialect
         self.config = config
-        self.absolute = False
         self.speaker: Speaker
         architecture = read_config(directory)
-        if is_tiny(architecture) and not stock:
+        if config.server.url:
+            from models.server import ServerSpeaker
+
+            self.speaker = ServerSpeaker(config.server, directory, self.version)
+        elif is_tiny(architecture) and not stock:
             self.speaker = TinySpeaker(directory, torch.bfloat16)
         else:
             from models.stock import StockSpeaker
 
             self.speaker = StockSpeaker(directory)
-            self.absolute = architecture.get("model_type") == "qwen2_5_vl"
+        self.absolute = architecture.get("model_type") == "qwen2_5_vl"
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
         """One reply per context, each drawn by its context's own seed."""
@@ -70,6 +76,7 @@ class VlmPolicy(Policy):
             parsed.action_text,
             parsed.action,
             parsed.error,
-            answer.token_ids,
-            answer.logprobs,
+            answer.token_ids or None,
+            answer.logprobs or None,
+            answer.failure,
         )

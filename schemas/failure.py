@@ -7,7 +7,7 @@ failure: neither a success nor a failure, so it enters no mean, no group and no 
 
 from typing import Literal, get_args
 
-Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget"]
+Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
 POLICY_BOUNDARIES: tuple[str, ...] = ("policy", "action")
 
@@ -72,6 +72,13 @@ class SandboxFailure(TrajectoryFailure):
 
     def __init__(self, reason: str) -> None:
         super().__init__("sandbox", reason)
+
+
+class ServerFailure(TrajectoryFailure):
+    """The server that runs the policy's model gave no answer: not the policy's fault."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("server", reason)
 
 
 class ActionFailure(TrajectoryFailure):

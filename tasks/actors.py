@@ -2,6 +2,7 @@
 
 from models.batching import BatchedPolicy
 from models.policy import Context, Policy, Reply
+from schemas.failure import ServerFailure
 from schemas.observation import Observation, Turn
 
 
@@ -17,8 +18,11 @@ class BatchedActor:
         self._batched = BatchedPolicy(policy)
 
     async def choose(self, instruction: str, turns: tuple[Turn, ...], observation: Observation, seed: int) -> Reply:
-        """The policy's reply."""
-        return await self._batched.act(Context(instruction, turns, observation, seed), self._temperature)
+        """The policy's reply; raises `ServerFailure` where the server that runs it gave none."""
+        reply = await self._batched.act(Context(instruction, turns, observation, seed), self._temperature)
+        if reply.failure:
+            raise ServerFailure(reply.failure)
+        return reply
 
     def close(self) -> None:
         """Lets the policy's thread go."""

@@ -8,7 +8,9 @@ from prefect.cache_policies import NO_CACHE
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
+from learning.adapters import require_peft
 from models.layout import is_tiny, read_config
+from models.server import require_server
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError
 from tasks.places import home
@@ -20,7 +22,8 @@ def check_before_spending(config: Config) -> None:
 
     Raises:
         UsageError: an unknown task.
-        FlywheelError: no browser, a checkpoint folder that is not there, or one that the method cannot train.
+        FlywheelError: no browser, a checkpoint folder that is not there or that the method cannot train, no peft where
+            adapters are asked for, no answer from the server that is to play.
         LakeError: a disk that is nearly full.
     """
     catalog(config)
@@ -35,6 +38,8 @@ def check_before_spending(config: Config) -> None:
             f"`train.method`: ppo trains the small policy only, and {config.policy.base} is another.",
             "Set train.method=grpo, or policy.base=tiny.",
         )
+    require_peft(config.train.lora)
+    require_server(config.policy.server)
     places = [home()] if "://" in config.lake.uri else [home(), Path(config.lake.uri).absolute()]
     for place in places:
         _room(place, config.lake.min_free_mb)

@@ -84,6 +84,33 @@ class CollectConfig(Section):
     """Finished trajectories per write to the lake."""
 
 
+class ServerConfig(Section):
+    """An OpenAI-compatible server that runs the policy's model, in place of this process."""
+
+    url: str = ""
+    """Its address up to the version, such as `http://localhost:8000/v1`; empty for none."""
+    model: str = "{checkpoint}"
+    """The model's name there: `{checkpoint}` stands for the folder of the policy that plays, `{version}` for its name.
+    One of the two must be in it, so that a policy is never measured by another's weights."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; no key is sent if it is not set."""
+    timeout_s: Positive = 120.0
+    retries: Whole = 3
+    """How often a request that may still succeed is sent again."""
+    concurrency: Count = 16
+    """Requests that run at the same time."""
+    logprobs: bool = False
+    """Ask for log probabilities (`grpo` needs them, and token ids, which vLLM gives for `return_token_ids`)."""
+    extra: dict[str, Any] = {}
+    """Further fields of every request, such as `{"top_k": -1, "return_token_ids": true}`."""
+
+    @model_validator(mode="after")
+    def _names_the_policy(self) -> "ServerConfig":
+        if "{checkpoint}" not in self.model and "{version}" not in self.model:
+            raise ValueError(f"policy.server.model is {self.model!r}: put {{checkpoint}} or {{version}} in it")
+        return self
+
+
 class PolicyConfig(Section):
     """The vision-language policy."""
 
@@ -93,6 +120,7 @@ class PolicyConfig(Section):
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     max_new_tokens: Count = 32
+    server: ServerConfig = ServerConfig()
     hidden: Count = 192
     layers: Count = 2
     vision_hidden: Count = 128
@@ -198,6 +226,20 @@ class PpoConfig(Section):
     """Of the value head, and of the network of a critic that stands alone."""
 
 
+class LoraConfig(Section):
+    """Training of small adapters beside frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
+
+    The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other.
+    """
+
+    rank: Whole = 0
+    """Inner width of an adapter; 0 for none: then all weights are trained."""
+    alpha: Positive = 32.0
+    """An adapter's product is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    """The last part of the names of the linear layers that get one, wherever they are in the model."""
+
+
 class TrainConfig(Section):
     """How the policy changes."""
 
@@ -249,6 +291,7 @@ class TrainConfig(Section):
     """Share of the samples that comes from practice pages, where there are any."""
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
+    lora: LoraConfig = LoraConfig()
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()

@@ -1,0 +1,70 @@
+"""LoRA adapters (arXiv 2106.09685) by peft: put into a model before it is sharded, merged into the weights at the end.
+
+W' = W + alpha / rank B A, of which A (rank, columns) and B (rows, rank) are trained; B starts as 0, so the first step
+is the parent's.
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from schemas.config.sections import LoraConfig
+from schemas.failure import FlywheelError, UsageError
+
+_NAME = "default"
+_BASE = ".base_layer."
+_ADAPTER = ".lora_"
+
+
+def require_peft(lora: LoraConfig) -> None:
+    """Raises `FlywheelError` if adapters are asked for and peft is not installed."""
+    if lora.rank and find_spec("peft") is None:
+        raise FlywheelError(
+            "`train.lora.rank`: adapters need the package peft, which is not installed.",
+            "Run `make setup`, or `pip install -r requirements.lock`; or set train.lora.rank=0.",
+        )
+
+
+def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
+    """Freezes a model's weights and puts adapters beside its target layers; nothing if the rank is 0.
+
+    Every rank must draw the same: `seed` decides.
+
+    Raises:
+        FlywheelError: peft is not installed.
+        UsageError: the model has no such layers.
+    """
+    require_peft(lora)
+    if not lora.rank:
+        return
+    import peft
+
+    wanted = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))  # type: ignore[arg-type]
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            peft.inject_adapter_in_model(wanted, model)
+        except ValueError as error:
+            raise UsageError(f"`train.lora.targets`: {error}", "Name linear layers that the model has.") from error
+
+
+def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
+    for name, weight in model.named_parameters():
+        if _ADAPTER in name:
+            continue
+        full = whole(weight)
+        if name.endswith(f"{_BASE}weight"):
+            layer = model.get_submodule(name.removesuffix(f"{_BASE}weight"))
+            down, up = (whole(part[_NAME].weight) for part in (layer.lora_A, layer.lora_B))
+            full = full + layer.scaling[_NAME] * (up @ down)
+        yield name.replace(_BASE, "."), full
+
+
+def whole(weight: Tensor) -> Tensor:
+    """A weight gathered from all ranks."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
