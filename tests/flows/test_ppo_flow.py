@@ -1,0 +1,62 @@
+"""An iteration of `train.method=ppo` on the fake sandbox: plays of groups, a critic beside the weights, retraining."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from apps.lineage import lineage_of
+from flows.flywheel import flywheel
+from flows.retrain import retrain
+from models.layout import CRITIC
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tests.flows.test_group_flow import begun, first_lake, grouped, play_by, result  # noqa: F401  (fixtures)
+
+
+def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: int = 4, **ppo: Any) -> Config:
+    fields = grouped(config, tasks, method="ppo", groups=groups).model_dump()
+    fields["train"]["ppo"] |= {"batch": 4, "value_steps": 3, **ppo}
+    return config_of(fields)
+
+
+def test_plays_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_nothing(
+    small: Config,
+    begun: Lake,  # noqa: F811
+    play_by: Callable[[float], None],  # noqa: F811
+) -> None:
+    play_by(0.4)
+    flywheel(judged(small, ("dies",), groups=8), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    alive = [row for row in plays if row["success"] is not None]
+    assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
+    row = policy_row(begun, "policy-0001")
+    metrics = json.loads(row["metrics"])
+    assert (row["method"], row["parent"]) == ("ppo", "policy-0000")
+    assert metrics["plays"] == len(alive) and metrics["successes"] == sum(one["success"] for one in alive)
+    assert metrics["environment_failures"] == len(plays) - len(alive) > 0
+    assert metrics["samples"] == sum(one["n_steps"] for one in alive)
+    assert 0 < metrics["value_steps"] <= 3 and metrics["critic_kept"] == 0 and metrics["tokens"] > 0
+    assert {"explained_variance", "explained_variance_before", "policy_lambda", "mismatch"} <= metrics.keys()
+    before, after = (checkpoint_folder(begun, version) for version in ("policy-0000", "policy-0001"))
+    assert (after / CRITIC).exists() and not (before / CRITIC).exists()
+    assert (before / "model.safetensors").read_bytes() != (after / "model.safetensors").read_bytes()
+    trained_on = lineage_of(begun, "policy-0001")["trajectories"]["ids"]
+    assert trained_on == sorted(one["trajectory_id"] for one in alive)
+
+    version = retrain(small, like="policy-0001")
+    again = policy_row(begun, version)
+    assert (again["method"], again["parent"]) == ("ppo", "policy-0000")
+    assert json.loads(again["metrics"])["samples"] == metrics["samples"]
+
+
+def test_one_reward_for_all_plays_is_said_and_the_champion_stays(
+    small: Config,
+    begun: Lake,  # noqa: F811
+    play_by: Callable[[float], None],  # noqa: F811
+) -> None:
+    play_by(0.0)
+    flywheel(judged(small), iterations=1)
+    trained = result(begun, "train")
+    assert "one reward for all 16 plays" in trained["say"] and trained["samples"] == 0
+    assert champion(begun)["policy_version"] == "policy-0000"
