@@ -59,6 +59,11 @@ class Answer(Protocol):
         """Their log-probabilities, where known."""
         ...
 
+    @property
+    def version(self) -> str | None:
+        """The policy version that answered, if it may be another one than the actor's."""
+        ...
+
 
 class Actor(Protocol):
     """Whoever chooses a step: the policy, or the explorer, behind the same call."""
@@ -221,7 +226,7 @@ def _step_row(
         "raw_text": answer.text,
         "action_error": answer.error,
         "actor": actor.name,
-        "policy_version": actor.version,
+        "policy_version": answer.version or actor.version,
         "token_ids": list(answer.token_ids) if answer.token_ids is not None else None,
         "logprobs": list(answer.logprobs) if answer.logprobs is not None else None,
         "elements": elements_json(seen.elements),

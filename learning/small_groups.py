@@ -47,7 +47,7 @@ class GroupLearner(FlatLearner):
         self.renew(samples, job.screenshots)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
-        self._counts = torch.zeros(COUNTED + 3, dtype=torch.float64)
+        self._counts = torch.zeros(COUNTED + 2, dtype=torch.float64)
 
     def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
         """Goes on with these rollouts; the old log probabilities are from now on those of the weights as they are."""
@@ -78,13 +78,13 @@ class GroupLearner(FlatLearner):
     def numbers(self) -> dict[str, float]:
         """Tokens trained on, mean |log p of training - of serving|, shares of clipped tokens, mean |log ratio|.
 
-        With a stream also the tokens' mean age in updates, and the mismatch over those of age 0 alone: there training
-        and serving have the same weights, so what is left is how the two compute.
+        With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
+        weights, so what is left is how the two compute.
         """
         numbers = means_of(self._counts, self._world)
         if self._streamed:
-            fresh, fresh_mismatch, age = self._counts[COUNTED:].tolist()
-            numbers |= {"age": age / max(1.0, numbers["tokens"]), "mismatch_fresh": fresh_mismatch / max(1.0, fresh)}
+            fresh, mismatch = self._counts[COUNTED:].tolist()
+            numbers["mismatch_fresh"] = mismatch / max(1.0, fresh)
         return numbers
 
     def _loss(self, replies: Replies, rollouts: Sequence[Rollout]) -> Tensor:
@@ -96,7 +96,7 @@ class GroupLearner(FlatLearner):
         losses, counts = group_loss(new, old, served, advantages, self._group)
         ages = torch.tensor([rollout.age for rollout in rollouts])[replies.rows]
         gap = (old - served)[served.isfinite() & (ages == 0)].abs()
-        self._counts += torch.cat([counts, torch.tensor([len(gap), float(gap.sum()), float(ages.sum())])])
+        self._counts += torch.cat([counts, torch.tensor([len(gap), float(gap.sum())])])
         return losses.sum()
 
 

@@ -32,6 +32,8 @@ class Reply:
     logprobs: tuple[float, ...] | None = None
     failure: str = ""
     """Why there is no answer, through no fault of the policy; then the rest is empty."""
+    version: str | None = None
+    """The policy version that answered, where it may change between two replies."""
 
 
 class Policy(ABC):

@@ -16,10 +16,12 @@ from schemas.trajectory import trajectory_id
 from storage.lake import Lake
 from storage.pictures import average_hash
 from tasks.actors import BatchedActor
-from tasks.checkpoints import champion, load_policy
+from tasks.checkpoints import champion, load_policy, version_of
 from tasks.group_plays import group_plays
-from tasks.playing import play_all
+from tasks.material import Recipe
+from tasks.playing import left_of, play_all
 from tasks.stage import stage
+from tasks.stream import play_and_train
 
 
 @stage("collect", retries=1)
@@ -28,11 +30,17 @@ def collect_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str
     drop_unfinished(lake, iteration)
     version = champion(lake)["policy_version"]
     plays = planned(config, lake, iteration, version)
-    done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
+    left = left_of(plays, finished(lake, iteration))
+    if config.train.stream.on:
+        recipe = Recipe(version_of(iteration), version, iteration, lake.versions())
+        grouped = [one for one in left if one.group_id is not None]
+        policy = load_policy(config, lake, version)
+        trained = play_and_train(config, lake, recipe, grouped, policy, lambda chunk: write(lake, chunk))
+        numbers = _numbers(lake, iteration)
+        return {**numbers, "stream": trained, "say": f"{numbers['say']}; {trained['updates']} updates meanwhile"}
     explorer = BatchedActor("explorer", Explorer(), 1.0)
     cast: dict[str, list[Actor]] = {"explorer": [explorer]}
     actors = [explorer]
-    left = [one for one in plays if one.trajectory_id not in done]
     if any(one.policy != "explorer" for one in left):
         policy = BatchedActor("policy", load_policy(config, lake, version), config.collect.temperature)
         cast |= {"policy": [policy], "relay": [policy, explorer]}
@@ -62,7 +70,16 @@ def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Pl
                 for seed in seeds(lake.lake_id, iteration, task.task_id, kind, count)
             ]
     random.Random(iteration).shuffle(plays)
+    if config.train.stream.on:  # a group's plays follow each other, so that it is finished soon
+        begins = {one.group_id: at for at, one in enumerate(plays)}
+        plays.sort(key=lambda one: (begins[one.group_id], one.attempt))
     return plays
+
+
+def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
+    """The failure boundary, or None, of every trajectory of an iteration that is in the lake."""
+    rows = lake.read("trajectories", ["trajectory_id", "failure_boundary"], {"iteration": iteration}).to_pylist()
+    return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
 
 
 def write(lake: Lake, records: Iterable[Record]) -> None:

@@ -1,6 +1,6 @@
 """Groups of plays (one task, one seed, one policy version): which are made, and what is trained on of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from environments.session import Play
@@ -14,7 +14,7 @@ from schemas.task import GuiTask
 from schemas.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.material import Material, Recipe, few_steps
+from tasks.material import Material, Recipe, few_steps, seed_of
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
@@ -67,8 +67,8 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     chosen = config.train.group
     rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
     plays = plays_of(rows, config.policy, chosen)
-    stored = _stored(config, lake, recipe, sorted({row["task_id"] for row in rows})) if chosen.inject else _none
-    made = train_on(plays, stored, chosen, config.seed * 1000 + recipe.iteration)
+    stored = stored_successes(config, lake, recipe, rows)
+    made = train_on(plays, stored, chosen, seed_of(config, recipe))
     rollouts = made.rollouts
     steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
     numbers = {
@@ -112,13 +112,15 @@ def _choice(config: Config, iteration: int, row: dict[str, Any], groups: int) ->
     )
 
 
-def _none(task: str, seed: int) -> None:
-    return None
+def stored_successes(
+    config: Config, lake: Lake, recipe: Recipe, plays: Sequence[Mapping[str, Any]]
+) -> Callable[[str, int], Played | None]:
+    """Finds a stored success for a task of these plays: of the same seed if there is one, else the newest.
 
-
-def _stored(config: Config, lake: Lake, recipe: Recipe, tasks: list[str]) -> Callable[[str, int], Played | None]:
-    """Finds a stored success for a task: of the same seed if there is one, else the newest."""
-    rows = ask(lake, "demonstrations", recipe.pins, tasks=tasks).to_pylist()
+    It finds none where `train.group.inject` is off.
+    """
+    tasks = sorted({row["task_id"] for row in plays})
+    rows = ask(lake, "demonstrations", recipe.pins, tasks=tasks).to_pylist() if config.train.group.inject else []
     steps: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         steps.setdefault(row["trajectory_id"], []).append(row)

@@ -1,12 +1,14 @@
 """What a training is made from: the recipe, and what one method reads of it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schemas.config import Config
 from schemas.config.sections import TrainConfig
+from storage.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,17 @@ class Material:
     """Why there is nothing to train on; empty if there is something."""
     numbers: dict[str, Any] = field(default_factory=dict)
     """Kept with the policy's metrics."""
+
+
+def seed_of(config: Config, recipe: Recipe) -> int:
+    """The seed of all that is random in a training."""
+    return config.seed * 1000 + recipe.iteration
+
+
+def pngs_of(lake: Lake, digests: Sequence[str], version: int | None = None) -> dict[str, bytes]:
+    """Screenshots by their sha256, at a version of their table; of the latest if none is given."""
+    found = lake.read("screenshots", ["sha256", "png"], {"sha256": list(digests)}, version=version)
+    return dict(zip(found["sha256"].to_pylist(), found["png"].to_pylist(), strict=True))
 
 
 def few_steps(train: TrainConfig, samples: int, epochs: float, batch: int) -> tuple[int, TrainConfig]:

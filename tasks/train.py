@@ -1,11 +1,8 @@
 """Stage: trains a candidate on the routed, pinned data, in a process of its own."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from learning.job import Job
 from learning.resume import sweep
 from learning.sample import TrainSample, write_samples, write_screenshots
 from schemas.config import Config
-from schemas.failure import FlywheelError
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from storage.catalog import ask
@@ -23,12 +19,13 @@ from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, version_of
 from tasks.console import bar
 from tasks.group_plays import group_material
-from tasks.material import Material, Recipe
+from tasks.material import Material, Recipe, pngs_of, seed_of
 from tasks.places import work_folder
 from tasks.ppo_plays import ppo_material
 from tasks.preferences import preference_material
 from tasks.prepare import INITIAL
-from tasks.stage import stage
+from tasks.stage import result_of, stage
+from tasks.trainer_process import TrainerProcess
 from tasks.version import code_version
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs")
@@ -40,7 +37,8 @@ def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     """By the configured method, from the champion's weights; the candidate is a row in `policies`."""
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
     recipe = Recipe(version_of(iteration), champion(lake)["policy_version"], iteration, pins)
-    return train_from(config, lake, recipe)
+    streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
+    return train_from(config, lake, recipe) if streamed is None else _register_streamed(config, lake, recipe, streamed)
 
 
 def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
@@ -58,24 +56,38 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     job = _job(config, lake, recipe, folder, material)
     sweep(job)
     metrics = {**_run(job, folder), **material.numbers}
+    _register(config, lake, recipe, lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"), metrics)
+    shutil.rmtree(folder)
+    pace = f"loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    return {**metrics, "policy": recipe.version, "say": f"{material.said}, {pace}"}
+
+
+def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes what was trained while the plays went on the candidate, now that their data has passed the gates."""
+    metrics = {name: value for name, value in streamed.items() if name not in ("checkpoint", "say")}
+    if not streamed["checkpoint"]:
+        return {**metrics, "say": streamed["say"]}
+    _register(config, lake, recipe, streamed["checkpoint"], metrics)
+    shutil.rmtree(work_folder(lake, recipe.version))
+    return {**metrics, "policy": recipe.version, "say": streamed["say"]}
+
+
+def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metrics: Mapping[str, Any]) -> None:
     row = PolicyVersion(
         policy_version=recipe.version,
         parent=recipe.parent,
         iteration=recipe.iteration,
         method=config.train.method,
-        checkpoint=lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"),
+        checkpoint=checkpoint,
         data_versions=json.dumps(dict(recipe.pins), sort_keys=True),
         config=config.canonical(),
         code=code_version(),
-        seed=job.seed,
+        seed=seed_of(config, recipe),
         metrics=json.dumps(metrics, sort_keys=True),
         status="candidate",
         created_at=utc_now(),
     )
     lake.append("policies", [row])
-    shutil.rmtree(folder)
-    pace = f"loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
-    return {**metrics, "policy": recipe.version, "say": f"{material.said}, {pace}"}
 
 
 def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
@@ -132,9 +144,7 @@ def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:
 
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
     material.write(folder / "samples.parquet")
-    shown = material.screenshots
-    pictures = lake.read("screenshots", ["sha256", "png"], {"sha256": shown}, version=recipe.pins["screenshots"])
-    found = dict(zip(pictures["sha256"].to_pylist(), pictures["png"].to_pylist(), strict=True))
+    found = pngs_of(lake, material.screenshots, recipe.pins["screenshots"])
     write_screenshots(folder / "screenshots.parquet", found)
     return Job(
         parent=checkpoint_folder(lake, recipe.parent),
@@ -143,7 +153,7 @@ def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Mat
         screenshots=folder / "screenshots.parquet",
         steps=material.steps,
         learning_rate=material.learning_rate,
-        seed=config.seed * 1000 + recipe.iteration,
+        seed=seed_of(config, recipe),
         policy=config.policy,
         train=material.train,
     )
@@ -151,40 +161,11 @@ def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Mat
 
 def _run(job: Job, folder: Path) -> dict[str, Any]:
     """Starts the trainer, shows its progress, returns its last numbers."""
-    (folder / "job.json").write_text(job.model_dump_json())
-    environ = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(job.train.threads),
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "FLYWHEEL_TIED": "1",
-    }
-    command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
-    numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0}
-    log = folder / "trainer.log"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ, stdin=subprocess.PIPE
-        ) as trainer,
-    ):
-        for said in _progress(trainer, job.steps):
-            numbers |= said
-    if "error" in numbers:
-        raise FlywheelError(str(numbers["error"]))
-    if trainer.returncode != 0:
-        tail = log.read_text()[-800:].strip()
-        raise FlywheelError(f"The trainer died with {trainer.returncode}.", f"Its last words: {tail or 'none'}")
-    kept = {key: numbers[key] for key in ("loss", "samples_per_s", "seconds", "ready_s")}
-    resumed = {"resumed_at": numbers["resumed"]} if "resumed" in numbers else {}
-    return kept | resumed | numbers["numbers"]
+    with bar() as progress, TrainerProcess(job, folder) as trainer:
+        shown = progress.add_task("train", total=job.steps, said="")
 
-
-def _progress(trainer: "subprocess.Popen[str]", steps: int) -> Iterator[dict[str, Any]]:
-    assert trainer.stdout is not None
-    with bar() as progress:
-        shown = progress.add_task("train", total=steps, said="")
-        for line in trainer.stdout:
-            said = json.loads(line)
+        def hear(said: dict[str, Any]) -> None:
             if "step" in said:
                 progress.update(shown, completed=said["step"], said=f"loss {said['loss']:.3f}")
-            yield said
+
+        return trainer.listen(hear)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.learning rl|passk|scaling|merge [--short] --json PATH [--figure PATH]`.
+"""`python -m benchmarks.learning rl|passk|scaling|merge|streaming [--short] --json PATH [--figure PATH]`.
 
 Every arm is a lake of its own under FLYWHEEL_HOME/benchmarks/learning: a run that was cut short goes on where it stood.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks._report import add_options
-from benchmarks.learning import merge, passk, rl, scaling
+from benchmarks.learning import merge, passk, rl, scaling, streaming
 from benchmarks.learning._start import SHORT
 
 NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -17,6 +17,7 @@ NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "passk": passk.run,
     "scaling": scaling.run,
     "merge": merge.run,
+    "streaming": streaming.run,
 }
 
 

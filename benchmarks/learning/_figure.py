@@ -8,17 +8,23 @@ from typing import Any
 import altair as alt
 
 
-def save_points(rows: Sequence[dict[str, Any]], path: Path, x: str, panel: str, title: str) -> None:
-    """One panel per value of `panel`, a point with its interval for every row (`mean`, `low`, `high`) at its `x`."""
+def save_points(
+    rows: Sequence[dict[str, Any]], path: Path, x: str, panel: str, title: str, success: bool = True
+) -> None:
+    """One panel per value of `panel`, a point with its interval for every row (`mean`, `low`, `high`) at its `x`.
+
+    The panels show success on one scale; or, if not, each something of its own.
+    """
     shown = [{**row, **{end: _within(row[end]) for end in ("low", "high")}} for row in rows]
     ordinal = not all(isinstance(row[x], int | float) for row in rows)
     axis = alt.X(f"{x}:{'N' if ordinal else 'Q'}", sort=None, axis=alt.Axis(labelAngle=0))
     base = alt.Chart().encode(x=axis)
-    points = base.mark_point(filled=True, size=70).encode(y=alt.Y("mean:Q", title="success"))
+    points = base.mark_point(filled=True, size=70).encode(y=alt.Y("mean:Q", title="success" if success else None))
     bars = base.mark_rule().encode(y=alt.Y("low:Q"), y2="high:Q")
     chart = alt.layer(bars, points, data=alt.Data(values=shown)).properties(width=320, height=240)
     path.parent.mkdir(parents=True, exist_ok=True)
-    chart.facet(column=alt.Column(f"{panel}:N", title=None)).properties(title=title).save(str(path), scale_factor=2)
+    panels = chart.facet(column=alt.Column(f"{panel}:N", title=None)).properties(title=title)
+    panels.resolve_scale(y="shared" if success else "independent").save(str(path), scale_factor=2)
 
 
 def _within(value: float) -> float | None:

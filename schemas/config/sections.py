@@ -240,6 +240,19 @@ class LoraConfig(Section):
     """The last part of the names of the linear layers that get one, wherever they are in the model."""
 
 
+class StreamConfig(Section):
+    """Training while plays go on, for `train.method=grpo`: the trainer takes finished groups, the others play on."""
+
+    on: bool = False
+    """Whether collecting and training run side by side; else an iteration first plays all its groups."""
+    groups: Count = 8
+    """Finished groups that can teach make one batch; after each batch the plays go on with the new weights."""
+    stale: Whole = 4
+    """A step that was chosen by weights more than so many batches old is left out. It also bounds how far collecting
+    runs ahead: at most `stale` + 1 batches' worth of groups are being played or waiting. 0: collecting waits for every
+    training, as a synchronous loop does."""
+
+
 class TrainConfig(Section):
     """How the policy changes."""
 
@@ -295,6 +308,13 @@ class TrainConfig(Section):
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()
+    stream: StreamConfig = StreamConfig()
+
+    @model_validator(mode="after")
+    def _streams(self) -> "TrainConfig":
+        if self.stream.on and self.method != "grpo":
+            raise ValueError(f"stream.on needs method grpo, not {self.method}")
+        return self
 
     @property
     def in_groups(self) -> bool:

@@ -1,58 +1,21 @@
 """Iterations of `train.method=grpo` and `dpo` on the fake sandbox: groups are played, compared and trained on."""
 
-import io
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from apps.lineage import lineage_of
-from environments.fake import _COLOURS
 from flows.flywheel import flywheel
-from models.dialects import format_action, parse_reply
-from models.policy import Context, Policy, Reply
-from models.speaker import read_tokenizer
-from models.tokens import END
-from schemas.action import Click
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError
 from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tests.clicker import Clicker
 from tests.flows.conftest import wheel
-
-
-class Clicker(Policy):
-    """Sees the button that it is asked for and hits it in a share of its draws."""
-
-    dialect = "box_v1"
-
-    def __init__(self, lake: Lake, version: str, share: float) -> None:
-        self.version, self._share = version, share
-        self._tokenizer = read_tokenizer(checkpoint_folder(lake, version))
-
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        return [self._reply(context) for context in contexts]
-
-    def _reply(self, context: Context) -> Reply:
-        hit = context.seed % 1000 < 1000 * self._share
-        place = _button(context) if hit else (0.01, 0.99)
-        text = f"Action: {format_action(Click(x=place[0], y=place[1]), self.dialect, 10)}"
-        parsed = parse_reply(text)
-        tokens = (*self._tokenizer.encode(text).ids, self._tokenizer.token_to_id(END))
-        logprobs = tuple(-0.5 for _ in tokens)
-        return Reply(text, parsed.thought, parsed.action_text, parsed.action, None, tokens, logprobs)
-
-
-def _button(context: Context) -> tuple[float, float]:
-    colour = _COLOURS[context.observation.instruction.split('"')[1]]
-    pixels = np.asarray(Image.open(io.BytesIO(context.observation.png)).convert("RGB"))
-    rows, columns = np.nonzero((pixels == colour).all(axis=2))
-    return float(columns.mean() / pixels.shape[1]), float(rows.mean() / pixels.shape[0])
 
 
 def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: str = "grpo", **group: Any) -> Config:
@@ -97,7 +60,10 @@ def play_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Has a clicker of this share of hits collect the data."""
 
     def choose(share: float) -> None:
-        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: Clicker(lake, version, share))
+        monkeypatch.setattr(
+            "tasks.collect.load_policy",
+            lambda config, lake, version: Clicker(checkpoint_folder(lake, version), version, share),
+        )
 
     return choose
 

@@ -1,0 +1,68 @@
+"""Iterations with `train.stream.on` on the fake sandbox: what the stages say and leave behind."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flows.flywheel import flywheel
+from schemas.config import Config, config_of
+from schemas.failure import UsageError
+from storage.lake import Lake
+from tasks.checkpoints import checkpoint_folder, policy_row
+from tests.clicker import Clicker
+from tests.flows.test_group_flow import begun, first_lake, grouped, result
+
+__all__ = ["begun", "first_lake"]
+
+
+def streamed(config: Config, tasks: tuple[str, ...] = ("click-target",), stale: int = 4, **group: Any) -> Config:
+    fields = grouped(config, tasks, **group).model_dump()
+    fields["train"]["stream"] = {"on": True, "groups": 2, "stale": stale}
+    return config_of(fields)
+
+
+@pytest.fixture
+def play_by(monkeypatch: pytest.MonkeyPatch, begun: Lake) -> Callable[[float], None]:
+    """Has clickers of this share of hits play, before and after every update; the trainer trains its real weights."""
+
+    def choose(share: float) -> None:
+        def clicker(version: str) -> Clicker:
+            return Clicker(checkpoint_folder(begun, "policy-0000"), version, share)
+
+        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: clicker(version))
+        monkeypatch.setattr("tasks.stream.VlmPolicy", lambda folder, config, version: clicker(version))
+
+    return choose
+
+
+def test_groups_are_trained_on_while_others_are_played_and_every_step_names_its_weights(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.3)
+    flywheel(streamed(small, groups=12, stale=1), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    steps = begun.read("steps", where={"iteration": 1}).to_pylist()
+    assert len(plays) == 48 and {row["policy_version"] for row in plays} == {"policy-0000"}
+    row = policy_row(begun, "policy-0001")
+    metrics = json.loads(row["metrics"])
+    assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
+    assert metrics["updates"] >= 2 and metrics["groups"] == 12 and metrics["samples"] > 0
+    played_by = {step["policy_version"] for step in steps}
+    assert "policy-0000" in played_by and played_by - {"policy-0000"}
+    assert played_by <= {"policy-0000", *(f"policy-0001+{updates}" for updates in range(1, metrics["updates"] + 1))}
+    assert metrics["age_max"] <= 1 and 0 < metrics["sandbox_idle"] < 1 and 0 < metrics["trainer_idle"] < 1
+    assert metrics["mismatch"] > 0 and "mismatch_fresh" in metrics
+    said = result(begun, "train")["say"]
+    assert "age mean" in said and "sandboxes idle" in said and "left out" in said
+    weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
+    assert weights[0] != weights[1]
+    assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
+
+
+def test_streaming_is_for_group_rewards_only(small: Config) -> None:
+    fields = small.model_dump()
+    fields["train"] |= {"stream": {"on": True}}
+    with pytest.raises(UsageError, match=r"stream\.on needs method grpo"):
+        config_of(fields)

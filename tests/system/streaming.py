@@ -1,0 +1,99 @@
+"""A small stream to play and train on: `python -m tests.system.streaming FOLDER` does so, as a process to be killed."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from environments.catalog import catalog
+from models.policy import Context, Reply
+from models.tiny import build_tiny
+from schemas.config import Config, config_of
+from schemas.policy import PolicyVersion
+from schemas.table import utc_now
+from storage.lake import Lake
+from tasks.collect import drop_unfinished, finished, write
+from tasks.group_plays import group_plays
+from tasks.material import Recipe
+from tasks.playing import left_of
+from tasks.stream import play_and_train
+from tests.clicker import Clicker
+
+PARENT, CANDIDATE = "policy-0000", "policy-0001"
+HITS = 0.3
+"""Share of the clicks that hit: most groups of four then hold both outcomes."""
+
+
+def config(folder: Path, stale: int = 4, groups: int = 2, **group: Any) -> Config:
+    """Groups of four plays of `click-target`, two groups a batch."""
+    small = {"hidden": 64, "layers": 1, "vision_hidden": 64, "vision_layers": 1, "max_new_tokens": 8}
+    train = {
+        "method": "grpo",
+        "processes": 1,
+        "group": {"size": 4, "k": 2, "batch": 16, "epochs": 1.0, **group},
+        "stream": {"on": True, "groups": groups, "stale": stale},
+    }
+    return config_of(
+        {
+            "lake": {"uri": str(folder / "lake"), "min_free_mb": 10},
+            "environment": {"kind": "fake", "browsers": 1, "pages": 4},
+            "suite": {"tasks": ["click-target"]},
+            "policy": small,
+            "train": train,
+        }
+    )
+
+
+def begin(config: Config, folder: Path) -> Lake:
+    """A lake whose champion is an untrained small policy."""
+    texts = ['Thought: Click.\nAction: click(start_box="(500,250)")', "0123456789", "red green blue orange"] * 8
+    build_tiny(config.policy, texts, 0, folder / "parent")
+    lake = Lake.open(config.lake)
+    row = PolicyVersion(
+        policy_version=PARENT,
+        parent=None,
+        iteration=0,
+        method="random",
+        checkpoint=lake.blobs.put_directory(folder / "parent", f"checkpoints/{PARENT}"),
+        data_versions="{}",
+        config="{}",
+        code="",
+        seed=0,
+        metrics="{}",
+        status="champion",
+        created_at=utc_now(),
+    )
+    lake.append("policies", [row])
+    return lake
+
+
+class Player(Clicker):
+    """A clicker that takes its time."""
+
+    pause_s = 0.0
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
+        if self.pause_s:
+            time.sleep(self.pause_s)
+        return super().act(contexts, temperature)
+
+
+def run(config: Config, lake: Lake, groups: int, folder: Path) -> dict[str, Any]:
+    """Plays so many groups, less what is in the lake already, and trains meanwhile; clickers play for all weights."""
+    (task,) = catalog(config)
+    drop_unfinished(lake, 1)
+    plays = group_plays(config, lake, 1, task, groups * config.train.group.size, PARENT)
+    left = left_of(plays, finished(lake, 1))
+    player = Player(folder / "parent", PARENT, HITS)
+    recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
+    with patch("tasks.stream.VlmPolicy", lambda place, policy, version: Player(folder / "parent", version, HITS)):
+        return play_and_train(config, lake, recipe, left, player, lambda records: write(lake, records))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    Player.pause_s = 0.1
+    print(json.dumps(run(config(place), Lake.open(config(place).lake), 16, place)), flush=True)

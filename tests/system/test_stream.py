@@ -1,0 +1,181 @@
+"""Playing and training side by side with a real trainer: steps know their weights, kills lose nothing finished."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from environments.catalog import catalog
+from environments.pool import SandboxPool
+from environments.session import play
+from learning.stream import StreamFolder
+from models.renewed import RenewedPolicy
+from schemas.config import Config
+from schemas.curriculum import CurriculumChoice
+from schemas.failure import FlywheelError
+from storage.lake import Lake
+from tasks.actors import BatchedActor
+from tasks.checkpoints import candidate_of, checkpoint_folder, policy_row
+from tasks.collect import collect_trajectories
+from tasks.group_plays import group_plays
+from tasks.places import work_folder
+from tasks.stream_pool import StreamPool
+from tasks.train import train_policy
+from tests.system import streaming
+from tests.system.streaming import CANDIDATE, PARENT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def stream_of(lake: Lake) -> StreamFolder:
+    return StreamFolder(work_folder(lake, CANDIDATE) / "stream")
+
+
+def trajectories(lake: Lake) -> dict[str, dict[str, Any]]:
+    return {row["trajectory_id"]: row for row in lake.read("trajectories").to_pylist()}
+
+
+@pytest.fixture
+def clickers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has clickers of a share of hits play, whatever the weights; the trainer trains real ones."""
+
+    def choose(share: float) -> None:
+        made = lambda version: streaming.Player(folder / "parent", version, share)  # noqa: E731
+        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: made(version))
+        monkeypatch.setattr("tasks.stream.VlmPolicy", lambda place, config, version: made(version))
+
+    return choose
+
+
+def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
+    """Collects so many groups and trains, stage by stage; what the train stage says."""
+    choice = CurriculumChoice(
+        iteration=1, task_id="fake/click-target", weight=1.0, explorer_trajectories=0, policy_trajectories=4 * groups,
+        relay_trajectories=0, pool="learnable", successes=1.0, failures=1.0, reason="",
+    )  # fmt: skip
+    lake.append("curriculum", [choice])
+    collect_trajectories.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
+    return train_policy.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def test_batches_are_trained_on_while_others_are_played_and_every_step_names_its_weights(
+    folder: Path, clickers: Callable[[float], None]
+) -> None:
+    clickers(0.3)
+    config = streaming.config(folder, stale=1)
+    lake = streaming.begin(config, folder)
+    made = turn(config, lake, 12)
+    plays = trajectories(lake)
+    assert len(plays) == 48 and {row["policy_version"] for row in plays.values()} == {PARENT}
+    versions = {row["policy_version"] for row in lake.read("steps").to_pylist()}
+    assert PARENT in versions and versions - {PARENT}
+    assert versions <= {PARENT, *(f"{CANDIDATE}+{updates}" for updates in range(1, made["updates"] + 1))}
+    row = policy_row(lake, CANDIDATE)
+    assert (row["method"], row["parent"], row["status"]) == ("grpo", PARENT, "candidate")
+    assert json.loads(row["metrics"]) == {key: value for key, value in made.items() if key not in ("policy", "say")}
+    assert made["updates"] >= 2 and made["groups"] == 12 and made["samples"] > 0 and made["tokens"] > 0
+    assert made["age_max"] <= 1 and 0 <= made["sandbox_idle"] < 1 and 0 < made["trainer_idle"] < 1
+    assert made["mismatch"] > 0 and made["mismatch_fresh"] > 0
+    assert "age mean" in made["say"] and "sandboxes idle" in made["say"] and "left out" in made["say"]
+    before, after = ((checkpoint_folder(lake, name) / "model.safetensors").read_bytes() for name in (PARENT, CANDIDATE))
+    assert before != after
+
+
+def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(
+    folder: Path, clickers: Callable[[float], None]
+) -> None:
+    clickers(0.0)
+    config = streaming.config(folder)
+    lake = streaming.begin(config, folder)
+    made = turn(config, lake, 3)
+    assert made["samples"] == 0 and "one reward for all" in made["say"]
+    assert candidate_of(lake, 1) is None and len(trajectories(lake)) == 12
+
+
+def test_a_killed_collector_goes_on_and_neither_plays_nor_trains_on_anything_finished_twice(folder: Path) -> None:
+    config = streaming.config(folder)
+    lake = streaming.begin(config, folder)
+    command = [sys.executable, "-m", "tests.system.streaming", str(folder)]
+    first = subprocess.Popen(command, env={**os.environ, "FLYWHEEL_HOME": str(folder / "home")})
+    stream = stream_of(lake)
+    while stream.published() < 2:
+        assert first.poll() is None
+        time.sleep(0.05)
+    (trainer,) = psutil.Process(first.pid).children()
+    first.kill()
+    first.wait()
+    trainer.wait(timeout=60)  # it ends with its collector: two never write to one place
+    finished, batches = trajectories(lake), stream.notes()
+    assert finished and not stream.ended()
+
+    made = streaming.run(config, lake, 16, folder)
+    after = trajectories(lake)
+    assert len(after) == 64
+    assert all(after[name] == row for name, row in finished.items())
+    assert stream.notes()[: len(batches)] == batches and made["resumed_at"] > 0
+    trained = [group for notes in stream.notes() for group in notes["groups"]]
+    assert len(trained) == len(set(trained)) == made["informative"]
+    assert made["updates"] == stream.published() > len(batches)
+
+
+def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its_checkpoint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming.Player, "pause_s", 0.05)
+    config = streaming.config(folder)
+    lake = streaming.begin(config, folder)
+    stream = stream_of(lake)
+
+    unpatched, killed = StreamPool.finished, []
+
+    def finished(pool: StreamPool, rows: Any) -> None:
+        unpatched(pool, rows)
+        if stream.published() >= 1 and not killed:
+            (trainer,) = psutil.Process().children()
+            trainer.kill()
+            killed.append(trainer.pid)
+
+    with monkeypatch.context() as deadly:
+        deadly.setattr(StreamPool, "finished", finished)
+        with pytest.raises(FlywheelError, match="The trainer died"):
+            streaming.run(config, lake, 16, folder)
+    before = trajectories(lake)
+    assert 0 < len(before) < 64
+    made = streaming.run(config, lake, 16, folder)
+    after = trajectories(lake)
+    assert len(after) == 64 and all(after[name] == row for name, row in before.items())
+    assert made["updates"] == stream.published()
+
+
+def test_newer_weights_are_taken_up_in_the_middle_of_a_trajectory(folder: Path) -> None:
+    config = streaming.config(folder)
+    lake = streaming.begin(config, folder)
+    asked = 0
+
+    def newer() -> streaming.Player | None:
+        nonlocal asked
+        asked += 1
+        return streaming.Player(folder / "parent", f"{CANDIDATE}+1", 0.0) if asked == 2 else None
+
+    actor = BatchedActor("policy", RenewedPolicy(streaming.Player(folder / "parent", PARENT, 0.0), newer), 1.0)
+    (one, *_) = group_plays(config, lake, 1, catalog(config)[0], 4, PARENT)
+
+    async def played() -> list[str]:
+        async with SandboxPool(config.environment) as pool:
+            record = await play(pool, one, [actor], True, 1)
+        return [step.policy_version for step in record.steps]
+
+    assert asyncio.run(played()) == [PARENT, f"{CANDIDATE}+1", f"{CANDIDATE}+1"]
+    actor.close()
