@@ -34,11 +34,12 @@ def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]
         if decision["error_step"] is not None:
             rows.append(error_annotation(trajectory_id, iteration, decision["error_step"], decision["reason"], now))
         for step in steps.get(trajectory_id, []):
-            if decision["route"] == "sft" and (thought := thought_annotation(step, now)):
+            elements = elements_of(step["elements"])
+            if decision["route"] == "sft" and (thought := thought_annotation(step, elements, now)):
                 rows.append(thought)
             if step["screenshot"] not in asked:
                 asked.add(step["screenshot"])
-                rows += grounding_annotations(step, elements_of(step["elements"]), MOST_TARGETS, now)
+                rows += grounding_annotations(step, elements, MOST_TARGETS, now)
     lake.append("annotations", rows)
     pairs = find_pairs(config, lake, iteration)
     kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])
