@@ -12,7 +12,8 @@ from apps.lakes import pins, policies, policy_named
 from schemas.failure import UsageError
 from storage.lake import Lake
 
-TRAINED_ROUTES = ("sft", "ct")
+TRAINED_ROUTES = {"ct": ["ct"]}
+"""Routes by method, where it is not both."""
 
 
 def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> se
         sides = ["trajectory_id", "rejected_trajectory_id"]
         pairs = lake.read("pairs", sides, version=versions["pairs"])
         return {name for side in sides for name in pairs[side].to_pylist() if name}
-    where = {"gate": "route", "route": TRAINED_ROUTES}
+    where = {"gate": "route", "route": TRAINED_ROUTES.get(policy["method"], ["sft", "ct"])}
     routed = lake.read("verdicts", ["trajectory_id"], where, versions["verdicts"])
     return set(routed["trajectory_id"].to_pylist())
 

@@ -5,12 +5,13 @@ from prefect import flow
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate
 from tasks.promote import promote_candidate
-from tasks.train import train_policy
+from tasks.train import continue_training, train_policy
 
 
 @flow(name="learn")
 def learn(config: Config, iteration: int) -> None:
     """Trains a candidate, measures it, and lets it play next if it is not worse than the champion."""
+    continue_training(config, iteration)
     train_policy(config, iteration)
     evaluate_candidate(config, iteration)
     promote_candidate(config, iteration)

@@ -1,7 +1,8 @@
 """The machine part of annotation: a templated thought for accepted steps, grounding targets from the page's elements.
 
 Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and
-answers with a click on its centre. Only names that stand for one element of the page are asked for.
+answers with a click on its centre. Only names that stand for one element of the page are asked for. Of failed plays it
+also keeps what is true whatever they were meant for: the action between two screens, and what changed.
 """
 
 import hashlib
@@ -10,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from learning.transitions import NOTHING, caption
 from models.thoughts import can_be_aimed_at, templated_thought
-from schemas.action import Click, from_json, to_json
+from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.annotation import Annotation, Kind
 from schemas.observation import Element
 
@@ -67,6 +69,31 @@ def grounding_annotations(step: StepRow, elements: Sequence[Element], most: int,
     return rows
 
 
+def inverse_annotation(step: StepRow, now: datetime) -> Annotation | None:
+    """The action that led from the step's screen to the next, where one was performed and the screen shows it."""
+    if not step["action"] or step["action_error"] or step["next_screenshot"] in (None, step["screenshot"]):
+        return None
+    if from_json(step["action"]).type in TERMINAL:
+        return None
+    return _compared(step, _annotation(step, "inverse_dynamics", "play", "", step["action"], now, 0))
+
+
+def transition_annotation(
+    step: StepRow, before: Sequence[Element], after: Sequence[Element] | None, now: datetime
+) -> Annotation | None:
+    """What the step's action changed, by the elements before and after; None where a rule cannot tell.
+
+    Args:
+        step: screenshot and next_screenshot are read.
+        before, after: the elements of the two screens; `after` is None where nobody recorded them.
+    """
+    if not step["action"] or step["action_error"] or step["next_screenshot"] is None:
+        return None
+    same = step["next_screenshot"] == step["screenshot"]
+    said = NOTHING if same else caption(before, after) if before and after else ""
+    return _compared(step, _annotation(step, "transition", "page", said, None, now, 0)) if said else None
+
+
 def error_annotation(trajectory_id: str, iteration: int, step: int, reason: str, now: datetime) -> Annotation:
     """The step at which a failed trajectory went wrong, where a rule can tell."""
     row = {"trajectory_id": trajectory_id, "iteration": iteration, "step": step}
@@ -76,6 +103,10 @@ def error_annotation(trajectory_id: str, iteration: int, step: int, reason: str,
 def _area(element: Element) -> float:
     left, top, right, bottom = element.box
     return (right - left) * (bottom - top)
+
+
+def _compared(step: StepRow, annotation: Annotation) -> Annotation:
+    return annotation.model_copy(update={"before": step["screenshot"], "after": step["next_screenshot"]})
 
 
 def _annotation(

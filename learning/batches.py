@@ -20,6 +20,7 @@ from learning.sample import TrainSample
 from models.dialects import format_action, format_reply
 from models.fast import Grid, TinyNet
 from models.packing import MULTIPLE, Packed, pack
+from models.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
 from models.speaker import token_id
 from models.thoughts import aim
@@ -110,13 +111,14 @@ class Batcher:
         self._pad = token_id(tokenizer, PAD)
         self._end = token_id(tokenizer, END)
 
-    def batch(
+    def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
-    ) -> Batch | None:
+    ) -> list[Batch]:
         """This rank's part of the batch of these samples, each moved and questioned by its own seed.
 
         Rows are padded to the longest beside them, so the parts are made by `learning.balance.padded`: long rows
-        together, fewer of them. None if there is nothing left for this rank.
+        together, fewer of them. A row is shown no more screens than it has, as when the policy plays: one batch for
+        each number of screens, none if there is nothing left for this rank.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
         members = [index for index, (row, _) in enumerate(made) if row.supervised]
@@ -125,13 +127,17 @@ class Batcher:
             members = [members[place] for place in np.flatnonzero(plan == rank)]
         else:
             members = members[rank::world]
-        if not members:
-            return None
-        return replace(self._lay(*zip(*(made[index] for index in members), strict=True)), members=tuple(members))
+        alike: dict[int, list[int]] = {}
+        for index in members:
+            alike.setdefault(len(made[index][1]), []).append(index)
+        return [
+            replace(self._lay(*zip(*(made[index] for index in chosen), strict=True)), members=tuple(chosen))
+            for _, chosen in sorted(alike.items())
+        ]
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
         draw = random.Random(hash(seed))
-        images = [self._pixels(sha) for sha in sample.screenshots[-self._policy.history_images :]]
+        images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
         shift = (right / images[-1].shape[1], down / images[-1].shape[0])
         row = self._row(sample, shift, draw)
@@ -146,8 +152,7 @@ class Batcher:
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
     def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown]) -> Batch:
-        screens = max(map(len, shown))
-        shown = [[images[0]] * (screens - len(images)) + images for images in shown]
+        screens = len(shown[0])
         flat = [item for images in shown for item in images]
         height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
         grid = grid_of(height, width, self._patch, self._merge)
@@ -188,6 +193,8 @@ class Batcher:
     def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _Row | None:
         """A sample's row, or None if the shift moves its target off the screen."""
         row = _Row()
+        if sample.kind == "transition":
+            row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         if sample.action is not None:
             action = _moved(from_json(sample.action), shift)
             if action is None:
@@ -199,12 +206,15 @@ class Batcher:
                 ids = self._ids(question.name)
                 if isinstance(moved, Click) and max(moved.x, moved.y) < 1 and len(ids) <= SHORT:
                     row.words.append((moved.x, moved.y, ids))
-        for ask, most in ((self._where, self._train.grounding), (self._what, self._train.reading)):
+        where, what = self._train.grounding, self._train.reading
+        if sample.kind == "naming":
+            where, what = 0, max(1, what, where)
+        for ask, most in ((self._where, where), (self._what, what)):
             for question in draw.sample(sample.questions, min(most, len(sample.questions))):
                 click = _moved(Click(x=question.x, y=question.y), shift)
                 if click is not None:
                     ask(row, question.name, self._said(click))
-        if sample.questions and draw.random() < self._train.copying:
+        if sample.questions and sample.kind == "step" and draw.random() < self._train.copying:
             self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
 
@@ -224,7 +234,9 @@ class Batcher:
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
 
     def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
-        """Instruction and history as `models.speaker.prompt_text` writes them."""
+        """Instruction and history as `models.speaker.prompt_text` writes them; of two screens the question alone."""
+        if sample.kind == "inverse_dynamics":
+            return self._ids(f"{WHAT_WAS_DONE}{START}")
         said = [sample.instruction]
         for past in sample.history:
             action = from_json(past.action)
@@ -235,6 +247,9 @@ class Batcher:
     def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
         lead = format_reply(thought, "")
         return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
+
+    def _plain(self, text: str) -> list[tuple[int, float]]:
+        return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
 
     def _said(self, action: Action) -> list[tuple[int, float]]:
         """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""

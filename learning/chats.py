@@ -20,13 +20,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from learning.sample import Screenshots, TrainSample
+from learning.sample import Question, Screenshots, TrainSample
 from learning.step_plan import Item, Piece
 from models.dialects import format_action, format_reply
 from models.layout import read_config
 from models.policy import Context
 from models.processor import read_processor
-from models.prompt import Message, messages_of
+from models.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message, messages_of, question_of
 from schemas.action import Click, from_json
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
@@ -193,18 +193,16 @@ class Chats(Encoder[TrainSample]):
         return self._chat(messages, sizes, [*self._words(reply), self._end])
 
     def _shown(self, sample: TrainSample) -> Sequence[str]:
-        return sample.screenshots[-self._policy.history_images if sample.action is not None else -1 :]
+        return sample.shown(self._policy.history_images)
 
     def _messages(self, sample: TrainSample, size: tuple[int, int]) -> tuple[list[Message], str]:
         """The chat that ends before the reply, and the reply. A screen without an action asks where one element is."""
         absolute = size if self._absolute else None
+        if sample.kind != "step":
+            return self._question(sample, size, absolute)
         instruction, thought, action = sample.instruction, sample.thought, sample.action
         if action is None:
-            if not sample.questions:
-                raise FlywheelError(
-                    f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."
-                )
-            asked = random.Random(f"{self._seed} {sample.screenshots[-1]}").choice(sample.questions)
+            asked = self._drawn(sample)
             instruction, thought, target = f'Click on "{asked.name}".', "", Click(x=asked.x, y=asked.y)
         else:
             target = from_json(action)
@@ -218,3 +216,26 @@ class Chats(Encoder[TrainSample]):
         messages = messages_of(context, len(shown), self._policy.dialect)
         reply = format_reply(thought, format_action(target, self._policy.dialect, absolute=absolute))
         return messages, reply
+
+    def _question(
+        self, sample: TrainSample, size: tuple[int, int], absolute: tuple[int, int] | None
+    ) -> tuple[list[Message], str]:
+        """What continual training asks about screens, and the answer: no instruction, no history."""
+        dialect = self._policy.dialect
+        screens = [Observation(b"", *size, digest) for digest in self._shown(sample)]
+        if sample.kind == "transition":
+            return question_of(WHAT_CHANGED, screens), sample.thought
+        if sample.kind == "naming":
+            asked = self._drawn(sample)
+            place = format_action(Click(x=asked.x, y=asked.y), dialect, absolute=absolute)
+            return question_of(f"What is at the place of {place}?", screens), asked.name
+        done = format_action(from_json(sample.action or ""), dialect, absolute=absolute)
+        return question_of(WHAT_WAS_DONE, screens, dialect), format_reply("", done)
+
+    def _drawn(self, sample: TrainSample) -> Question:
+        """One of the sample's questions, the same in every run of the job."""
+        if not sample.questions:
+            raise FlywheelError(
+                f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."
+            )
+        return random.Random(f"{self._seed} {sample.screenshots[-1]}").choice(sample.questions)

@@ -188,6 +188,7 @@ class PairObjective(Objective):
 
 OBJECTIVES: dict[str, Callable[[Job, Sequence[Any]], Objective]] = {
     "sft": Imitation,
+    "ct": Imitation,
     "grpo": GroupObjective,
     "dpo": PairObjective,
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,9 +34,14 @@ class Question:
     y: float
 
 
+Kind = Literal["step", "naming", "inverse_dynamics", "transition"]
+COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
+"""Kinds that show two screens, before and after an action, and know no instruction."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainSample:
-    """One screen with what should be said about it."""
+    """One screen, or two to compare, with what should be said about it."""
 
     task_id: str
     screenshots: tuple[str, ...]
@@ -49,6 +55,16 @@ class TrainSample:
     questions: tuple[Question, ...] = field(default=())
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
+    kind: Kind = "step"
+    """`step`: the reply to the instruction, or, without an action, where things are. Of continual training: `naming`,
+    what is at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, what changed
+    between them, in `thought`."""
+
+    def shown(self, history_images: int) -> tuple[str, ...]:
+        """The screenshots that are shown where the policy sees so many of the last ones."""
+        if self.kind in COMPARING:
+            return self.screenshots
+        return self.screenshots[-history_images if self.action is not None else -1 :]
 
 
 _TEXT = pa.string()
@@ -62,6 +78,7 @@ _SAMPLES = pa.schema(
         ("action", _TEXT),
         ("questions", pa.list_(pa.struct([("name", _TEXT), ("x", pa.float32()), ("y", pa.float32())]))),
         ("weight", pa.float64()),
+        ("kind", _TEXT),
     ]
 )
 _SCREENSHOTS = pa.schema([("sha256", _TEXT), ("width", pa.int32()), ("height", pa.int32()), ("png", pa.binary())])

@@ -88,17 +88,18 @@ class SmallLearner(FlatLearner):
         """One step; the loss is the mean over the samples of the batch."""
         chosen = [self._samples[draw.sample] for draw in batch]
         seeds = [(self._job.seed, draw.position) for draw in batch]
-        made = self._batcher.batch(chosen, seeds, self._rank, self._world)
+        parts = self._batcher.batches(chosen, seeds, self._rank, self._world)
         train = self._job.train
         self._gradient.zero_()
-        part = torch.zeros(())
-        if made is not None:
+        total = torch.zeros(())
+        for made in parts:
             part = batch_loss(self._net, made, self._batcher.first, train.soft_bins, train.words) / train.batch
             part.backward()
+            total += part.detach()
         if self._world > 1:
             dist.all_reduce(self._gradient)
         norm = self._optimizer.step(self._gradient, rate)
-        return Taken(part.detach(), norm, tuple(batch[member].sample for member in made.members) if made else ())
+        return Taken(total, norm, tuple(batch[member].sample for made in parts for member in made.members))
 
 
 def write_weights(net: TinyNet, folder: Path) -> None:

@@ -109,6 +109,7 @@ def train(job: Job) -> None:
 
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
     "sft": read_samples,
+    "ct": read_samples,
     "grpo": read_rollouts,
     "ppo": read_rollouts,
     "dpo": read_preferences,
@@ -116,6 +117,7 @@ READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
 """What each method trains on; each piece has a `weight`."""
 SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
     "sft": SmallLearner,
+    "ct": SmallLearner,
     "grpo": GroupLearner,
     "ppo": PpoLearner,
     "dpo": PairLearner,

@@ -5,6 +5,7 @@
 All past thoughts and actions stay as text; only the last N screenshots stay as images, the current one last.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from models.dialects import format_action, format_reply
@@ -14,6 +15,11 @@ from schemas.observation import Observation
 
 Message = dict[str, Any]
 """One turn of a chat as `transformers` takes it: role and content parts."""
+
+WHAT_WAS_DONE = "What was done?"
+"""Inverse dynamics: two screens, answered by the action between them."""
+WHAT_CHANGED = "What changed?"
+"""State transition: two screens, answered in words."""
 
 _SAMPLES = (
     Click(x=0.48, y=0.52),
@@ -51,6 +57,12 @@ def messages_of(context: Context, history_images: int = 1, dialect: str = "box_v
             chat.append(_screen(turn.observation))
         chat.append(_turn("assistant", format_reply(turn.thought, turn.action_text)))
     return [*chat, _screen(context.observation)]
+
+
+def question_of(question: str, screens: Sequence[Observation], dialect: str | None = None) -> list[Message]:
+    """The chat that asks something about screens outside of any play; with a dialect, the answer is an action."""
+    head = [] if dialect is None else [_turn("system", system_text(dialect))]
+    return [*head, _turn("user", question), *(_screen(screen) for screen in screens)]
 
 
 def screens_of(messages: list[Message]) -> list[Observation]:

@@ -1,10 +1,11 @@
 """An annotation: a thought, a grounding target or a corrected action for one step, from a machine or a person."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Row, Table, Text, not_null, one_of, unique
 
-Kind = Literal["thought", "grounding", "correction", "error_step"]
+Kind = Literal["thought", "grounding", "correction", "error_step", "inverse_dynamics", "transition"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Annotation(Row):
@@ -16,13 +17,16 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """`template` and `page` for the machine part, else a model's or a person's name."""
+    """`template`, `page` and `play` for the machine part, else a model's or a person's name."""
     thought: Text
-    """The thought; for grounding, the name of the element asked for."""
+    """The thought; for grounding, the name of the element asked for; for a transition, what changed."""
     action: Text | None
-    """Canonical JSON; for grounding, the click on the element's centre."""
+    """Canonical JSON; for grounding, the click on the element's centre; for inverse dynamics, what led from one screen
+    to the other."""
     before: Text | None
+    """For inverse dynamics and transitions, sha256 of the screenshot before the action."""
     after: Text | None
+    """And of the one after it."""
     created_at: Instant
 
 
@@ -34,6 +38,6 @@ TABLE = Table(
     expectations=(
         unique(("annotation_id",)),
         *not_null("trajectory_id", "author", "thought", because="a label of unknown origin must not be trained on"),
-        one_of("kind", ("thought", "grounding", "correction", "error_step"), because="the trainer knows these kinds"),
+        one_of("kind", KINDS, because="the trainer knows these kinds"),
     ),
 )

@@ -1,10 +1,10 @@
 """A policy version and what it was made from."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
 
-Status = Literal["initial", "candidate", "champion", "retired", "rejected"]
+Status = Literal["initial", "intermediate", "candidate", "champion", "retired", "rejected"]
 
 
 class PolicyVersion(Row):
@@ -25,6 +25,7 @@ class PolicyVersion(Row):
     seed: Int64
     metrics: Text
     status: Status
+    """`intermediate`: continual training made it for the training after it; it is never measured nor promoted."""
     created_at: Instant
 
 
@@ -37,6 +38,6 @@ TABLE = Table(
         *not_null(
             "checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"
         ),
-        one_of("status", ("initial", "candidate", "champion", "retired", "rejected"), because="promotion knows these"),
+        one_of("status", get_args(Status), because="promotion knows these"),
     ),
 )

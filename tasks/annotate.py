@@ -1,9 +1,18 @@
 """Stage: the machine part of annotation."""
 
 from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
-from learning.annotation import error_annotation, grounding_annotations, thought_annotation
+from learning.annotation import (
+    error_annotation,
+    grounding_annotations,
+    inverse_annotation,
+    thought_annotation,
+    transition_annotation,
+)
 from schemas.annotation import Annotation
 from schemas.config import Config
 from schemas.observation import elements_of
@@ -13,18 +22,21 @@ from tasks.filter import steps_by_trajectory
 from tasks.preferences import find_pairs
 from tasks.stage import stage
 
+COLUMNS = [
+    "trajectory_id", "step", "iteration", "screenshot", "next_screenshot",
+    "thought", "action", "action_error", "elements",
+]  # fmt: skip
 MOST_TARGETS = 12
 """Grounding targets kept per screen; the trainer draws from them."""
 
 
 @stage("annotate")
 def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
-    """Thoughts and grounding for accepted steps, grounding for failed ones too, the error step where rules can tell,
-    and preferences where plays of one task and seed part."""
+    """Thoughts and grounding for accepted steps; for failed ones grounding too, and what was done and changed from
+    screen to screen; the error step where rules can tell; preferences where plays of one task and seed part."""
     verdicts = lake.read("verdicts", where={"iteration": iteration}).to_pylist()
     decisions = {row["trajectory_id"]: row for row in verdicts if row["gate"] == "route"}
-    columns = ["trajectory_id", "step", "iteration", "screenshot", "thought", "action", "elements"]
-    steps = steps_by_trajectory(lake, iteration, columns)
+    steps = steps_by_trajectory(lake, iteration, COLUMNS)
     rows: list[Annotation] = []
     asked: set[str] = set()
     now = utc_now()
@@ -33,7 +45,10 @@ def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]
             continue
         if decision["error_step"] is not None:
             rows.append(error_annotation(trajectory_id, iteration, decision["error_step"], decision["reason"], now))
-        for step in steps.get(trajectory_id, []):
+        played = steps.get(trajectory_id, [])
+        if decision["route"] == "ct":
+            rows += _compared(played, now)
+        for step in played:
             elements = elements_of(step["elements"])
             if decision["route"] == "sft" and (thought := thought_annotation(step, elements, now)):
                 rows.append(thought)
@@ -44,3 +59,13 @@ def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]
     pairs = find_pairs(config, lake, iteration)
     kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])
     return {"annotations": dict(kinds), "say": ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))}
+
+
+def _compared(played: list[dict[str, Any]], now: datetime) -> Iterator[Annotation]:
+    """What a failed play's screens say of each other: the elements after a step are those the next one recorded."""
+    for step, following in zip_longest(played, played[1:]):
+        after = None
+        if following is not None and following["screenshot"] == step["next_screenshot"]:
+            after = elements_of(following["elements"])
+        found = (inverse_annotation(step, now), transition_annotation(step, elements_of(step["elements"]), after, now))
+        yield from (annotation for annotation in found if annotation)

@@ -38,6 +38,14 @@ def policy_row(lake: Lake, version: str) -> dict[str, Any]:
     return found
 
 
+def measured_ancestor(lake: Lake, version: str) -> str:
+    """The policy that this one stands for in comparisons: itself, or, of an intermediate one, whose weights it had."""
+    row = policy_row(lake, version)
+    while row["status"] == "intermediate":
+        row = policy_row(lake, row["parent"])
+    return row["policy_version"]
+
+
 def candidate_of(lake: Lake, iteration: int) -> dict[str, Any] | None:
     """The policy that this iteration trained, or None if it trained none."""
     rows = lake.read("policies", where={"iteration": iteration}).to_pylist()

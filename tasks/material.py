@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas.config import Config
 from schemas.config.sections import TrainConfig
+from schemas.policy import Status
 from storage.lake import Lake
 
 
@@ -19,6 +20,8 @@ class Recipe:
     parent: str
     iteration: int
     pins: Mapping[str, int]
+    status: Status = "candidate"
+    """What becomes of the policy: a candidate is measured and may be promoted."""
 
 
 @dataclass(frozen=True, slots=True)

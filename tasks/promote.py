@@ -7,7 +7,7 @@ from learning.promotion import decide
 from schemas.config import Config
 from storage.intervals import paired_difference
 from storage.lake import Lake
-from tasks.checkpoints import candidate_of, champion, policy_row
+from tasks.checkpoints import candidate_of, champion, measured_ancestor, policy_row
 from tasks.stage import stage
 
 
@@ -26,7 +26,7 @@ def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str
     reigning = champion(lake)
     if reigning["policy_version"] == candidate["policy_version"]:
         # A kill fell between the promotion and its record: decide the same thing again.
-        reigning = policy_row(lake, candidate["parent"])
+        reigning = policy_row(lake, measured_ancestor(lake, candidate["parent"]))
     new, old = candidate["policy_version"], reigning["policy_version"]
     gap = paired_difference(plays_of(lake, new), plays_of(lake, old))
     decision = decide(gap.mean, gap.low, gap.high, gap.n, config.promote.tolerance)

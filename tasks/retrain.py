@@ -13,7 +13,7 @@ from tasks.checkpoints import champion, last_iteration, load_policy, policy_row
 from tasks.evaluate import measure_suites
 from tasks.material import Recipe
 from tasks.promote import challenge
-from tasks.train import PINNED, train_from
+from tasks.train import pins_of, train_from
 
 
 @task(name="pin", cache_policy=NO_CACHE)
@@ -25,8 +25,12 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     )
     pins: dict[str, Any] = {"version": f"retrained-{number:04d}", "iteration": last_iteration(lake)}
     if like is None:
-        versions = {table: version for table, version in lake.versions().items() if table in PINNED}
-        return {**pins, "parent": champion(lake)["policy_version"], "versions": versions, "config": config.canonical()}
+        return {
+            **pins,
+            "parent": champion(lake)["policy_version"],
+            "versions": pins_of(lake),
+            "config": config.canonical(),
+        }
     row = policy_row(lake, like)
     if row["data_versions"] == "{}":
         raise UsageError(f"{like} was not trained from data ({row['method']}).", "Name a policy that was trained.")

@@ -16,8 +16,9 @@ from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.checkpoints import champion, checkpoint_folder, version_of
+from tasks.checkpoints import champion, checkpoint_folder, measured_ancestor, version_of
 from tasks.console import bar
+from tasks.continual import continual_material
 from tasks.group_plays import group_material
 from tasks.material import Material, Recipe, pngs_of, seed_of
 from tasks.places import work_folder
@@ -34,11 +35,36 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 
 @stage("train", retries=1)
 def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
-    """By the configured method, from the champion's weights; the candidate is a row in `policies`."""
-    pins = {table: version for table, version in lake.versions().items() if table in PINNED}
-    recipe = Recipe(version_of(iteration), champion(lake)["policy_version"], iteration, pins)
+    """By the configured method, from the champion's weights (after continual training, from what that made of them);
+    the candidate is a row in `policies`."""
+    continued = lake.count("policies", {"policy_version": continued_version(iteration)}) > 0
+    parent = continued_version(iteration) if continued else champion(lake)["policy_version"]
+    recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
     return train_from(config, lake, recipe) if streamed is None else _register_streamed(config, lake, recipe, streamed)
+
+
+@stage("ct", retries=1)
+def continue_training(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+    """Every `train.ct_every` iterations: continual training on the failed plays of all iterations, from the champion's
+    weights; the supervised training goes on from what it makes."""
+    every = config.train.ct_every
+    if not every or not iteration or iteration % every:
+        return {"say": "not in this iteration"}
+    train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
+    parent = champion(lake)["policy_version"]
+    recipe = Recipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
+    return train_from(config.model_copy(update={"train": train}), lake, recipe)
+
+
+def continued_version(iteration: int) -> str:
+    """The name of the policy that continual training makes for an iteration's supervised training."""
+    return f"{version_of(iteration)}-ct"
+
+
+def pins_of(lake: Lake) -> dict[str, int]:
+    """Today's versions of the tables that a training reads."""
+    return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
 def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
@@ -84,7 +110,7 @@ def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metri
         code=code_version(),
         seed=seed_of(config, recipe),
         metrics=json.dumps(metrics, sort_keys=True),
-        status="candidate",
+        status=recipe.status,
         created_at=utc_now(),
     )
     lake.append("policies", [row])
@@ -94,7 +120,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """Everything accepted so far, and screens of failures that teach grounding."""
     samples = gather(config, lake, recipe)
     targets = sum(sample.action is not None for sample in samples)
-    first = recipe.parent == INITIAL and config.policy.base == "tiny"
+    first = measured_ancestor(lake, recipe.parent) == INITIAL and config.policy.base == "tiny"
     return Material(
         screenshots=sorted({digest for sample in samples for digest in sample.screenshots}),
         write=lambda path: write_samples(path, samples),
@@ -109,6 +135,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
 
 MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
     "sft": supervised,
+    "ct": continual_material,
     "grpo": group_material,
     "ppo": ppo_material,
     "dpo": preference_material,
@@ -133,7 +160,7 @@ def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
 
 def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:
     """The parent's held-out success by task, at the pinned version."""
-    where = {"policy_version": recipe.parent, "suite": "suite"}
+    where = {"policy_version": measured_ancestor(lake, recipe.parent), "suite": "suite"}
     rows = lake.read("evaluations", ["task_id", "success"], where, version=recipe.pins.get("evaluations")).to_pylist()
     by_task: dict[str, list[bool]] = {}
     for row in rows:

@@ -253,13 +253,21 @@ class StreamConfig(Section):
     training, as a synchronous loop does."""
 
 
+class ContinualConfig(Section):
+    """Continual training (CT): learning from failed plays what is true of them, without imitating them."""
+
+    steps: Count = 150
+    """Optimiser steps."""
+    learning_rate: Positive = 1e-3
+
+
 class TrainConfig(Section):
     """How the policy changes."""
 
-    method: Literal["sft", "grpo", "ppo", "dpo"] = "sft"
-    """`sft`: imitate what succeeded. `grpo`: compare the rewards of plays of the same task and seed. `ppo`: compare
-    them with what a critic expected, token by token. `dpo`: prefer what succeeded to what failed where such plays
-    part."""
+    method: Literal["sft", "ct", "grpo", "ppo", "dpo"] = "sft"
+    """`sft`: imitate what succeeded. `ct`: learn what failed plays show of screens and actions, without imitating them.
+    `grpo`: compare the rewards of plays of the same task and seed. `ppo`: compare them with what a critic expected,
+    token by token. `dpo`: prefer what succeeded to what failed where such plays part."""
     steps_first: Count = 520
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 300
@@ -305,6 +313,10 @@ class TrainConfig(Section):
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
     lora: LoraConfig = LoraConfig()
+    ct_every: Whole = 0
+    """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised
+    one; never in iteration 0. 0 for never."""
+    ct: ContinualConfig = ContinualConfig()
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
     preference: PreferenceConfig = PreferenceConfig()
@@ -314,6 +326,12 @@ class TrainConfig(Section):
     def _streams(self) -> "TrainConfig":
         if self.stream.on and self.method != "grpo":
             raise ValueError(f"stream.on needs method grpo, not {self.method}")
+        return self
+
+    @model_validator(mode="after")
+    def _in_turn(self) -> "TrainConfig":
+        if self.ct_every and self.method != "sft":
+            raise ValueError(f"ct_every is {self.ct_every}, and continual training comes before method sft alone")
         return self
 
     @property

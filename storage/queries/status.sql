@@ -13,7 +13,7 @@ laps AS (
 made AS (
     SELECT iteration, policy_version, status IN ('champion', 'retired') AS promoted
     FROM policies
-    WHERE policy_version NOT LIKE 'retrained-%' AND method <> 'merge'
+    WHERE policy_version NOT LIKE 'retrained-%' AND method <> 'merge' AND status <> 'intermediate'
     QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
 ),
 plays AS (

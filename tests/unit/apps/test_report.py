@@ -9,6 +9,7 @@ import pytest
 from apps.report.build import build_report, vega
 from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
+from schemas.stage import STAGES
 from storage.lake import Lake
 
 
@@ -42,7 +43,7 @@ def test_the_page_stays_below_five_megabytes(page: Path) -> None:
 def test_the_page_shows_every_part(text: str) -> None:
     for name in ("success", "played", "heat", "funnel", "weights", "stages"):
         assert f'id="chart-{name}"' in text
-    between, worked = 2 * 8 * 0.25, 2 * 8 * 2.0 + 2.0
+    between, worked = 2 * len(STAGES) * 0.25, 2 * len(STAGES) * 2.0 + 2.0
     assert f"{100 * between / (between + worked):.1f} % of an iteration" in text
     for said in ("policy-0001", "learnable: half of two-steps succeeds", "a play of many minutes", "the box died"):
         assert said in text

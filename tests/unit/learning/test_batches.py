@@ -52,7 +52,7 @@ def test_the_loss_of_a_question_does_not_know_the_other_answers(directory: Path)
     (sample,) = made
     net = TinyNet.load(directory, torch.float32)
     maker = batcher(directory, pngs, grounding=2, reading=2, shift=0)
-    batch = maker.batch([sample], [(0, 0)])
+    (batch,) = maker.batches([sample], [(0, 0)])
     tokens = batch.packed.tokens.clone()
     last = int((batch.packed.segments[0] == batch.packed.segments.max()).nonzero()[0]) - batch.packed.segments.shape[1]
     tokens[0, last:] = 7
@@ -79,17 +79,17 @@ def test_a_moved_screen_moves_its_targets_along(directory: Path) -> None:
     maker = batcher(directory, pngs, shift=8)
     moved = 0
     for seed in range(6):
-        batch = maker.batch(made, [(seed, index) for index in range(4)])
+        (batch,) = maker.batches(made, [(seed, index) for index in range(4)])
         for index, sample in enumerate(made):
             darkest(batch, maker, index)
-            plain = batcher(directory, pngs, shift=0).batch([sample], [(0, 0)])
+            (plain,) = batcher(directory, pngs, shift=0).batches([sample], [(0, 0)])
             moved += not torch.equal(plain.patches[0], batch.patches[index])
     assert moved > 12
 
 
 def test_without_shift_the_screen_is_shown_as_it_was(directory: Path) -> None:
     made, pngs = samples(1)
-    batch = batcher(directory, pngs, shift=0).batch(made, [(0, 0)])
+    (batch,) = batcher(directory, pngs, shift=0).batches(made, [(0, 0)])
     pixels = pixels_of(pngs[made[0].screenshots[0]]).astype(np.float32)
     assert float(batch.patches.float().sum()) == pytest.approx(((pixels - 255) / 51).sum(), rel=1e-2)
 
@@ -98,7 +98,7 @@ def test_the_prompt_of_a_sample_is_the_prompt_of_the_policy(directory: Path) -> 
     made, pngs = samples(5)
     sample = next(item for item in made if item.history)
     maker = batcher(directory, pngs, shift=0)
-    batch = maker.batch([sample], [(0, 0)])
+    (batch,) = maker.batches([sample], [(0, 0)])
     text = read_tokenizer(directory).decode(batch.packed.tokens[0].tolist(), skip_special_tokens=False)
     past = sample.history[0]
     chat = [
@@ -111,14 +111,14 @@ def test_the_prompt_of_a_sample_is_the_prompt_of_the_policy(directory: Path) -> 
 def test_a_screen_without_an_action_still_teaches_where_things_are(directory: Path) -> None:
     made, pngs = samples(6)
     sample = next(item for item in made if item.action is None)
-    batch = batcher(directory, pngs, grounding=2, reading=0, shift=0).batch([sample], [(0, 0)])
+    (batch,) = batcher(directory, pngs, grounding=2, reading=0, shift=0).batches([sample], [(0, 0)])
     assert len(batch.places) == 4 and (batch.places >= 0).all()
 
 
 def test_a_sample_that_asks_nothing_costs_nothing(directory: Path) -> None:
     made, pngs = samples(1)
     empty = TrainSample("t", made[0].screenshots, "Look.")
-    batch = batcher(directory, pngs).batch([made[0], empty], [(0, 0), (0, 1)])
+    (batch,) = batcher(directory, pngs).batches([made[0], empty], [(0, 0), (0, 1)])
     assert set(batch.rows.tolist()) == {0}
     assert torch.isfinite(batch_loss(TinyNet.load(directory), batch, batcher(directory, pngs).first, 2.0))
 
@@ -127,8 +127,7 @@ def test_a_copying_question_is_answered_by_typing_a_text_of_the_screen(directory
     made, pngs = samples(6)
     sample = next(item for item in made if item.action is None)
     maker = batcher(directory, pngs, grounding=0, reading=0, shift=0, copying=1.0)
-    batch = maker.batch([sample], [(0, 0)])
-    assert batch is not None
+    (batch,) = maker.batches([sample], [(0, 0)])
     said = read_tokenizer(directory).decode(batch.targets.tolist())
     assert said in {f"type(content='{question.name}')" for question in sample.questions}
 
@@ -136,16 +135,15 @@ def test_a_copying_question_is_answered_by_typing_a_text_of_the_screen(directory
 def test_the_parts_of_all_ranks_are_the_batch_and_long_rows_stand_together(directory: Path) -> None:
     made, pngs = samples(12)
     seeds = [(0, index) for index in range(12)]
-    whole = batcher(directory, pngs).batch(made, seeds)
-    parts = [batcher(directory, pngs).batch(made, seeds, rank, 3) for rank in range(3)]
-    assert whole is not None
-    assert sorted(whole.packed.lengths) == sorted(length for part in parts if part for length in part.packed.lengths)
-    padded = [len(part.packed.lengths) * part.packed.tokens.shape[1] for part in parts if part]
+    (whole,) = batcher(directory, pngs).batches(made, seeds)
+    parts = [part for rank in range(3) for part in batcher(directory, pngs).batches(made, seeds, rank, 3)]
+    assert sorted(whole.packed.lengths) == sorted(length for part in parts for length in part.packed.lengths)
+    padded = [len(part.packed.lengths) * part.packed.tokens.shape[1] for part in parts]
     in_order = [-(-max(whole.packed.lengths[rank::3]) // 16) * 16 * 4 for rank in range(3)]
     assert max(padded) <= max(in_order)
 
 
 def test_a_rank_that_is_left_without_samples_gets_no_batch(directory: Path) -> None:
     made, pngs = samples(1)
-    parts = [batcher(directory, pngs).batch(made, [(0, 0)], rank, 2) for rank in range(2)]
-    assert [part is None for part in parts] == [False, True]
+    parts = [batcher(directory, pngs).batches(made, [(0, 0)], rank, 2) for rank in range(2)]
+    assert [len(part) for part in parts] == [1, 0]

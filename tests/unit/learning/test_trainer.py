@@ -83,7 +83,7 @@ def test_the_parts_of_two_processes_add_up_to_the_gradient_of_one(folder: Path) 
 
     def gradient(members: range) -> torch.Tensor:
         flat = net.gradients()
-        batch = maker.batch([made[index] for index in members], [(0, index) for index in members])
+        (batch,) = maker.batches([made[index] for index in members], [(0, index) for index in members])
         batch_loss(net, batch, maker.first, 2.0).backward()
         return flat
 

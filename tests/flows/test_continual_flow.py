@@ -1,0 +1,89 @@
+"""Continual training in the wheel: what failed teaches what is true of it, before the supervised training."""
+
+import json
+
+import pytest
+
+from apps.lineage import lineage_of
+from flows.flywheel import flywheel
+from flows.retrain import retrain
+from schemas.config import Config, config_of
+from schemas.failure import UsageError
+from storage.catalog import ask
+from storage.lake import Lake
+from storage.status import iterations
+from tasks.checkpoints import checkpoint_folder, measured_ancestor, policy_row
+from tasks.material import Recipe
+from tasks.train import gather, pins_of
+
+
+def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:
+    fields = config.model_dump()
+    fields["train"] |= {"ct": {"steps": 3}, **train}
+    fields["suite"]["tasks"] = tasks
+    return config_of(fields)
+
+
+def weights(lake: Lake, version: str) -> bytes:
+    return (checkpoint_folder(lake, version) / "model.safetensors").read_bytes()
+
+
+def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_one(small: Config) -> None:
+    config = trained(small, ct_every=1)
+    flywheel(config, iterations=2)
+    lake = Lake.open(config.lake)
+    said = {
+        row["iteration"]: json.loads(row["result"]) for row in lake.read("stages", where={"stage": "ct"}).to_pylist()
+    }
+    assert said[0]["say"] == "not in this iteration"
+    between = policy_row(lake, "policy-0001-ct")
+    assert (between["method"], between["status"]) == ("ct", "intermediate")
+    assert json.loads(between["config"])["train"]["method"] == "ct"
+    last = policy_row(lake, "policy-0001")
+    assert (last["method"], last["parent"]) == ("sft", "policy-0001-ct")
+    assert measured_ancestor(lake, "policy-0001-ct") == between["parent"] != "policy-0001"
+    assert lake.count("evaluations", {"policy_version": "policy-0001-ct"}) == 0
+    assert len({weights(lake, version) for version in ("policy-0001", "policy-0001-ct", between["parent"])}) == 3
+    assert [lap["policy"] for lap in iterations(lake) if lap["iteration"] >= 0][-1] == "policy-0001"
+    kinds = json.loads(between["metrics"])["kinds"]
+    assert kinds["inverse_dynamics"] > 0 and kinds["transition"] > 0 and kinds["grounding"] == kinds["naming"] > 0
+    checked = lake.read("quality", where={"table": "annotations"}).to_pylist()
+    assert checked and all(one["success"] for one in checked)
+    again = retrain(config, like="policy-0001")
+    assert weights(lake, again) == weights(lake, "policy-0001")
+
+
+def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_environment_failures_teach_nothing(
+    small: Config,
+) -> None:
+    config = trained(small, ("click-target", "enter-text", "dies"), method="ct")
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    routes = {row["trajectory_id"]: row["route"] for row in lake.read("verdicts", where={"gate": "route"}).to_pylist()}
+    steps = lake.read("steps", ["trajectory_id", "screenshot", "next_screenshot", "action"]).to_pylist()
+    told = {row["trajectory_id"]: row["instruction"] for row in lake.read("trajectories").to_pylist()}
+    good = {
+        (told[row["trajectory_id"]], row["screenshot"], row["action"])
+        for row in steps
+        if routes[row["trajectory_id"]] == "sft"
+    }
+    between = {(row["screenshot"], row["next_screenshot"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
+    pins = pins_of(lake)
+    sft = gather(config, lake, Recipe("x", "policy-initial", 0, pins))
+    replies = [(one.instruction, one.screenshots[-1], one.action) for one in sft if one.action is not None]
+    assert replies and set(replies) <= good
+    rows = ask(lake, "continual", pins).to_pylist()
+    assert "instruction" not in rows[0]
+    assert {(row["before"], row["after"]) for row in rows if row["kind"] == "inverse_dynamics"} <= between
+    candidate = policy_row(lake, "policy-0000")
+    assert (candidate["method"], candidate["parent"]) == ("ct", "policy-initial")
+    read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    assert read and {routes[name] for name in read} == {"ct"}
+    dead = {name for name, route in routes.items() if route == "none"}
+    annotated = set(lake.read("annotations", ["trajectory_id"])["trajectory_id"].to_pylist())
+    assert dead and annotated and not dead & annotated
+
+
+def test_continual_training_before_another_method_than_sft_is_refused(small: Config) -> None:
+    with pytest.raises(UsageError, match="ct_every is 1"):
+        trained(small, ct_every=1, method="grpo")
