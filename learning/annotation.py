@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from learning.transitions import NOTHING, caption
-from models.thoughts import can_be_aimed_at, templated_thought
+from models.thoughts import templated_thought
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.annotation import Annotation, Kind
 from schemas.observation import Element
@@ -35,27 +35,11 @@ def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
     return sorted(named, key=lambda element: not element.interactive)[:most]
 
 
-def aimed_at(x: float, y: float, elements: Sequence[Element]) -> str:
-    """What a click at a place is aimed at: the smallest interactive element there that has a sayable name.
-
-    Other elements come after the interactive ones; empty if nothing there has a name.
-    """
-    there = [
-        element
-        for element in elements
-        if element.box[0] <= x <= element.box[2] and element.box[1] <= y <= element.box[3]
-    ]
-    ordered = sorted(there, key=lambda element: (not element.interactive, _area(element)))
-    return next((name_of(element) for element in ordered if can_be_aimed_at(name_of(element))), "")
-
-
-def thought_annotation(step: StepRow, elements: Sequence[Element], now: datetime) -> Annotation | None:
+def thought_annotation(step: StepRow, now: datetime) -> Annotation | None:
     """A templated thought for a step that has none of its own."""
     if step["thought"] or not step["action"]:
         return None
-    action = from_json(step["action"])
-    target = aimed_at(action.x, action.y, elements) if isinstance(action, Click) else ""
-    thought = templated_thought(action, target)
+    thought = templated_thought(from_json(step["action"]))
     return _annotation(step, "thought", "template", thought, step["action"], now, 0)
 
 
@@ -98,11 +82,6 @@ def error_annotation(trajectory_id: str, iteration: int, step: int, reason: str,
     """The step at which a failed trajectory went wrong, where a rule can tell."""
     row = {"trajectory_id": trajectory_id, "iteration": iteration, "step": step}
     return _annotation(row, "error_step", "rules", reason, None, now, 0)
-
-
-def _area(element: Element) -> float:
-    left, top, right, bottom = element.box
-    return (right - left) * (bottom - top)
 
 
 def _compared(step: StepRow, annotation: Annotation) -> Annotation:

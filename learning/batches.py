@@ -23,7 +23,6 @@ from models.packing import MULTIPLE, Packed, pack
 from models.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
 from models.speaker import token_id
-from models.thoughts import aim
 from models.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
 from schemas.config.sections import PolicyConfig, TrainConfig
@@ -224,9 +223,9 @@ class Batcher:
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
     def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
-        """Grounding: a thought that aims at a name, answered by a place."""
+        """Grounding: a name, answered by a place."""
         places = [index for index, (_, place) in enumerate(said) if place >= 0]
-        row.add(self._ids(format_reply(aim(name), "")), said[: places[-1] + 1], QUESTION_WEIGHT, places[0])
+        row.add(self._ids(f'"{name}"'), said[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
     def _what(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
         """Reading: a place, answered by a name."""

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
 
-from models.thoughts import AIM, THOUGHTS
-from schemas.observation import ELEMENT_KINDS
+from models.thoughts import THOUGHTS
 
 PAD, START, END, IMAGE, UNKNOWN = "<|pad|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|unk|>"
 SPECIALS = (PAD, START, END, IMAGE, UNKNOWN)
@@ -57,11 +56,9 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500) -> To
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIALS])
     thoughts = [f"Thought: {thought}\nAction: " for thought in THOUGHTS.values()]
-    thoughts += [f"Thought: {AIM[0]}", f"{AIM[1]}\nAction: "]
     fixed = [*thoughts, "Action: ", *_PIECES, *(token for family in coordinate_tokens(dialect) for token in family)]
     phrases, names = learn_pieces(texts, words)
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in dict.fromkeys([*fixed, *phrases])])
-    names = dict.fromkeys([*ELEMENT_KINDS, *names])
     tokenizer.add_tokens([AddedToken(token, normalized=False, single_word=True) for token in names])
     return tokenizer
 

@@ -49,12 +49,11 @@ def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]
         if decision["route"] == "ct":
             rows += _compared(played, now)
         for step in played:
-            elements = elements_of(step["elements"])
-            if decision["route"] == "sft" and (thought := thought_annotation(step, elements, now)):
+            if decision["route"] == "sft" and (thought := thought_annotation(step, now)):
                 rows.append(thought)
             if step["screenshot"] not in asked:
                 asked.add(step["screenshot"])
-                rows += grounding_annotations(step, elements, MOST_TARGETS, now)
+                rows += grounding_annotations(step, elements_of(step["elements"]), MOST_TARGETS, now)
     lake.append("annotations", rows)
     pairs = find_pairs(config, lake, iteration)
     kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])
