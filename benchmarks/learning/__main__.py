@@ -1,6 +1,7 @@
-"""`python -m benchmarks.learning rl|passk|scaling|merge|streaming [--short] --json PATH [--figure PATH]`.
+"""`python -m benchmarks.learning rl|passk|ablation|scaling|merge|streaming [--short] --json PATH [--figure PATH]`.
 
 Every arm is a lake of its own under FLYWHEEL_HOME/benchmarks/learning: a run that was cut short goes on where it stood.
+Only `ablation` needs none.
 """
 
 import argparse
@@ -9,16 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks._report import add_options
-from benchmarks.learning import merge, passk, rl, scaling, streaming
+from benchmarks.learning import ablation, merge, passk, rl, scaling, streaming
 from benchmarks.learning._start import SHORT
 
 NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "rl": rl.run,
     "passk": passk.run,
+    "ablation": ablation.run,
     "scaling": scaling.run,
     "merge": merge.run,
     "streaming": streaming.run,
 }
+SEEDS = {"ablation": 5}
+"""Training seeds per arm unless told otherwise, where they are not 3."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -38,7 +42,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", choices=list(NAMES))
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config, for every arm")
     parser.add_argument("--config", default="configs/laptop.toml")
-    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--seeds", type=int, help="training seeds per arm (3; ablation: 5)")
     parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
     parser.add_argument("--iterations", type=int, default=3, help="iterations of each arm (passk: of each half)")
     parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
@@ -46,6 +50,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--most", type=float, default=0.5, help="passk: the champion succeeds in at most this share")
     parser.add_argument("--figure", type=Path, help="where to write a PNG")
     options = add_options(parser).parse_args(words)
+    options.seeds = options.seeds or SEEDS.get(options.name, 3)
     if options.short:
         options.seeds, options.start, options.iterations, options.test_seeds = 1, 1, 1, 6
         options.attempts, options.most = 4, 1.0

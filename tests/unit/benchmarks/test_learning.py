@@ -3,12 +3,17 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from benchmarks.learning.__main__ import NAMES, _options
+from benchmarks.learning._corridor import REPLY, SYMBOLS, TOKENS, Reader, imitate, play
 from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
+from benchmarks.learning.ablation import ARMS, learn
 from benchmarks.learning.scaling import _share
+from schemas.config.sections import PpoConfig
 
 
 def test_environment_failures_are_no_attempts() -> None:
@@ -46,3 +51,42 @@ def test_every_name_says_what_it_measures_and_short_runs_on_the_fake_sandbox() -
         assert "environment.kind=fake" in options.words and options.seeds == 1
     with pytest.raises(SystemExit):
         _options(["nothing"])
+
+
+def test_an_episode_ends_at_the_first_wrong_action_and_the_reward_stands_on_the_last_token() -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    key = rng.integers(0, TOKENS, SYMBOLS)
+    policy = Reader(TOKENS)
+    imitate(policy, key, rng)
+    plays = play(policy, 64, key, rng)
+    assert sorted(np.concatenate(plays.tokens).tolist()) == list(range(len(plays.said)))
+    for tokens, won in zip(plays.tokens, plays.success, strict=True):
+        states, said = plays.states[tokens], plays.said[tokens].numpy()
+        actions = slice(REPLY - 1, None, REPLY)
+        right = said[actions] == key[states[actions, 0].numpy()]
+        assert len(tokens) % REPLY == 0 and right[:-1].all()
+        assert won == (right[-1] and len(right) == int(states[0, 3]))
+        assert plays.rewards[tokens].tolist() == [0.0] * (len(tokens) - 1) + [float(won)]
+    assert 0 < plays.success.mean() < 0.3
+
+
+def test_an_arm_of_the_ablation_gets_better_within_a_few_iterations() -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    key = rng.integers(0, TOKENS, SYMBOLS)
+    policy, critic = Reader(TOKENS), Reader(1)
+    imitate(policy, key, rng)
+    before = play(policy, 256, key, np.random.default_rng(1)).success.mean()
+    moved, taught = (torch.optim.Adam(net.parameters(), lr=3e-3) for net in (policy, critic))
+    config = PpoConfig(policy_lambda=0.95)
+    for _ in range(12):
+        learn(policy, critic, moved, taught, play(policy, 64, key, rng), config, rng)
+    assert play(policy, 256, key, np.random.default_rng(1)).success.mean() > before + 0.1
+
+
+def test_every_arm_of_the_ablation_is_a_valid_config_and_names_what_it_lacks() -> None:
+    whole = PpoConfig()
+    for changes in ARMS.values():
+        assert PpoConfig.model_validate({**whole.model_dump(), **changes}) is not None
+    assert _options(["ablation"]).seeds == 5 and _options(["rl"]).seeds == 3

@@ -1,0 +1,174 @@
+"""What the parts of PPO's recipe are worth: value pre-training, decoupled and length-adaptive lambdas, clip-higher.
+
+Episodes until a policy succeeds in 90 % of its plays, with the whole recipe, with one part of it taken away, and with
+none. This runs on a small multi-turn task of tokens, with networks of two layers (`benchmarks/learning/_corridor`), not
+on screens: the small policy would need hours for as many trainings. Advantages, losses and the training of the critic
+alone are the very functions that `train.method=ppo` trains with (`learning.ppo`, `learning.gae`,
+`learning.policy_losses`), and an iteration is made as there: plays of the policy that stands still, the critic alone on
+them until it has settled, then policy and critic. What an arm that does not get there in time counts is the bound, so
+its mean is a lower one.
+"""
+
+import argparse
+import math
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from benchmarks._report import finish
+from benchmarks.learning._corridor import SYMBOLS, TOKENS, Plays, Reader, imitate, play
+from benchmarks.learning._figure import save_points
+from learning.policy_losses import value_loss
+from learning.ppo import estimates, explained_variance, pretrain, whitened
+from learning.small_groups import group_loss
+from schemas.config import load_config
+from schemas.config.sections import PpoConfig
+
+ARMS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "no value pre-training": {"value_steps": 0},
+    "coupled lambdas": {"policy_lambda": 0.95, "critic_lambda": 0.95},
+    "fixed lambda": {"policy_lambda": 0.95},
+    "no clip-higher": {"clip_high": 0.2},
+    "none of them": {"value_steps": 0, "policy_lambda": 0.95, "critic_lambda": 0.95, "clip_high": 0.2},
+}
+TARGET = 0.9
+PLAYS, WINDOW = 64, 4
+"""Plays of an iteration, and the iterations that success is counted over."""
+MOST, MOST_SHORT = 200, 12
+"""Iterations after which an arm is given up."""
+EPOCHS, PARTS = 2, 4
+POLICY_RATE, CRITIC_RATE = 1e-3, 3e-3
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains every arm with every seed and prints the table."""
+    base, most = load_config(options.config, options.words).train.ppo, MOST_SHORT if options.short else MOST
+    configs = {name: PpoConfig.model_validate({**base.model_dump(), **changes}) for name, changes in ARMS.items()}
+    asked = [(name, seed) for seed in range(options.seeds) for name in ARMS]
+    workers, context = len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+        futures = [pool.submit(episodes, configs[name], seed, most) for name, seed in asked]
+        found = dict(zip(asked, (future.result() for future in futures), strict=True))
+    taken = {name: [found[name, seed] for seed in range(options.seeds)] for name in ARMS}
+    rows = [_row(name, found, taken["whole"]) for name, found in taken.items()]
+    if options.figure:
+        points = [{**row, "panel": f"episodes to {TARGET:.0%} success"} for row in rows]
+        save_points(points, options.figure, "arm", "panel", "PPO with parts of its recipe left out", success=False)
+    return finish("ablation", rows, [], options.json)
+
+
+def episodes(config: PpoConfig, seed: int, most: int) -> tuple[int, bool]:
+    """Plays until the target is reached, and whether it was within `most` iterations."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    key = rng.integers(0, TOKENS, SYMBOLS)
+    policy, critic = Reader(TOKENS), Reader(1)
+    imitate(policy, key, rng)
+    torch.nn.init.zeros_(critic.out.weight)
+    torch.nn.init.zeros_(critic.out.bias)
+    moved = torch.optim.Adam(policy.parameters(), lr=POLICY_RATE)
+    taught = torch.optim.Adam(critic.parameters(), lr=CRITIC_RATE)
+    wins: list[float] = []
+    for iteration in range(most):
+        plays = play(policy, PLAYS, key, rng)
+        wins.append(float(plays.success.mean()))
+        if iteration + 1 >= WINDOW and np.mean(wins[-WINDOW:]) >= TARGET:
+            return (iteration + 1) * PLAYS, True
+        learn(policy, critic, moved, taught, plays, config, rng)
+    return most * PLAYS, False
+
+
+def learn(
+    policy: Reader,
+    critic: Reader,
+    moved: torch.optim.Adam,
+    taught: torch.optim.Adam,
+    plays: Plays,
+    config: PpoConfig,
+    rng: np.random.Generator,
+) -> None:
+    """One iteration's training, in the order of `learning.small_ppo`."""
+    alone = config.model_copy(update={"critic_lambda": 1.0})
+    _pretrain(
+        critic,
+        taught,
+        plays,
+        estimates(plays.rewards, np.zeros(len(plays.said)), plays.tokens, alone).returns,
+        config,
+        rng,
+    )
+    with torch.no_grad():
+        values = critic(plays.states)[:, 0]
+    found = estimates(plays.rewards, values, plays.tokens, config)
+    if not plays.success.any() or plays.success.all():
+        return  # one reward for all
+    gains = torch.tensor(whitened(found.advantages) if config.whiten else found.advantages).float()
+    returns = torch.tensor(found.returns).float()
+    for _ in range(EPOCHS):
+        for part in np.array_split(rng.permutation(len(plays.tokens)), PARTS):
+            at = torch.tensor(np.concatenate([plays.tokens[one] for one in part]))
+            new = policy(plays.states[at]).log_softmax(-1).gather(1, plays.said[at][:, None])[:, 0]
+            losses, _ = group_loss(new, plays.logprobs[at], plays.logprobs[at], gains[at], config)
+            missed = value_loss(critic(plays.states[at])[:, 0], values[at], returns[at], config.value_clip or None)
+            for optimizer, loss in ((moved, losses.mean()), (taught, config.value_weight * missed.mean())):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+def _pretrain(
+    critic: Reader,
+    taught: torch.optim.Adam,
+    plays: Plays,
+    returns: np.ndarray,
+    config: PpoConfig,
+    rng: np.random.Generator,
+) -> None:
+    """Trains the critic alone; every fourth play only measures it."""
+    out = np.concatenate(plays.tokens[3::4])
+    fitted = [tokens for at, tokens in enumerate(plays.tokens) if at % 4 != 3]
+    wanted = torch.tensor(returns).float()
+
+    def step(_: int) -> None:
+        at = torch.tensor(np.concatenate([fitted[one] for one in rng.permutation(len(fitted))[: PLAYS // PARTS]]))
+        values = critic(plays.states[at])[:, 0]
+        taught.zero_grad()
+        value_loss(values, values.detach(), wanted[at]).mean().backward()
+        taught.step()
+
+    @torch.no_grad()
+    def measure() -> float:
+        return explained_variance(critic(plays.states[out])[:, 0], returns[out])
+
+    def keep() -> dict[str, torch.Tensor]:
+        return {name: part.clone() for name, part in critic.state_dict().items()}
+
+    pretrain(step, measure, keep, lambda kept: critic.load_state_dict(kept) and None, PARTS - 1, config)
+
+
+def _row(name: str, found: Sequence[tuple[int, bool]], whole: Sequence[tuple[int, bool]]) -> dict[str, Any]:
+    counts = [count for count, _ in found]
+    more = [count - other for count, (other, _) in zip(counts, whole, strict=True)]
+    return {
+        "arm": name,
+        **_mean(counts),
+        "reached": f"{sum(there for _, there in found)} of {len(found)}",
+        **{f"{end} - whole": value for end, value in _mean(more).items()},
+        "episodes": counts,
+    }
+
+
+def _mean(values: Sequence[float]) -> dict[str, float]:
+    """Mean over the seeds and its 95 % t interval; without an interval for one seed."""
+    mean = float(np.mean(values))
+    half = math.inf
+    if len(values) > 1:
+        half = float(stats.t.ppf(0.975, len(values) - 1)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
