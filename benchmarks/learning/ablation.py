@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
     return finish("ablation", rows, [], options.json)
 
 
-def episodes(config: PpoConfig, seed: int, most: int) -> tuple[int, bool]:
-    """Plays until the target is reached, and whether it was within `most` iterations."""
+def episodes(config: PpoConfig, seed: int, most: int) -> tuple[int, bool, float]:
+    """Plays until the target is reached, whether it was within `most` iterations, and success over the last ones."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     key = rng.integers(0, TOKENS, SYMBOLS)
@@ -80,9 +80,9 @@ def episodes(config: PpoConfig, seed: int, most: int) -> tuple[int, bool]:
         plays = play(policy, PLAYS, key, rng)
         wins.append(float(plays.success.mean()))
         if iteration + 1 >= WINDOW and np.mean(wins[-WINDOW:]) >= TARGET:
-            return (iteration + 1) * PLAYS, True
+            return (iteration + 1) * PLAYS, True, float(np.mean(wins[-WINDOW:]))
         learn(policy, critic, moved, taught, plays, config, rng)
-    return most * PLAYS, False
+    return most * PLAYS, False, float(np.mean(wins[-WINDOW:]))
 
 
 def learn(
@@ -153,13 +153,16 @@ def _pretrain(
     pretrain(step, measure, keep, lambda kept: critic.load_state_dict(kept) and None, PARTS - 1, config)
 
 
-def _row(name: str, found: Sequence[tuple[int, bool]], whole: Sequence[tuple[int, bool]]) -> dict[str, Any]:
-    counts = [count for count, _ in found]
-    more = [count - other for count, (other, _) in zip(counts, whole, strict=True)]
+def _row(
+    name: str, found: Sequence[tuple[int, bool, float]], whole: Sequence[tuple[int, bool, float]]
+) -> dict[str, Any]:
+    counts = [count for count, *_ in found]
+    more = [count - other for count, (other, *_) in zip(counts, whole, strict=True)]
     return {
         "arm": name,
         **_mean(counts),
-        "reached": f"{sum(there for _, there in found)} of {len(found)}",
+        "reached": f"{sum(there for _, there, _ in found)} of {len(found)}",
+        "success": float(np.mean([success for *_, success in found])),
         **{f"{end} - whole": value for end, value in _mean(more).items()},
         "episodes": counts,
     }
