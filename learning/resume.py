@@ -37,7 +37,9 @@ def sweep(job: Job) -> None:
 
 def identity(job: Job) -> str:
     """Equal for two jobs that learn the same from the same samples."""
-    told = job.model_dump(mode="json", exclude={"out": True, "trace": True, "train": set(WORK), "policy": {"server"}})
+    told = job.model_dump(
+        mode="json", exclude={"out": True, "trace": True, "train": set(WORK), "policy": {"server", "precision"}}
+    )
     told["samples"] = hashlib.sha256(job.samples.read_bytes()).hexdigest()
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 

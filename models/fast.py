@@ -146,19 +146,19 @@ class TinyNet:
         for layer in range(vision["depth"]):
             at = f"{VISION}blocks.{layer}."
             y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
-            qkv = F.linear(y, w[f"{at}attn.qkv.weight"], w[f"{at}attn.qkv.bias"]).view(batch, length, 3, heads, -1)
+            qkv = self.product(y, f"{at}attn.qkv").view(batch, length, 3, heads, -1)
             qk, v = qkv.split([2, 1], dim=2)
             q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
             y = attend(q, k, v, None)
-            x = x + F.linear(y, w[f"{at}attn.proj.weight"], w[f"{at}attn.proj.bias"])
+            x = x + self.product(y, f"{at}attn.proj")
             y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
-            y = activate(F.linear(y, w[f"{at}mlp.linear_fc1.weight"], w[f"{at}mlp.linear_fc1.bias"]))
-            x = x + F.linear(y, w[f"{at}mlp.linear_fc2.weight"], w[f"{at}mlp.linear_fc2.bias"])
+            y = activate(self.product(y, f"{at}mlp.linear_fc1"))
+            x = x + self.product(y, f"{at}mlp.linear_fc2")
         at = f"{VISION}merger."
         x = F.layer_norm(x, (width,), w[f"{at}norm.weight"], w[f"{at}norm.bias"], 1e-6)
         x = x.reshape(batch, -1, width * vision["spatial_merge_size"] ** 2)
-        x = F.gelu(F.linear(x, w[f"{at}linear_fc1.weight"], w[f"{at}linear_fc1.bias"]))
-        return F.linear(x, w[f"{at}linear_fc2.weight"], w[f"{at}linear_fc2.bias"])
+        x = F.gelu(self.product(x, f"{at}linear_fc1"))
+        return self.product(x, f"{at}linear_fc2")
 
     def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:
         """The text stack.
@@ -177,7 +177,7 @@ class TinyNet:
         for layer in range(self.text["num_hidden_layers"]):
             at = f"{TEXT}layers.{layer}."
             y = self._norm(x, f"{at}input_layernorm.weight")
-            qkv = F.linear(y, w[f"{at}{ATTENTION}qkv.weight"]).view(batch, length, 3, self.heads, self.head)
+            qkv = self.product(y, f"{at}{ATTENTION}qkv").view(batch, length, 3, self.heads, self.head)
             qk, v = qkv.split([2, 1], dim=2)
             scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
             qk = F.rms_norm(qk, (self.head,), eps=self.text["rms_norm_eps"]) * scale
@@ -187,10 +187,10 @@ class TinyNet:
                 cache.keys[layer, :, :, cache.filled : end] = k
                 cache.values[layer, :, :, cache.filled : end] = v
                 k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
-            x = x + F.linear(attend(q, k, v, mask), w[f"{at}{ATTENTION}o_proj.weight"])
-            y = F.linear(self._norm(x, f"{at}post_attention_layernorm.weight"), w[f"{at}{MLP}gate_up.weight"])
+            x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
+            y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
             gate, up = y.chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, w[f"{at}{MLP}down_proj.weight"])
+            x = x + self.product(F.silu(gate) * up, f"{at}{MLP}down_proj")
         if cache is not None:
             cache.filled += length
         return self._norm(x, f"{TEXT}norm.weight")
@@ -206,6 +206,10 @@ class TinyNet:
     def say(self, x: Tensor) -> Tensor:
         """Logits of vectors that are not normed yet: which words they are close to."""
         return self.logits(self._norm(x, f"{TEXT}norm.weight"))
+
+    def product(self, x: Tensor, name: str) -> Tensor:
+        """Vectors times the matrix of this name, and its bias if it has one."""
+        return F.linear(x, self.leaves[f"{name}.weight"], self.leaves.get(f"{name}.bias"))
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """An empty cache for `batch` rows of up to `length` tokens."""

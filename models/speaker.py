@@ -62,8 +62,8 @@ def prompt_text(messages: Sequence[Message]) -> str:
 class TinySpeaker:
     """The small policy's network, tokeniser and decode loop; `CheckpointError` for a directory of another kind."""
 
-    def __init__(self, directory: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-        self.net = TinyNet.load(directory, dtype)
+    def __init__(self, directory: Path, dtype: torch.dtype = torch.bfloat16, net: TinyNet | None = None) -> None:
+        self.net = TinyNet.load(directory, dtype) if net is None else net
         self.tokenizer = read_tokenizer(directory)
         if self.tokenizer.get_vocab_size() > self.net.text["vocab_size"]:
             raise CheckpointError(f"{directory}: more tokens than embeddings.", "Tokeniser and weights do not match.")

@@ -16,9 +16,17 @@ from schemas.failure import CheckpointError
 
 class StockSpeaker:
     """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`; one chat at a time, so a draw
-    depends on its own seed only. Raises `CheckpointError` for what they cannot load."""
+    depends on its own seed only.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: the model.
+        precision: `policy.precision`.
+
+    Raises:
+        CheckpointError: they cannot load it.
+    """
+
+    def __init__(self, directory: Path, precision: str = "full") -> None:
         from transformers import AutoModelForImageTextToText
 
         self.processor: Any = read_processor(directory)
@@ -26,6 +34,10 @@ class StockSpeaker:
             self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
         except Exception as error:  # whatever the libraries raise, the directory is what is wrong
             raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+        if precision == "int8":
+            from models.int8 import quantized
+
+            self.model = quantized(self.model)
 
     @torch.inference_mode()
     def speak(

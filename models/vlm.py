@@ -51,11 +51,11 @@ class VlmPolicy(Policy):
 
             self.speaker = ServerSpeaker(config.server, directory, self.version)
         elif is_tiny(architecture) and not stock:
-            self.speaker = TinySpeaker(directory, torch.bfloat16)
+            self.speaker = _tiny_speaker(directory, config.precision)
         else:
             from models.stock import StockSpeaker
 
-            self.speaker = StockSpeaker(directory)
+            self.speaker = StockSpeaker(directory, config.precision)
         self.absolute = architecture.get("model_type") == "qwen2_5_vl"
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
@@ -80,3 +80,11 @@ class VlmPolicy(Policy):
             answer.logprobs or None,
             answer.failure,
         )
+
+
+def _tiny_speaker(directory: Path, precision: str) -> TinySpeaker:
+    if precision == "full":
+        return TinySpeaker(directory, torch.bfloat16)
+    from models.int8 import Int8Net
+
+    return TinySpeaker(directory, net=Int8Net.load(directory, torch.float32))

@@ -12,7 +12,7 @@ from learning.adapters import require_peft
 from models.layout import is_tiny, read_config
 from models.server import require_server
 from schemas.config import Config
-from schemas.failure import FlywheelError, LakeError
+from schemas.failure import FlywheelError, LakeError, UsageError
 from tasks.places import home
 
 
@@ -21,7 +21,7 @@ def check_before_spending(config: Config) -> None:
     """Refuses a run that could not end well.
 
     Raises:
-        UsageError: an unknown task.
+        UsageError: an unknown task, or adapters for the small policy.
         FlywheelError: no browser, a checkpoint folder that is not there or that the method cannot train, no peft where
             adapters are asked for, no answer from the server that is to play.
         LakeError: a disk that is nearly full.
@@ -40,6 +40,8 @@ def check_before_spending(config: Config) -> None:
             "Set train.method=grpo, or policy.base=tiny.",
         )
     require_peft(config.train.lora)
+    if config.train.lora.rank and config.policy.base == "tiny":
+        raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
     require_server(config.policy.server)
     places = [home()] if "://" in config.lake.uri else [home(), Path(config.lake.uri).absolute()]
     for place in places:

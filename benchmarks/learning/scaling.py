@@ -2,24 +2,28 @@
 
 Every test seed is played several times at the collecting temperature. A play that ends in success after n steps counts
 for every budget of n and more: the policy does not know its budget. Best of k is the unbiased pass@k, the verifier
-picking among the plays.
+picking among the plays. Full precision is compared with dynamic int8: greedy success on the same seeds, and time.
 """
 
 import argparse
+from typing import Any
 
-from benchmarks._paired import Key
+from benchmarks._paired import Key, difference
 from benchmarks._report import finish
 from benchmarks.learning._figure import save_points
+from benchmarks.learning._precision import PRECISIONS, greedy, milliseconds
 from benchmarks.learning._sampled import by_seed, estimates, mean_with_interval
 from benchmarks.learning._start import reigning, start_of
 from schemas.config import load_config
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plays and prints the two curves."""
+    """Plays and prints the two curves, and what rounding costs and saves."""
     tasks = load_config(options.config, options.words).suite.tasks
     outcomes: dict[Key, list[bool]] = {}
     lengths: dict[Key, list[tuple[bool, int]]] = {}
+    rounded: dict[str, dict[Key, bool]] = {name: {} for name in PRECISIONS}
+    times: dict[str, dict[str, float]] = {}
     for seed in range(options.seeds):
         start = start_of(options, seed)
         plays = start.sample(reigning(start), tasks, options.test_seeds, options.attempts)["plays"]
@@ -27,6 +31,9 @@ def run(options: argparse.Namespace) -> int:
         for task, at, success, _, steps in plays:
             if success is not None:
                 lengths.setdefault((seed, task, at), []).append((success, steps))
+        for name in PRECISIONS:
+            rounded[name] |= greedy(start, name, tasks, options.test_seeds)
+        times = times or milliseconds(start, 512 if options.short else 1024)
     rows = [
         {"measure": "best of k", "at": k, **mean_with_interval(estimates(outcomes, k))}
         for k in range(1, options.attempts + 1)
@@ -36,7 +43,23 @@ def run(options: argparse.Namespace) -> int:
         rows.append({"measure": "step budget", "at": budget, **mean_with_interval(within)})
     if options.figure:
         save_points(rows, options.figure, "at", "measure", "Success against best of k and against the step budget")
-    return finish("scaling", rows, [], options.json)
+    precise = _precision_rows(rounded)
+    timed: list[dict[str, Any]] = [
+        {"model": model, **{f"{name} ms": value for name, value in taken.items()}} for model, taken in times.items()
+    ]
+    for row in timed:
+        row["int8 / full"] = row["int8 ms"] / row["full ms"]
+    return finish("scaling", [*rows, *precise, *timed], [], options.json, [rows, precise, timed])
+
+
+def _precision_rows(plays: dict[str, dict[Key, bool]]) -> list[dict[str, Any]]:
+    """Success in each precision, and the paired difference."""
+    rows = [
+        {"precision": name, **mean_with_interval({key: float(value) for key, value in won.items()})}
+        for name, won in plays.items()
+    ]
+    gap = difference(plays["int8"], plays["full"])
+    return [*rows, {"precision": "int8 - full", "mean": gap.mean, "low": gap.clusters[0], "high": gap.clusters[1]}]
 
 
 def _share(plays: list[tuple[bool, int]], budget: int) -> float:

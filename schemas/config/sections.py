@@ -120,6 +120,9 @@ class PolicyConfig(Section):
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     max_new_tokens: Count = 32
+    precision: Literal["full", "int8"] = "full"
+    """What the policy plays and is measured in: `full` as it was saved, `int8` with its linear layers rounded (dynamic
+    quantisation on the CPU). Training is not touched; a server decides for itself."""
     server: ServerConfig = ServerConfig()
     hidden: Count = 192
     layers: Count = 2
