@@ -14,7 +14,7 @@ import math
 import multiprocessing
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,12 @@ def run(options: argparse.Namespace) -> int:
     asked = [(name, seed) for seed in range(options.seeds) for name in ARMS]
     workers, context = len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
-        futures = [pool.submit(episodes, configs[name], seed, most) for name, seed in asked]
-        found = dict(zip(asked, (future.result() for future in futures), strict=True))
+        futures = {pool.submit(episodes, configs[name], seed, most): (name, seed) for name, seed in asked}
+        found = {}
+        for future in as_completed(futures):
+            name, seed = futures[future]
+            found[name, seed] = future.result()
+            print(f"{name}, seed {seed}: {found[name, seed][0]} episodes", flush=True)
     taken = {name: [found[name, seed] for seed in range(options.seeds)] for name in ARMS}
     rows = [_row(name, found, taken["whole"]) for name, found in taken.items()]
     if options.figure:
