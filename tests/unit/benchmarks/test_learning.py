@@ -12,7 +12,7 @@ from benchmarks.learning._corridor import REPLY, SYMBOLS, TOKENS, Reader, imitat
 from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
 from benchmarks.learning.ablation import ARMS, learn
-from benchmarks.learning.scaling import _share
+from benchmarks.learning.scaling import _precision_rows, _share
 from schemas.config.sections import PpoConfig
 
 
@@ -37,6 +37,13 @@ def test_a_gap_is_over_what_both_arms_played() -> None:
 def test_a_play_counts_for_every_budget_that_it_needed_or_more() -> None:
     plays = [(True, 2), (False, 1), (True, 4), (False, 9)]
     assert [_share(plays, budget) for budget in (1, 2, 4, 9)] == [0.0, 0.25, 0.5, 0.5]
+
+
+def test_precisions_are_compared_on_the_plays_that_both_made() -> None:
+    full = {(0, "a", 1): True, (0, "a", 2): True, (0, "b", 1): False}
+    int8 = {(0, "a", 1): True, (0, "a", 2): False}
+    rows = {row["precision"]: row["mean"] for row in _precision_rows({"full": full, "int8": int8})}
+    assert rows == {"full": pytest.approx(2 / 3), "int8": 0.5, "int8 - full": -0.5}
 
 
 def test_a_figure_is_a_picture(tmp_path: Path) -> None:
