@@ -3,20 +3,15 @@
 Both arms are the same code, processes, plays and batches, from one supervised champion, turn about: the real small
 policy, the real trainer, fake sandboxes whose delays are drawn from Pareto's law (emulated: `_slow_sandbox`). The
 synchronous arm is `train.stream.stale=0`: it plays a batch's groups, waits for all of them, trains, and plays on with
-the new weights; no process is started in between, so it is faster than iterations of the wheel are. What counts is the
-time from the first weights that are published to the last, and the tokens of the batches between them.
+the new weights; no process is started in between, so it is faster than iterations of the wheel are. The time is all
+that a run takes, the trainer's start and the last, longest play included.
 """
 
 import argparse
 import shutil
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from benchmarks._arms import Arm
 from benchmarks._report import Bar, finish
@@ -24,8 +19,7 @@ from benchmarks.learning._figure import save_points
 from benchmarks.learning._slow_sandbox import Law, slow_pages
 from benchmarks.learning._start import SHORT, branch, reigning, start_of
 from environments.catalog import catalog
-from learning.stream import StreamFolder
-from schemas.config import Config, load_config
+from schemas.config import load_config
 from storage.lake import Lake
 from tasks.checkpoints import load_policy, version_of
 from tasks.collect import write
@@ -45,20 +39,6 @@ WORDS = (
 )
 SLOW = ("environment.browsers=1", "environment.pages=24", "environment.step_timeout_s=120")
 """As many sandboxes as a batch has plays: the synchronous loop then waits for the longest of them alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """From the first weights that were published to the last."""
-
-    begin: float
-    end: float
-    tokens: int
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end - self.begin
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
-    arm = branch(start, f"streaming {stale}", *WORDS[len(SHORT) :], *SLOW, f"train.stream.stale={stale}")
+    name = f"streaming {stale}"
+    shutil.rmtree(start.folder.parent / f"{name.replace(' ', '-')}-{start.seed}", ignore_errors=True)
+    arm = branch(start, name, *WORDS[len(SHORT) :], *SLOW, f"train.stream.stale={stale}")
     config = load_config(arm.config, arm.words)
     lake = Lake.open(config.lake, create=False)
     iteration, parent = 1, reigning(start)
@@ -95,20 +77,19 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
         for one in group_plays(config, lake, iteration, task, share, parent)
     ]
     policy = load_policy(config, lake, parent)
-    pages = slow_pages(Law(), config.environment.step_timeout_s)
-    with pages, _Watch(StreamFolder(work_folder(lake, recipe.version) / "stream")) as watch:
+    clock = time.perf_counter()
+    with slow_pages(Law(), config.environment.step_timeout_s):
         made = play_and_train(config, lake, recipe, plays, policy, lambda records: write(lake, records))
-    window = watch.window(config.train.group.epochs)
-    idle = _idle(config, lake, iteration, window)
+    seconds = time.perf_counter() - clock
     shutil.rmtree(arm.folder)
     return {
         "seed": seed,
         "arm": "streaming" if stale else "synchronous",
         "stale": stale,
-        "trained tokens": window.tokens,
-        "seconds": window.seconds,
-        "tokens/s": window.tokens / window.seconds,
-        "sandboxes idle": idle,
+        "trained tokens": made["tokens"],
+        "seconds": seconds,
+        "tokens/s": made["tokens"] / seconds,
+        "sandboxes idle": made["sandbox_idle"],
         "trainer idle": made["trainer_idle"],
         "batches": made["updates"],
         "groups": made["groups"],
@@ -118,48 +99,6 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
         "mismatch": made["mismatch"],
         "mismatch_fresh": made["mismatch_fresh"],
     }
-
-
-class _Watch:
-    """Notes when which weights appear in a stream's folder; looks from a thread of its own."""
-
-    def __init__(self, folder: StreamFolder) -> None:
-        self._folder, self._done = folder, threading.Event()
-        self._seen: dict[int, float] = {}
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> "_Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def window(self, epochs: float) -> Window:
-        """What was trained between the first weights and the last."""
-        if len(self._seen) < 2:
-            raise SystemExit("Fewer than two batches were trained on: nothing to measure. Add groups.")
-        first, last = min(self._seen), max(self._seen)
-        tokens = sum(_tokens(self._folder.rollouts(number)) for number in range(first + 1, last + 1))
-        return Window(self._seen[first], self._seen[last], round(tokens * epochs))
-
-    def _look(self) -> None:
-        while not self._done.wait(0.02):
-            self._seen.setdefault(self._folder.published(), time.time())
-            self._seen.pop(0, None)
-
-
-def _tokens(path: Path) -> int:
-    return sum(len(tokens) for tokens in pq.read_table(path, columns=["token_ids"])["token_ids"].to_pylist())
-
-
-def _idle(config: Config, lake: Lake, iteration: int, window: Window) -> float:
-    """The share of the window's sandbox-seconds in which no play was under way."""
-    rows = lake.read("trajectories", ["started_at", "wall_s"], {"iteration": iteration}).to_pylist()
-    spans = [(row["started_at"].timestamp(), row["started_at"].timestamp() + row["wall_s"]) for row in rows]
-    busy = sum(max(0.0, min(end, window.end) - max(begin, window.begin)) for begin, end in spans)
-    return 1 - busy / (config.environment.browsers * config.environment.pages * window.seconds)
 
 
 def _speed(rows: Sequence[dict[str, Any]]) -> float:

@@ -1,6 +1,8 @@
 """The numbers and figures of the learning benchmarks; the arms themselves are turned by the benchmark."""
 
+import asyncio
 import math
+import random
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,12 @@ from benchmarks.learning.__main__ import NAMES, _options
 from benchmarks.learning._corridor import REPLY, SYMBOLS, TOKENS, Reader, imitate, play
 from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
+from benchmarks.learning._slow_sandbox import Law, SlowSandbox, slow_pages
 from benchmarks.learning.ablation import ARMS, learn
 from benchmarks.learning.scaling import _precision_rows, _share
-from schemas.config.sections import PpoConfig
+from environments.catalog import task_named
+from environments.hosts import FakeHost
+from schemas.config.sections import EnvironmentConfig, PpoConfig
 
 
 def test_environment_failures_are_no_attempts() -> None:
@@ -50,6 +55,26 @@ def test_a_figure_is_a_picture(tmp_path: Path) -> None:
     rows = [{"arm": arm, "panel": "p", "mean": 0.5, "low": 0.25, "high": math.inf} for arm in ("a", "b")]
     save_points(rows, tmp_path / "out" / "figure.png", "arm", "panel", "A title")
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_slow_pages_are_the_same_for_every_arm_and_have_a_heavy_tail() -> None:
+    task, environment = task_named("click-target", "fake"), EnvironmentConfig(kind="fake")
+
+    async def delays(law: Law) -> list[float]:
+        found = []
+        with slow_pages(law, 20.0):
+            for seed in (1, 1, 2):
+                sandbox = FakeHost(environment).sandbox()
+                await sandbox.start(task, seed)
+                found.append(sandbox._delay)  # type: ignore[attr-defined]
+        return found
+
+    first, second = asyncio.run(delays(Law())), asyncio.run(delays(Law()))
+    assert first == second and len(set(first)) == 3
+    drawn = [Law(1.0, 1.2, 50.0).draw(random.Random(number)) for number in range(4000)]
+    assert min(drawn) >= 1.0 and max(drawn) == 50.0
+    assert sum(one > 10.0 for one in drawn) / 4000 == pytest.approx(10**-1.2, abs=0.015)
+    assert not isinstance(FakeHost(environment).sandbox(), SlowSandbox)
 
 
 def test_every_name_says_what_it_measures_and_short_runs_on_the_fake_sandbox() -> None:
