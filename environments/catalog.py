@@ -9,19 +9,32 @@ from typing import Any
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.task import GuiTask, Split
+from schemas.task import JUDGED, GuiTask, Split
 
 MAX_STEPS = 10
 """The step limit of a task whose entry gives none."""
 
 _FAKE: dict[str, dict[str, Any]] = {
     "click-target": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
+    "click-one": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
+    "click-of-three": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
     "two-steps": {
         "instruction": 'Click the "{}" button, then the "{}" button.',
         "tags": ["fake", "multi-step"],
         "max_steps": 4,
     },
+    "three-steps": {
+        "instruction": 'Click the "{}" button, then the "{}" button, then the "{}" button.',
+        "tags": ["fake", "multi-step"],
+        "max_steps": 5,
+    },
     "enter-text": {"instruction": 'Type "{}" and click the "{}" button.', "tags": ["fake", "typing"], "max_steps": 5},
+    "note": {
+        "instruction": 'Write a note that says "{}".',
+        "tags": ["fake", "typing"],
+        "max_steps": 3,
+        "verifier": JUDGED,
+    },
     "dies": {"instruction": 'Click the "{}" button.', "tags": ["fake"], "max_steps": 3},
 }
 
@@ -70,7 +83,7 @@ def task_named(template: str, kind: str = "miniwob", split: Split = "train", max
         tags=entry["tags"],
         split=split,
         max_steps=max_steps or entry.get("max_steps", MAX_STEPS),
-        verifier=kind,
+        verifier=entry.get("verifier", kind),
         lineage=_lineage(kind),
     )
 

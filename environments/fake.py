@@ -1,7 +1,9 @@
 """A pure Python GUI for tests: coloured buttons drawn with PIL, no browser, the same pixels for the same seed.
 
-`click-target` asks for one button, `two-steps` for two in order, `enter-text` for a typed word and a button, and
-`dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple of three.
+`click-target` asks for one of two buttons, `click-one` for the only one, `click-of-three` for one of three; `two-steps`
+and `three-steps` ask for all of them in order, `enter-text` for a typed word and a button, and `dies` is `click-target`
+in a box that dies at the first action whenever its seed is a multiple of three. `note` asks for two words in a field
+and has no verifier: it never ends by itself, and a judge scores it.
 """
 
 import io
@@ -23,6 +25,8 @@ _COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220),
 _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
+_CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
+"""Buttons on the screen and how many of them are to be clicked; else one of two."""
 
 Box = tuple[int, int, int, int]
 
@@ -75,19 +79,24 @@ class FakeSandbox(Sandbox):
 
 def _scene(template: str, seed: int) -> _Scene:
     chance = random.Random(f"{template} {seed}")
-    names = chance.sample(sorted(_COLOURS), 2)
-    buttons = dict(zip(names, _places(chance), strict=True))
-    if template == "two-steps":
-        return _Scene(f'Click the "{names[0]}" button, then the "{names[1]}" button.', names, buttons)
+    count, clicks = _CLICKS.get(template, (2, 1))
+    names = chance.sample(sorted(_COLOURS), count)
+    buttons = dict(zip(names, _places(chance, count), strict=True))
+    if clicks > 1:
+        said = ", then the ".join(f'"{name}" button' for name in names)
+        return _Scene(f"Click the {said}.", names, buttons)
     if template == "enter-text":
         word = chance.choice(_WORDS)
         return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word)
+    if template == "note":
+        words = " ".join(chance.sample(_WORDS, 2))
+        return _Scene(f'Write a note that says "{words}".', [], {}, words)
     return _Scene(f'Click the "{names[0]}" button.', names[:1], buttons)
 
 
-def _places(chance: random.Random) -> list[Box]:
+def _places(chance: random.Random, count: int) -> list[Box]:
     wide, high = _BUTTON
-    rows = chance.sample(range(90, HEIGHT - high, high + 8), 2)
+    rows = chance.sample(range(90, HEIGHT - high, high + 8), count)
     lefts = [chance.randrange(4, WIDTH - wide - 4) for _ in rows]
     return [(left, top, left + wide, top + high) for left, top in zip(lefts, rows, strict=True)]
 

@@ -104,6 +104,8 @@ class Record:
     trajectory: Trajectory
     steps: list[Step]
     screenshots: dict[str, tuple[bytes, int, int]]
+    judged: str = ""
+    """What a judge said of it, where the task has no verifier."""
 
 
 @dataclass(slots=True)

@@ -42,11 +42,16 @@ def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
     return advantages
 
 
-def is_informative(rewards: npt.ArrayLike) -> bool:
-    """Whether a group can teach: two of its valid rewards differ (dynamic sampling of DAPO, arXiv 2503.14476)."""
+def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
+    """Whether a group can teach: two of its valid rewards differ (dynamic sampling of DAPO, arXiv 2503.14476).
+
+    Args:
+        rewards: (n,), NaN where the environment failed.
+        spread: the least that the best reward must lie above the mean (prompt curation, Seed1.5-VL, arXiv 2505.07062).
+    """
     found = np.asarray(rewards, dtype=np.float64)
     found = found[np.isfinite(found)]
-    return len(found) > 1 and bool(np.ptp(found) > 0)
+    return len(found) > 1 and bool(np.ptp(found) > 0) and bool(found.max() - found.mean() >= spread)
 
 
 def soft_overlong(length: npt.ArrayLike, longest: int, cache: int) -> Floats:

@@ -28,8 +28,10 @@ def samples_of(
 ) -> list[TrainSample]:
     """One sample per kept step of accepted (`sft`) trajectories; a grounding screen per step of failed (`ct`) ones.
 
+    Plays of one group that did the very same thing teach it once.
+
     Args:
-        trajectories: rows with trajectory_id, task_id, instruction, route.
+        trajectories: rows with trajectory_id, task_id, group_id, instruction, route.
         steps: rows in order by trajectory: step, screenshot, thought, action.
         thoughts: annotated thoughts by (trajectory, step), for steps without one of their own.
         questions: grounding questions by screenshot.
@@ -37,10 +39,15 @@ def samples_of(
     """
     samples: list[TrainSample] = []
     asked: set[str] = set()
+    grouped: set[tuple[str, TrainSample]] = set()
     for trajectory in trajectories:
         played = steps.get(trajectory["trajectory_id"], ())
         if trajectory["route"] == "sft":
-            samples += _imitation(trajectory, played, thoughts, questions, history_images)
+            made = _imitation(trajectory, played, thoughts, questions, history_images)
+            if (group := trajectory["group_id"]) is not None:
+                made = [sample for sample in made if (group, sample) not in grouped]
+                grouped.update((group, sample) for sample in made)
+            samples += made
             asked.update(row["screenshot"] for row in played)
     for trajectory in trajectories:
         if trajectory["route"] == "ct":

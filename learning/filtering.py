@@ -1,10 +1,12 @@
 """Reflective filtering: every gate's verdict on every trajectory, and the route its data takes.
 
 UI-TARS-2's rule: V(s)=1 goes to the next SFT set, V(s)=0 to the next CT set; an environment failure is neither.
-V(s)=1 here means: no environment failure, no broken rule, and the verifier's raw reward is 1. Each gate is a pure
-function of one trajectory and its steps; nothing is turned away without the gate's name and its reason.
+V(s)=1 here means: no environment failure, no broken rule, and the verifier's raw reward is 1, or, where there is no
+verifier, the judge's score reaches the threshold. Each gate is a pure function of one trajectory and its steps; nothing
+is turned away without the gate's name and its reason.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +19,9 @@ from schemas.verdict import Verdict
 GATE_VERSION = "1"
 MAX_REPEATS = 4
 """The same action on the same screen more often than this is a loop."""
+
+_REPEATED = re.compile(r"(\S[^\n]{2,79}?\s+)\1{3,}")
+"""A phrase that is said four times in a row: endless repetition (Seed1.5-VL cleans its RFT data of it)."""
 
 TrajectoryRow = Mapping[str, Any]
 StepRow = Mapping[str, Any]
@@ -42,12 +47,15 @@ def environment_gate(trajectory: TrajectoryRow, steps: Sequence[StepRow]) -> Opi
 
 
 def rules_gate(trajectory: TrajectoryRow, steps: Sequence[StepRow]) -> Opinion:
-    """Turns away plays with an unreadable action, a missing step, or a loop."""
+    """Turns away plays with an unreadable action, a missing step, a thought that repeats itself, or a loop."""
     unread = next((s["step"] for s in steps if s["action"] is None or s["action_error"]), None)
     if unread is not None:
         return Opinion("rules", False, f"step {unread} holds no action that could be performed", error_step=unread)
     if len(steps) != trajectory["n_steps"]:
         return Opinion("rules", False, f"{len(steps)} of {trajectory['n_steps']} steps are in the lake")
+    endless = next((s["step"] for s in steps if _REPEATED.search(s["thought"])), None)
+    if endless is not None:
+        return Opinion("rules", False, f"step {endless} says the same again and again", error_step=endless)
     looped = _loop(steps)
     if looped is not None:
         return Opinion(
@@ -66,20 +74,29 @@ def verifier_gate(trajectory: TrajectoryRow, steps: Sequence[StepRow]) -> Opinio
     return Opinion("verifier", False, f"not done: {trajectory['termination']}", score=reward)
 
 
-GATES = (environment_gate, rules_gate, verifier_gate)
+def judge_gate(trajectory: TrajectoryRow, said: str) -> Opinion:
+    """Passes a play whose score the judge put high enough to call it a success."""
+    return Opinion("judge", bool(trajectory["success"]), said, score=float(trajectory["reward"]))
 
 
-def judge(trajectory: TrajectoryRow, steps: Sequence[StepRow]) -> list[Verdict]:
-    """The verdicts of all gates up to the first that turns the trajectory away, then the routing decision."""
-    opinions: list[Opinion] = []
-    for gate in GATES:
-        opinions.append(gate(trajectory, steps))
-        if not opinions[-1].passed:
-            break
+def verdicts_of(trajectory: TrajectoryRow, steps: Sequence[StepRow], judged: str = "") -> list[Verdict]:
+    """The verdicts of all gates up to the first that turns the trajectory away, then the routing decision.
+
+    Args:
+        trajectory, steps: their rows.
+        judged: what a judge said of it, if no verifier was there to ask.
+    """
+    opinions = _opinions(trajectory, steps, judged)
     route = route_of(opinions)
     last = opinions[-1]
     decision = Opinion("route", last.passed, f"{last.gate}: {last.reason}", last.score, last.error_step)
     return [_verdict(trajectory, opinion, route) for opinion in [*opinions, decision]]
+
+
+def judge_verdict(trajectory: TrajectoryRow, steps: Sequence[StepRow], judged: str) -> Verdict:
+    """What the judge said as a verdict, with the route that all gates together give the trajectory."""
+    route = route_of(_opinions(trajectory, steps, judged))
+    return _verdict(trajectory, judge_gate(trajectory, judged), route)
 
 
 def route_of(opinions: Sequence[Opinion]) -> Route:
@@ -88,6 +105,15 @@ def route_of(opinions: Sequence[Opinion]) -> Route:
     if last.passed:
         return "sft"
     return "none" if last.gate == "environment" else "ct"
+
+
+def _opinions(trajectory: TrajectoryRow, steps: Sequence[StepRow], judged: str) -> list[Opinion]:
+    opinions: list[Opinion] = []
+    for gate in (environment_gate, rules_gate):
+        opinions.append(gate(trajectory, steps))
+        if not opinions[-1].passed:
+            return opinions
+    return [*opinions, judge_gate(trajectory, judged) if judged else verifier_gate(trajectory, steps)]
 
 
 def _loop(steps: Sequence[StepRow]) -> int | None:

@@ -1,9 +1,11 @@
 """From groups of plays (one task, one seed, one policy version) to rollouts with advantages.
 
-The reward is the verifier's: 1 for success, 0 for failure; an environment failure has none. All steps of a play get
-its advantage (ZeroGUI). Groups whose rewards are all equal are left out (dynamic sampling). Where it is configured, an
-all-failed group is shown one stored success in place of its last play (ARPO, arXiv 2505.16282), preferably of the same
-seed: its tokens were not drawn by this policy, so they have no log probabilities of serving.
+The reward is the verifier's: 1 for success, 0 for failure; or, where there is no verifier, the judge's score in [0, 1],
+in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment failure has none. Pass@k is about
+success, so its forms take a judged play as 1 or 0 by the judge's threshold. All steps of a play get its advantage
+(ZeroGUI). Groups whose rewards are all equal are left out (dynamic sampling). Where it is configured, an all-failed
+group is shown one stored success in place of its last play (ARPO, arXiv 2505.16282), preferably of the same seed: its
+tokens were not drawn by this policy, so they have no log probabilities of serving.
 """
 
 import json
@@ -96,7 +98,7 @@ def train_on(
             valid = [at for at, play in enumerate(shown) if math.isfinite(play.reward)]
             shown[valid[-1]] = success
             injected += 1
-        if is_informative([play.reward for play in shown]):
+        if is_informative([play.reward for play in shown], config.spread):
             kept.append(shown)
     advantages = group_advantages([np.array([play.reward for play in plays]) for plays in kept], kept, config, seed)
     rollouts = [
@@ -163,17 +165,18 @@ def _played(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> Played:
         drawn = _rollout(row, steps, number, said, row["raw_text"], policy)
         tokens, logprobs = tuple(row["token_ids"]), tuple(row["logprobs"])
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
-    return Played(rows[0]["seed"], _reward(rows[0]["success"], rollouts, policy, group), tuple(rollouts))
+    worth = rows[0]["reward"] if group.advantage == "pass1" else rows[0]["success"]
+    return Played(rows[0]["seed"], _reward(worth, rollouts, policy, group), tuple(rollouts))
 
 
-def _reward(success: bool | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
-    """1 or 0, less the mean soft overlong penalty of the play's replies where there is one; NaN for no verdict."""
-    if success is None:
+def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
+    """What the play was worth, less the mean soft overlong penalty of its replies where there is one; NaN for None."""
+    if worth is None:
         return math.nan
     if not group.overlong or not rollouts:
-        return float(success)
+        return float(worth)
     lengths = [len(rollout.token_ids) for rollout in rollouts]
-    return float(success) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
+    return float(worth) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
 
 
 def _rollout(

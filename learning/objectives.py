@@ -189,6 +189,7 @@ class PairObjective(Objective):
 OBJECTIVES: dict[str, Callable[[Job, Sequence[Any]], Objective]] = {
     "sft": Imitation,
     "ct": Imitation,
+    "rft": Imitation,
     "grpo": GroupObjective,
     "dpo": PairObjective,
 }

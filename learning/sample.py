@@ -98,6 +98,7 @@ def read_samples(path: Path) -> list[TrainSample]:
         TrainSample(
             **{
                 **row,
+                "kind": row["kind"] or "step",
                 "screenshots": tuple(row["screenshots"]),
                 "history": tuple(Past(**past) for past in row["history"]),
                 "questions": tuple(Question(**question) for question in row["questions"]),

@@ -110,6 +110,7 @@ def train(job: Job) -> None:
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
     "sft": read_samples,
     "ct": read_samples,
+    "rft": read_samples,
     "grpo": read_rollouts,
     "ppo": read_rollouts,
     "dpo": read_preferences,
@@ -118,6 +119,7 @@ READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
 SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
     "sft": SmallLearner,
     "ct": SmallLearner,
+    "rft": SmallLearner,
     "grpo": GroupLearner,
     "ppo": PpoLearner,
     "dpo": PairLearner,

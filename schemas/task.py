@@ -4,6 +4,8 @@ from typing import Literal
 
 from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
+JUDGED = "judge"
+"""The verifier of a task whose environment has none: a judge scores its plays."""
 Split = Literal["train", "held_out", "practice"]
 
 
@@ -21,6 +23,7 @@ class GuiTask(Row):
     """`held_out` tasks are evaluated and never played for data; `practice` tasks are played and never evaluated."""
     max_steps: Int32
     verifier: Text
+    """The environment, or `judge`."""
     lineage: Text | None = None
     """Where the task comes from: a catalog and its version, or the task it was made from."""
 

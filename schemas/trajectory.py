@@ -30,9 +30,9 @@ class Trajectory(Row):
     instruction: Text
     n_steps: Int32
     reward: Float32 | None
-    """Raw reward of the verifier; null when an environment failure ended the play."""
+    """Raw reward of the verifier, or the judge's score in [0, 1]; null when an environment failure ended the play."""
     success: Flag | None
-    """Raw reward is 1; null when an environment failure ended the play."""
+    """Raw reward is 1, or the score reaches `judge.threshold`; null when an environment failure ended the play."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None

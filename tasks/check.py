@@ -13,6 +13,8 @@ from models.layout import is_tiny, read_config
 from models.server import require_server
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.task import JUDGED
+from tasks.judging import judge_of
 from tasks.places import home
 
 
@@ -21,12 +23,13 @@ def check_before_spending(config: Config) -> None:
     """Refuses a run that could not end well.
 
     Raises:
-        UsageError: an unknown task, or adapters for the small policy.
+        UsageError: an unknown task, one without a verifier and no judge, or adapters for the small policy.
         FlywheelError: no browser, a checkpoint folder that is not there or that the method cannot train, no peft where
             adapters are asked for, no answer from the server that is to play.
         LakeError: a disk that is nearly full.
     """
-    catalog(config)
+    if any(task.verifier == JUDGED for task in catalog(config)):
+        judge_of(config.judge)
     _streams(config)
     SandboxPool(config.environment)
     if config.policy.base != "tiny" and not Path(config.policy.base).is_dir():

@@ -8,11 +8,13 @@ from typing import Any
 from environments.catalog import catalog
 from environments.session import Actor, Play, Record
 from learning.curriculum import seeds
+from learning.filtering import judge_verdict
 from models.explorer import Explorer
 from schemas.config import Config
 from schemas.screenshot import Screenshot
 from schemas.task import GuiTask
 from schemas.trajectory import trajectory_id
+from schemas.verdict import Verdict
 from storage.lake import Lake
 from storage.pictures import average_hash
 from tasks.actors import BatchedActor
@@ -89,18 +91,25 @@ def write(lake: Lake, records: Iterable[Record]) -> None:
     pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
     lake.append("screenshots", [_screenshot(iteration, digest, *picture) for digest, picture in pictures.items()])
     lake.append("steps", [step for record in records for step in record.steps])
+    lake.append("verdicts", [_judged(record) for record in records if record.judged])
     lake.append("trajectories", [record.trajectory for record in records])
 
 
 def drop_unfinished(lake: Lake, iteration: int) -> int:
-    """Deletes steps whose trajectory was never written: a kill fell between the two. Returns how many."""
+    """Deletes steps and verdicts whose trajectory was never written: a kill fell before it. Returns how many."""
     steps = lake.read("steps", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
     done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())
     orphans = sorted(set(steps) - done)
     if orphans:
         names = ", ".join(f"'{name}'" for name in orphans)
-        lake.delete("steps", f"iteration = {iteration} AND trajectory_id IN ({names})")
+        for table in ("steps", "verdicts"):
+            lake.delete(table, f"iteration = {iteration} AND trajectory_id IN ({names})")
     return len(orphans)
+
+
+def _judged(record: Record) -> Verdict:
+    """The judge's verdict, kept from the moment it was given; the filter goes by it."""
+    return judge_verdict(record.trajectory.model_dump(), [step.model_dump() for step in record.steps], record.judged)
 
 
 def _play(config: Config, lake: Lake, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> Play:

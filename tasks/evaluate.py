@@ -38,10 +38,9 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
     unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
     rows = measure(config, lake, policy, {"suite": suite, "held_out": unseen}, iteration)
     numbers, rest = (summary([row for row in rows if row["suite"] == name]) for name in ("suite", "held_out"))
-    low, high = numbers["ci"]
-    said = f"success {numbers['success']:.3f} [{low:.3f}, {high:.3f}] over {len(suite)} tasks"
+    said = f"success {told(numbers)} over {len(suite)} tasks"
     if unseen:
-        said += f"; never trained on: {rest['success']:.3f} over {len(unseen)}"
+        said += f"; never trained on: {told(rest)} over {len(unseen)}"
     return {"policy": policy.version, "suite": numbers, "held_out": rest, "say": said}
 
 
@@ -114,6 +113,13 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     interval = mean_interval([sum(plays) for plays in by_task.values()], [len(plays) for plays in by_task.values()])
     tasks = {task: {"success": sum(plays) / len(plays), "n": len(plays)} for task, plays in sorted(by_task.items())}
     return {"success": interval.mean, "ci": [interval.low, interval.high], "tasks": tasks}
+
+
+def told(measured: Mapping[str, Any]) -> str:
+    """A summary's mean and interval for people; `unknown` where every play was an environment failure."""
+    if measured["success"] is None:
+        return "unknown"
+    return "{:.3f} [{:.3f}, {:.3f}]".format(measured["success"], *measured["ci"])
 
 
 def _play(lake: Lake, policy: Policy, task: GuiTask, seed: int, iteration: int, suite: str) -> Play:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from learning.filtering import judge
+from learning.filtering import verdicts_of
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.stage import stage
@@ -11,15 +11,22 @@ from tasks.stage import stage
 
 @stage("filter")
 def filter_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
-    """Rules, then the verifier; environment failures set apart; every rejection with its gate and reason."""
+    """Rules, then the verifier or what the judge said; environment failures set apart; every rejection with its gate
+    and reason."""
     trajectories = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
-    columns = ["trajectory_id", "step", "screenshot", "action", "action_error"]
+    columns = ["trajectory_id", "step", "screenshot", "action", "action_error", "thought"]
     steps = steps_by_trajectory(lake, iteration, columns)
-    verdicts = [verdict for row in trajectories for verdict in judge(row, steps.get(row["trajectory_id"], []))]
+    judged = lake.read("verdicts", ["trajectory_id", "reason"], {"iteration": iteration, "gate": "judge"}).to_pylist()
+    said = {row["trajectory_id"]: row["reason"] for row in judged}
+    verdicts = [
+        verdict
+        for row in trajectories
+        for verdict in verdicts_of(row, steps.get(row["trajectory_id"], []), said.get(row["trajectory_id"], ""))
+    ]
     lake.append("verdicts", verdicts)
     routes = Counter(verdict.route for verdict in verdicts if verdict.gate == "route")
-    said = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))
-    return {"routes": dict(routes), "say": said}
+    told = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))
+    return {"routes": dict(routes), "say": told}
 
 
 def steps_by_trajectory(lake: Lake, iteration: int, columns: list[str]) -> dict[str, list[dict[str, Any]]]:

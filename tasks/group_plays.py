@@ -25,7 +25,7 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
     """
     chosen = config.train.group
     asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
-    rows = ask(lake, "groups", **asked, highest=chosen.highest, size=chosen.size).to_pylist()
+    rows = ask(lake, "groups", **asked, highest=chosen.highest, size=chosen.size, rise=chosen.rise).to_pylist()
     weights = {row["task_id"]: row["weight"] for row in rows if row["weight"] > 0}
     if not weights:
         said = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)

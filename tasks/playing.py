@@ -8,8 +8,10 @@ from environments.pool import SandboxPool
 from environments.session import Actor, Play, Record, play
 from schemas.config import Config
 from schemas.failure import is_environment_failure
+from schemas.task import JUDGED
 from schemas.trajectory import trajectory_id
 from tasks.console import bar
+from tasks.judging import judge_of, with_judgement
 
 LOOK_S = 0.02
 """How often a play that has to wait for its begin is asked for again."""
@@ -60,6 +62,7 @@ async def _play_all(
     leased_s = 0.0
     waiting = list(reversed(plays))
     finished: asyncio.Queue[Record | None] = asyncio.Queue()
+    judge = judge_of(config.judge) if any(one.task.verifier == JUDGED for one in plays) else None
     pool = SandboxPool(config.environment)
     await pool.start()
     writer = asyncio.create_task(_write(finished, sink, None if admit else config.collect.chunk))
@@ -75,6 +78,7 @@ async def _play_all(
                         return
                     record = await play(pool, one, cast(one), for_data, config.policy.history_images)
                     leased_s += record.trajectory.wall_s
+                    record = await asyncio.to_thread(with_judgement, config, judge, one, record)
                     again = _again(one, record)
                     if again is None:
                         progress.advance(shown)

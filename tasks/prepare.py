@@ -15,7 +15,7 @@ from schemas.table import utc_now
 from schemas.task import GuiTask
 from storage.lake import Lake
 from tasks.checkpoints import load_policy
-from tasks.evaluate import explorer_policy, measure, summary, validation_seeds
+from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
 from tasks.places import work_folder
 from tasks.stage import stage
 from tasks.version import code_version
@@ -36,7 +36,7 @@ def prepare_lake(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     first = validation_seeds(config, "train", config.evaluate.untrained_seeds)
     explorer = summary(measure(config, lake, explorer_policy(), {"suite": random}, iteration))
     untrained = summary(measure(config, lake, load_policy(config, lake, INITIAL), {"suite": first}, iteration))
-    said = f"explorer {explorer['success']:.3f}; untrained policy {untrained['success']:.3f}"
+    said = f"explorer {told(explorer)}; untrained policy {told(untrained)}"
     return {"explorer": explorer, "untrained": untrained, "say": said}
 
 

@@ -29,7 +29,7 @@ from tasks.stage import result_of, stage
 from tasks.trainer_process import TrainerProcess
 from tasks.version import code_version
 
-PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs")
+PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks")
 """The tables a training reads; their versions are kept with the policy."""
 
 
@@ -136,6 +136,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
 MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
     "sft": supervised,
     "ct": continual_material,
+    "rft": supervised,
     "grpo": group_material,
     "ppo": ppo_material,
     "dpo": preference_material,

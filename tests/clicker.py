@@ -12,7 +12,7 @@ from models.dialects import format_action, parse_reply
 from models.policy import Context, Policy, Reply
 from models.speaker import read_tokenizer, token_id
 from models.tokens import END
-from schemas.action import Click
+from schemas.action import Action, Click, Type, Wait
 
 
 class Clicker(Policy):
@@ -28,13 +28,26 @@ class Clicker(Policy):
         return [self._reply(context) for context in contexts]
 
     def _reply(self, context: Context) -> Reply:
-        hit = context.seed % 1000 < 1000 * self._share
-        place = _button(context) if hit else (0.01, 0.99)
-        text = f"Action: {format_action(Click(x=place[0], y=place[1]), self.dialect, 10)}"
+        text = f"Action: {format_action(self._action(context), self.dialect, 10)}"
         parsed = parse_reply(text)
         tokens = (*self._tokenizer.encode(text).ids, token_id(self._tokenizer, END))
         logprobs = tuple(-0.5 for _ in tokens)
         return Reply(text, parsed.thought, parsed.action_text, parsed.action, None, tokens, logprobs)
+
+    def _action(self, context: Context) -> Action:
+        hit = context.seed % 1000 < 1000 * self._share
+        quoted = context.observation.instruction.split('"')[1]
+        if quoted not in _COLOURS:
+            return _note(context, quoted)
+        place = _button(context) if hit else (0.01, 0.99)
+        return Click(x=place[0], y=place[1])
+
+
+def _note(context: Context, asked: str) -> Action:
+    """Clicks the field, then writes none, one or both of the words that are asked for."""
+    if not context.turns:
+        return Click(x=0.5, y=0.33)
+    return Type(content=" ".join(asked.split()[: context.seed % 3])) if len(context.turns) == 1 else Wait()
 
 
 def _button(context: Context) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.learning rl|passk|ablation|scaling|merge|streaming [--short] --json PATH [--figure PATH]`.
+"""`python -m benchmarks.learning NAME [--short] --json PATH [--figure PATH]`.
 
 Every arm is a lake of its own under FLYWHEEL_HOME/benchmarks/learning: a run that was cut short goes on where it stood.
 Only `ablation` needs none.
@@ -10,18 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks._report import add_options
-from benchmarks.learning import ablation, merge, passk, rl, scaling, streaming
+from benchmarks.learning import ablation, curriculum, merge, passk, rl, scaling, streaming
 from benchmarks.learning._start import SHORT
 
 NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "rl": rl.run,
     "passk": passk.run,
     "ablation": ablation.run,
+    "curriculum": curriculum.run,
     "scaling": scaling.run,
     "merge": merge.run,
     "streaming": streaming.run,
 }
-SEEDS = {"ablation": 5}
+SEEDS = {"ablation": 5, "curriculum": 5}
 """Training seeds per arm unless told otherwise, where they are not 3."""
 
 
@@ -42,7 +43,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", choices=list(NAMES))
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config, for every arm")
     parser.add_argument("--config", default="configs/laptop.toml")
-    parser.add_argument("--seeds", type=int, help="training seeds per arm (3; ablation: 5)")
+    parser.add_argument("--seeds", type=int, help="training seeds per arm (3; ablation, curriculum: 5)")
     parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
     parser.add_argument("--iterations", type=int, default=3, help="iterations of each arm (passk: of each half)")
     parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")

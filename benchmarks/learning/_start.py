@@ -16,34 +16,38 @@ from benchmarks._arms import Arm, root_of
 from schemas.config import load_config
 from storage.lake import Lake
 
-SHORT = (
+NETWORK = (
     "environment.kind=fake",
     "environment.browsers=1",
     "environment.pages=8",
-    'suite.tasks=["click-target","two-steps"]',
     "suite.hard=[]",
     "suite.practice=[]",
     "suite.held_out=[]",
-    "collect.trajectories_per_task=100",
     "policy.hidden=96",
     "policy.layers=2",
     "policy.vision_hidden=64",
     "policy.vision_layers=2",
     "policy.max_new_tokens=16",
-    "train.steps_first=110",
-    "train.steps=40",
     "train.processes=1",
-    "evaluate.seeds=8",
     "evaluate.held_out_seeds=0",
     "evaluate.explorer_seeds=1",
     "evaluate.untrained_seeds=1",
+)
+"""The fake sandbox and a smaller network."""
+SHORT = (
+    *NETWORK,
+    'suite.tasks=["click-target","two-steps"]',
+    "collect.trajectories_per_task=100",
+    "train.steps_first=110",
+    "train.steps=40",
+    "evaluate.seeds=8",
     "train.group.groups=8",
     "train.group.size=6",
     "train.group.k=3",
     "train.group.batch=24",
     "train.group.highest=0.95",
 )
-"""The fake sandbox and a smaller network: enough to see that a benchmark works, not to compare methods."""
+"""Enough to see that a benchmark works, not to compare methods."""
 
 
 def start_of(options: argparse.Namespace, seed: int) -> Arm:

@@ -145,7 +145,7 @@ class PreferenceConfig(Section):
 
 
 class GroupConfig(Section):
-    """Plays of the same task and seed, for `train.method=grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
+    """Plays of the same task and seed, for `rft`, `grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
 
     groups: Count = 32
     """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
@@ -157,6 +157,10 @@ class GroupConfig(Section):
     """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
     k: Count = 4
     """Pass@k rewards one success among this many plays; at most `size`."""
+    spread: Share = 0.0
+    """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
+    rise: Share = 1.0
+    """A task whose success rose by more than this in the last iteration counts half: it is learnt anyway. 1: none."""
     inject: bool = False
     """Show an all-failed group one stored success of the explorer or of a relay."""
     overlong: Whole = 0
@@ -267,10 +271,11 @@ class ContinualConfig(Section):
 class TrainConfig(Section):
     """How the policy changes."""
 
-    method: Literal["sft", "ct", "grpo", "ppo", "dpo"] = "sft"
+    method: Literal["sft", "ct", "rft", "grpo", "ppo", "dpo"] = "sft"
     """`sft`: imitate what succeeded. `ct`: learn what failed plays show of screens and actions, without imitating them.
-    `grpo`: compare the rewards of plays of the same task and seed. `ppo`: compare them with what a critic expected,
-    token by token. `dpo`: prefer what succeeded to what failed where such plays part."""
+    `rft`: play groups as `grpo` does, and imitate what succeeded in them with everything that did before. `grpo`:
+    compare the rewards of plays of the same task and seed. `ppo`: compare them with what a critic expected, token by
+    token. `dpo`: prefer what succeeded to what failed where such plays part."""
     steps_first: Count = 520
     """Optimiser steps of the first training, from nothing."""
     steps: Count = 300
@@ -340,7 +345,25 @@ class TrainConfig(Section):
     @property
     def in_groups(self) -> bool:
         """Whether the method needs several plays of the same task and seed."""
-        return self.method in ("grpo", "ppo", "dpo")
+        return self.method in ("rft", "grpo", "ppo", "dpo")
+
+
+class JudgeConfig(Section):
+    """Who scores plays of tasks whose environment has no verifier."""
+
+    kind: Literal["none", "fake", "endpoint"] = "none"
+    """`endpoint`: a model behind OpenAI's chat completions, its key in FLYWHEEL_JUDGE_KEY. `fake`: for tests."""
+    url: str = ""
+    """The endpoint's base url, for example `http://127.0.0.1:8000/v1`."""
+    model: str = ""
+    """The model's name there."""
+    threshold: Share = 0.5
+    """The score from which a play counts as a success; rewards of groups are the scores themselves."""
+    screens: Count = 5
+    """How many of the last screens the judge sees (UI-TARS-2: 5)."""
+    tries: Count = 2
+    """A judge that fails so often makes the play an environment failure."""
+    timeout_s: Positive = 60.0
 
 
 class EvaluateConfig(Section):
@@ -385,6 +408,7 @@ class Config(Section):
     collect: CollectConfig = CollectConfig()
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
+    judge: JudgeConfig = JudgeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()

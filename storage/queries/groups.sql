@@ -4,7 +4,8 @@
 -- forgetting^age; environment failures (success is null) count nothing. A group can teach only where the policy
 -- sometimes succeeds: 0 < success <= $highest (Seed1.5-VL, arXiv 2505.07062, keeps 0 < accuracy <= 0.75). Such a task
 -- weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, with p the mean of the posterior
--- Beta(successes + 1/2, failures + 1/2).
+-- Beta(successes + 1/2, failures + 1/2). A task whose success rose by more than $rise from all iterations before to the
+-- last one counts half: it is learnt anyway (Seed1.5-VL samples prompts whose reward rises fast less often).
 WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
@@ -22,7 +23,9 @@ counted AS (
     SELECT
         task_id,
         coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success), 0.0) AS successes,
-        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success), 0.0) AS failures
+        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success), 0.0) AS failures,
+        avg(success::INTEGER) FILTER (iteration = $iteration - 1)
+        - avg(success::INTEGER) FILTER (iteration < $iteration - 1) AS rise
     FROM suite LEFT JOIN evidence USING (task_id)
     GROUP BY task_id
 ),
@@ -36,6 +39,7 @@ rated AS (
 pools AS (
     SELECT
         *,
+        coalesce(rise > $rise::DOUBLE, false) AS rising,
         1 - pow(p, $size::INTEGER) - pow(1 - p, $size::INTEGER) AS chance,
         CASE
             WHEN success IS NULL THEN 'unseen'
@@ -50,7 +54,7 @@ SELECT
     successes,
     failures,
     pool,
-    if(pool = 'learnable', chance, 0.0) AS weight,
+    if(pool = 'learnable', if(rising, 0.5, 1.0) * chance, 0.0) AS weight,
     CASE pool
         WHEN 'unseen' THEN 'unseen: the policy has not played it'
         WHEN 'hopeless' THEN format('hopeless: none of {:.1f} plays succeeds', failures)
@@ -61,6 +65,7 @@ SELECT
             'learnable: {:.1f} of {:.1f} plays succeed, {:.3f} is in (0, {:.2f}]; '
             || 'a group of {} holds both outcomes with chance {:.2f}',
             successes, successes + failures, success, $highest::DOUBLE, $size::INTEGER, chance)
+            || if(rising, format('; halved, as its success rose by {:.2f}', rise), '')
     END AS reason
 FROM pools
 ORDER BY weight DESC, task_id

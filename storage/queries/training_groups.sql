@@ -1,9 +1,12 @@
 -- The plays of iteration $iteration that were made in groups, with their steps in order: what group methods train on.
--- An environment failure has a null success and may have no steps.
+-- An environment failure has a null success and may have no steps. The reward lies in [0, 1]: 1 for what a verifier called
+-- a success and 0 for what it did not, the score where a judge stands in for the verifier.
 SELECT
     t.group_id, t.trajectory_id, t.attempt, t.task_id, t.seed, t.instruction, t.success, t.sampling,
+    if(k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,
     s.step, s.screenshot, s.raw_text, s.thought, s.action, s.token_ids, s.logprobs, s.policy_version
 FROM trajectories t
 LEFT JOIN steps s USING (trajectory_id)
+LEFT JOIN tasks k USING (task_id)
 WHERE t.group_id IS NOT NULL AND t.iteration = $iteration
 ORDER BY t.group_id, t.attempt, t.trajectory_id, s.step

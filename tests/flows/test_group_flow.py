@@ -33,7 +33,7 @@ def first_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config = wheel(folder, patch)
         flywheel(config, iterations=1)
         lake = Lake.open(config.lake)
-        for task in ("click-target", "dies"):
+        for task in ("click-target", "dies", "note"):
             sometimes(lake, f"fake/{task}", champion(lake)["policy_version"])
     return folder / "lake"
 
@@ -187,3 +187,46 @@ def test_a_model_that_the_method_cannot_train_is_refused_before_anything_is_made
     with pytest.raises(FlywheelError, match=r"train\.method"):
         flywheel(grouped(small, method="ppo").model_copy(update={"policy": other}), iterations=1)
     assert not (tmp_path / "lake").exists()
+
+
+def test_judged_and_verified_plays_are_trained_on_together(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.3)
+    fake = config_of(small.model_dump() | {"judge": {"kind": "fake", "threshold": 1.0}})
+    flywheel(grouped(fake, ("click-target", "note"), groups=8), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    notes = [row for row in plays if row["task_id"] == "fake/note"]
+    assert {row["reward"] for row in notes} == {0.0, 0.5, 1.0}
+    assert all(row["success"] == (row["reward"] == 1.0) for row in notes)
+    judged = {row["trajectory_id"]: row for row in begun.read("verdicts", where={"gate": "judge"}).to_pylist()}
+    assert judged.keys() == {row["trajectory_id"] for row in notes}
+    for row in notes:
+        verdict = judged[row["trajectory_id"]]
+        assert verdict["score"] == row["reward"] and verdict["reason"].startswith("fake-judge-1 gives ")
+    decisions = {
+        row["trajectory_id"]: (row["passed"], row["route"])
+        for row in begun.read("verdicts", where={"iteration": 1, "gate": "route"}).to_pylist()
+    }
+    assert {decisions[row["trajectory_id"]] for row in notes} == {(True, "sft"), (False, "ct")}
+    assert {judged[row["trajectory_id"]]["route"] for row in notes} == {"sft", "ct"}
+    metrics = json.loads(policy_row(begun, "policy-0001")["metrics"])
+    assert metrics["groups"] == 8 and metrics["informative"] >= 2
+
+
+def test_what_succeeds_in_groups_is_imitated_with_everything_before(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.4)
+    before = json.loads(policy_row(begun, "policy-0000")["metrics"])["samples"]
+    flywheel(grouped(small, groups=6, method="rft"), iterations=1)
+    plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
+    row = policy_row(begun, "policy-0001")
+    assert (row["method"], row["parent"]) == ("rft", "policy-0000")
+    routes = begun.read("verdicts", where={"iteration": 1, "gate": "route", "route": "sft"}).to_pylist()
+    accepted = {row["trajectory_id"] for row in routes}
+    won = {row["trajectory_id"] for row in plays if row["success"]}
+    assert accepted == won != set()
+    clicks = {(play["seed"], play["group_id"]) for play in plays if play["success"]}
+    assert json.loads(row["metrics"])["samples"] == before + len(clicks)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from learning.dataset import weigh
+from learning.dataset import samples_of, weigh
 from learning.sample import TrainSample
 
 ACTION = '{"type": "wait"}'
@@ -33,3 +33,12 @@ def test_practice_pages_get_their_share_and_the_suite_the_rest():
 def test_with_nothing_but_practice_the_training_practises():
     weighed = weigh([sample("practice")], {}, 1.0, practice={"practice"}, practice_share=0.25)
     assert share(weighed, "practice") == 1.0
+
+
+def test_plays_of_one_group_that_did_the_same_teach_it_once():
+    def play(name: str, group: str | None) -> dict[str, object]:
+        return {"trajectory_id": name, "task_id": "t", "group_id": group, "instruction": "Wait.", "route": "sft"}
+
+    plays = [play("a", "g"), play("b", "g"), play("c", "h"), play("d", None), play("e", None)]
+    steps = {name: [{"step": 0, "screenshot": "s", "thought": "", "action": ACTION}] for name in "abcde"}
+    assert len(samples_of(plays, steps, {}, {}, 1)) == 4

@@ -1,6 +1,6 @@
 from typing import Any
 
-from learning.filtering import judge
+from learning.filtering import verdicts_of
 
 
 def trajectory(**changes: Any) -> dict[str, Any]:
@@ -18,11 +18,14 @@ def trajectory(**changes: Any) -> dict[str, Any]:
 
 
 def steps(*screens: str, action: str | None = '{"type":"wait"}') -> list[dict[str, Any]]:
-    return [{"step": n, "screenshot": s, "action": action, "action_error": None} for n, s in enumerate(screens)]
+    return [
+        {"step": n, "screenshot": s, "action": action, "action_error": None, "thought": ""}
+        for n, s in enumerate(screens)
+    ]
 
 
 def decision(trajectory_row: dict[str, Any], step_rows: list[dict[str, Any]]):
-    return next(verdict for verdict in judge(trajectory_row, step_rows) if verdict.gate == "route")
+    return next(verdict for verdict in verdicts_of(trajectory_row, step_rows) if verdict.gate == "route")
 
 
 def test_a_verified_success_is_routed_to_sft():
@@ -62,6 +65,23 @@ def test_missing_steps_are_noticed():
 
 
 def test_every_verdict_of_a_trajectory_carries_the_same_route():
-    verdicts = judge(trajectory(success=False), steps("a", "b"))
+    verdicts = verdicts_of(trajectory(success=False), steps("a", "b"))
     assert {verdict.route for verdict in verdicts} == {"ct"}
     assert [verdict.gate for verdict in verdicts] == ["environment", "rules", "verifier", "route"]
+
+
+def test_where_a_judge_stands_in_for_the_verifier_its_word_and_score_are_the_verdict():
+    verdicts = verdicts_of(trajectory(reward=0.7), steps("a", "b"), "orm gives 0.70: done")
+    assert [verdict.gate for verdict in verdicts] == ["environment", "rules", "judge", "route"]
+    assert (verdicts[2].passed, verdicts[2].score, verdicts[2].reason) == (True, 0.7, "orm gives 0.70: done")
+    assert verdicts[-1].route == "sft"
+    assert verdicts_of(trajectory(reward=0.2, success=False), steps("a", "b"), "poor")[-1].route == "ct"
+
+
+def test_a_thought_that_repeats_itself_is_turned_away_even_if_the_play_succeeds():
+    rows = steps("a", "b")
+    rows[1]["thought"] = "Now I look at the page. " + "Let me think again. " * 4
+    verdict = decision(trajectory(), rows)
+    assert (verdict.route, verdict.error_step) == ("ct", 1)
+    rows[1]["thought"] = "Click ok. Click ok. Then wait."
+    assert decision(trajectory(), rows).route == "sft"

@@ -32,6 +32,7 @@ def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **
         "seed": 7,
         "instruction": "Click.",
         "success": success,
+        "reward": None if success is None else float(success),
         "sampling": json.dumps({"temperature": 0.7}),
         "step": step,
         "screenshot": f"screen-{step}",
@@ -163,3 +164,32 @@ def test_rollouts_come_back_from_a_file_as_they_were(tmp_path: Any) -> None:
     ]
     write_rollouts(tmp_path / "r.parquet", rollouts)
     assert read_rollouts(tmp_path / "r.parquet") == rollouts
+
+
+def judged(name: str, scores: list[float]) -> list[dict[str, Any]]:
+    return [row(name, at, score >= 0.5, reward=score) for at, score in enumerate(scores)]
+
+
+def test_judged_and_verified_groups_share_a_batch_with_rewards_from_0_to_1() -> None:
+    rows = [*judged("j", [0.2, 0.8, 0.5, 0.5]), *group("v", [True, False, False, False])]
+    found = train_on(plays_of(rows, POLICY, PLAIN), nothing, PLAIN, 0)
+    assert found.informative == 2
+    wanted = centred(np.array([0.2, 0.8, 0.5, 0.5]))[:2]
+    gains = {rollout.trajectory_id: rollout.advantage for rollout in found.rollouts}
+    assert [gains["j-0"], gains["j-1"]] == pytest.approx(wanted)
+    assert gains["v-0"] == pytest.approx(centred(np.array([1.0, 0.0, 0.0, 0.0]))[0])
+
+
+def test_pass_at_k_takes_a_judged_play_as_a_success_or_none() -> None:
+    passk = PLAIN.model_copy(update={"advantage": "passk"})
+    found = train_on(plays_of(judged("j", [0.2, 0.8, 0.4, 0.1]), POLICY, passk), nothing, passk, 0)
+    wanted = analytic(np.array([0.0, 1.0, 0.0, 0.0]), 2)
+    assert [rollout.advantage for rollout in found.rollouts] == pytest.approx(wanted)
+
+
+def test_groups_whose_best_reward_is_hardly_above_their_mean_are_left_out() -> None:
+    rows = [*judged("near", [0.5, 0.6, 0.5, 0.6]), *judged("far", [0.1, 0.9, 0.2, 0.1])]
+    curated = PLAIN.model_copy(update={"spread": 0.2})
+    found = train_on(plays_of(rows, POLICY, curated), nothing, curated, 0)
+    assert {rollout.trajectory_id.split("-")[0] for rollout in found.rollouts} == {"far"}
+    assert train_on(plays_of(rows, POLICY, PLAIN), nothing, PLAIN, 0).informative == 2

@@ -9,7 +9,7 @@ from storage.lake import Lake
 
 
 def groups(lake: Lake, tasks: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
-    asked = {"iteration": 3, "tasks": tasks, "forgetting": 1.0, "highest": 0.75, "size": 4, **changes}
+    asked = {"iteration": 3, "tasks": tasks, "forgetting": 1.0, "highest": 0.75, "size": 4, "rise": 1.0, **changes}
     return {row["task_id"]: row for row in ask(lake, "groups", **asked).to_pylist()}
 
 
@@ -77,3 +77,14 @@ def test_older_plays_are_forgotten_and_later_ones_not_seen(lake: Lake, play) -> 
     play("a", 9, 0, iteration=3)
     found = groups(lake, ["a"], forgetting=0.5)["a"]
     assert (found["successes"], found["failures"]) == (1.0, 3.0)
+
+
+def test_a_task_whose_success_rises_fast_counts_half(lake: Lake, play) -> None:
+    for task, before in (("fast", 0), ("slow", 1)):
+        play(task, before, 4 - before, iteration=1)
+        play(task, 2, 2, iteration=2)
+    found = groups(lake, ["fast", "slow"], rise=0.3)
+    plain = groups(lake, ["fast", "slow"])
+    assert found["fast"]["weight"] == pytest.approx(plain["fast"]["weight"] / 2)
+    assert found["slow"]["weight"] == pytest.approx(plain["slow"]["weight"])
+    assert "halved, as its success rose by 0.50" in found["fast"]["reason"]

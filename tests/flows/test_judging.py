@@ -1,0 +1,116 @@
+"""Tasks without a verifier: judged, or an environment failure, or refused before anything is spent."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from environments.session import Play, Record, play
+from flows.collect import collect
+from models.judge import Case, FakeJudge, Judge, JudgeFailure, Judgement
+from models.policy import Reply
+from schemas.action import Click, Type
+from schemas.config import Config, config_of
+from schemas.failure import UsageError
+from schemas.observation import Observation, Turn
+from storage.lake import Lake
+from tasks.judging import with_judgement
+
+
+class Silent(Judge):
+    name = "silent"
+
+    def _score(self, case: Case) -> Judgement:
+        raise JudgeFailure("nobody answers")
+
+
+class Teller:
+    """Says one reply after the other."""
+
+    name, version, dialect, needs_elements = "policy", "p", "box_v1", False
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = replies
+
+    async def choose(self, instruction: str, turns: tuple[Turn, ...], observation: Observation, seed: int) -> Reply:
+        return self.replies[len(turns)]
+
+
+def context_free(text: str, action: Click | Type | None) -> Reply:
+    return Reply(f"Action: {text}", "", text, action, None if action else f"no action in {text!r}")
+
+
+CLICK = context_free("click(start_box='(500,330)')", Click(x=0.5, y=0.33))
+
+
+def noted(config: Config, *replies: Reply, judge: Judge) -> Record:
+    one = Play("t", 0, "run", task_named("note", "fake"), 5, 0, "policy", "p")
+
+    async def run() -> Record:
+        async with SandboxPool(config.environment) as pool:
+            return await play(pool, one, [Teller(*replies)], observe_elements=True, history_images=1)
+
+    return with_judgement(config, judge, one, asyncio.run(run()))
+
+
+def judged(config: Config, **judge: object) -> Config:
+    fields = config.model_dump()
+    fields["suite"]["tasks"] = ("note",)
+    return config_of(fields | {"judge": judge})
+
+
+def test_the_judge_sees_all_replies_and_the_last_screens_with_the_final_one(small: Config) -> None:
+    seen: list[Case] = []
+
+    class Watching(FakeJudge):
+        def _score(self, case: Case) -> Judgement:
+            seen.append(case)
+            return super()._score(case)
+
+    typed = context_free("type(content='ada')", Type(content="ada"))
+    record = noted(judged(small, kind="fake", screens=2), CLICK, typed, CLICK, judge=Watching())
+    (case,) = seen
+    assert case.replies == (CLICK.text, typed.text, CLICK.text)
+    final = record.steps[-1].next_screenshot
+    assert final is not None
+    assert case.screens == tuple(record.screenshots[name][0] for name in (record.steps[-1].screenshot, final))
+    assert record.trajectory.reward in (0.0, 0.5) and record.judged.startswith("fake-judge-1 gives")
+
+
+def test_a_reply_without_an_action_is_worth_nothing_and_is_not_judged(small: Config) -> None:
+    record = noted(judged(small, kind="fake"), CLICK, context_free("mumble", None), judge=Silent())
+    assert (record.trajectory.reward, record.trajectory.success) == (0.0, False)
+    assert record.trajectory.failure_boundary == "action" and record.judged == ""
+
+
+def test_a_judge_that_fails_makes_an_environment_failure_that_is_played_again_and_goes_nowhere(
+    small: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.playing.judge_of", lambda config: Silent())
+    config = judged(small, kind="fake")
+    collect(config)
+    lake = Lake.open(config.lake)
+    rows = lake.read("trajectories").to_pylist()
+    assert {row["failure_boundary"] for row in rows} == {"judge"} and {row["attempt"] for row in rows} == {0, 1, 2}
+    assert {(row["reward"], row["success"]) for row in rows} == {(None, None)}
+    assert rows[0]["failure_reason"] == "silent: nobody answers"
+    routes = lake.read("verdicts", where={"gate": "route"})["route"].to_pylist()
+    assert set(routes) == {"none"} and lake.count("verdicts", {"gate": "judge"}) == 0
+
+
+@pytest.mark.parametrize(
+    ("judge", "field"),
+    [
+        ({}, "judge.kind"),
+        ({"kind": "endpoint", "model": "orm"}, "judge.url"),
+        ({"kind": "endpoint", "url": "http://here/v1"}, "judge.model"),
+    ],
+)
+def test_a_task_without_a_verifier_and_no_judge_is_refused_before_anything_is_made(
+    small: Config, tmp_path: Path, judge: dict[str, str], field: str
+) -> None:
+    with pytest.raises(UsageError, match=field.replace(".", r"\.")):
+        collect(judged(small, **judge))
+    assert not (tmp_path / "lake").exists()
