@@ -26,7 +26,8 @@ from learning.job import Job
 from learning.sample import Screenshots, TrainSample, write_samples, write_screenshots
 from learning.sharded import ShardedLearner
 from models.random_vlm import build_random
-from schemas.config.sections import PolicyConfig, TrainConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
 
 RANKS = 4
 BATCH = 16

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from schemas.config.sections import LoraConfig
+from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
 
 _NAME = "default"

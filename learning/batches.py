@@ -25,7 +25,8 @@ from models.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
 from models.speaker import token_id
 from models.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
-from schemas.config.sections import PolicyConfig, TrainConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
 
 PER_TOKEN = Cost(linear=1, quadratic=0)
 _AXES = ("x", "y", "to_x", "to_y")

@@ -23,7 +23,8 @@ from learning.selection import shortest_way
 from models.dialects import format_action, format_reply
 from models.tokens import GRID
 from schemas.action import from_json
-from schemas.config.sections import GroupConfig, PolicyConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 
 Rows = Sequence[Mapping[str, Any]]

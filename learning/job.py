@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.config.sections import PolicyConfig, TrainConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 
 

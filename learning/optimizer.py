@@ -20,7 +20,7 @@ from torch import Tensor
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
 from models.fast import TinyNet
-from schemas.config.sections import TrainConfig
+from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95
 BLOCK = 96

@@ -18,7 +18,7 @@ from learning.gae import decoupled, length_adaptive_lambda
 from learning.groups import Played
 from learning.rollouts import Rollout
 from models.dialects import parse_reply
-from schemas.config.sections import PpoConfig
+from schemas.config.training import PpoConfig
 
 PATIENCE = 3
 """Passes without a gain after which a critic has settled."""

@@ -33,7 +33,7 @@ from learning.phases import Work, WorkMaker
 from learning.sharded_model import device_of, load_model, optimizer_of, shard, start_group
 from learning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
 from learning.ulysses import GroupPool
-from schemas.config.sections import TrainConfig
+from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, PlanError
 
 

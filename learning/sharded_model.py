@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from learning.packed_attention import NAME
 from learning.phases import TwoPhases
-from schemas.config.sections import TrainConfig
+from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError
 
 BETAS = (0.9, 0.95)

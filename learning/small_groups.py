@@ -23,7 +23,7 @@ from learning.rollouts import Rollout
 from learning.sample import read_screenshots
 from learning.small import FlatLearner
 from models.fast import TinyNet
-from schemas.config.sections import GroupConfig, PpoConfig
+from schemas.config.training import GroupConfig, PpoConfig
 from schemas.failure import FlywheelError
 
 TOGETHER = 16

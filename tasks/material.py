@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.config import Config
-from schemas.config.sections import TrainConfig
+from schemas.config.training import TrainConfig
 from schemas.policy import Status
 from storage.lake import Lake
 

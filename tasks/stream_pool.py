@@ -15,7 +15,7 @@ from learning.advantages import is_informative
 from learning.groups import plays_of, train_on
 from learning.stream import StreamFolder, leave_out_stale, staleness, updates_of
 from schemas.config import Config
-from schemas.config.sections import GroupConfig
+from schemas.config.training import GroupConfig
 from schemas.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake

@@ -28,7 +28,7 @@ from learning.policy_losses import value_loss
 from learning.ppo import estimates, explained_variance, pretrain, whitened
 from learning.small_groups import group_loss
 from schemas.config import load_config
-from schemas.config.sections import PpoConfig
+from schemas.config.training import PpoConfig
 
 ARMS: dict[str, dict[str, Any]] = {
     "whole": {},

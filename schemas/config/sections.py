@@ -2,22 +2,13 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
+from schemas.config.section import Count, Positive, Section, Share, Whole
+from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0.0)]
-
-
-class Section(BaseModel):
-    """A part of the config; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class LakeConfig(Section):
@@ -54,7 +45,7 @@ class SuiteConfig(Section):
     """Tasks that are evaluated and never played for data."""
     practice: tuple[str, ...] = ()
     """Pages that the explorer plays for their screens, which teach to read and to point; never evaluated."""
-    max_steps: dict[str, Count] = {}
+    max_steps: dict[str, Count] = {}  # noqa: RUF012  (pydantic copies it)
     """Step limits that differ from the catalog's."""
 
 
@@ -101,7 +92,7 @@ class ServerConfig(Section):
     """Requests that run at the same time."""
     logprobs: bool = False
     """Ask for log probabilities (`grpo` needs them, and token ids, which vLLM gives for `return_token_ids`)."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Further fields of every request, such as `{"top_k": -1, "return_token_ids": true}`."""
 
     @model_validator(mode="after")
@@ -130,222 +121,6 @@ class PolicyConfig(Section):
     vision_layers: Count = 2
     patch: Count = 16
     merge: Count = 2
-
-
-class PreferenceConfig(Section):
-    """`train.method=dpo`: of two replies to one context the one that led to success is preferred."""
-
-    beta: Positive = 0.1
-    """How much a nat of log ratio to the parent counts (the paper prints none)."""
-    epochs: Positive = 1.0
-    """How often each pair is trained on."""
-    batch: Count = 32
-    """Pairs per optimiser step over all processes."""
-    learning_rate: Positive = 2e-4
-
-
-class GroupConfig(Section):
-    """Plays of the same task and seed, for `rft`, `grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
-
-    groups: Count = 32
-    """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
-    size: Annotated[int, Field(ge=2)] = 8
-    """Plays per group, at `collect.temperature`."""
-    highest: Share = 0.75
-    """Tasks are played in groups while the policy succeeds in more than 0 and at most this share of its plays."""
-    advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
-    """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
-    k: Count = 4
-    """Pass@k rewards one success among this many plays; at most `size`."""
-    spread: Share = 0.0
-    """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
-    rise: Share = 1.0
-    """A task whose success rose by more than this in the last iteration counts half: it is learnt anyway. 1: none."""
-    inject: bool = False
-    """Show an all-failed group one stored success of the explorer or of a relay."""
-    overlong: Whole = 0
-    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. `pass1` only."""
-    clip_low: Share = 0.2
-    """A token's probability may fall by at most this share in one training before its loss stops pulling."""
-    clip_high: Positive = 0.28
-    """It may rise by at most this share."""
-    most_weight: Positive = 1.0
-    """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
-    epochs: Positive = 2.0
-    """How often each step of the groups is trained on."""
-    batch: Count = 64
-    """Steps per optimiser step over all processes."""
-    learning_rate: Positive = 5e-4
-
-    @model_validator(mode="after")
-    def _fits(self) -> "GroupConfig":
-        if self.k > self.size:
-            raise ValueError(f"k is {self.k}, more than the {self.size} plays of a group")
-        if self.overlong and self.advantage != "pass1":
-            raise ValueError(f"the penalty needs advantage pass1: {self.advantage} is for rewards of 0 and 1")
-        return self
-
-
-class PpoConfig(Section):
-    """`train.method=ppo`: plays of groups, each judged by a critic instead of by the others of its group."""
-
-    critic: Literal["shared", "alone"] = "alone"
-    """`alone`: a network of its own, begun as a copy of the policy. `shared`: a value head on the policy's own body,
-    which costs half as much and learns little while the body must not move."""
-    gamma: Share = 1.0
-    """Discount per token of the policy."""
-    policy_lambda: Literal["length"] | Share = "length"
-    """The policy's lambda; `length`: 1 - 1 / (alpha l), at least 0, with l the policy's tokens of the whole play."""
-    alpha: Positive = 0.05
-    """UI-TARS-2's and VAPO's, for plays of hundreds of tokens: below 1 / alpha tokens lambda is 0."""
-    critic_lambda: Share = 1.0
-    """1: the critic learns the return itself."""
-    whiten: bool = True
-    """Advantages get mean 0 and standard deviation 1 over the tokens of the iteration."""
-    value_steps: Whole = 100
-    """Before the policy moves, at most so many optimiser steps of the critic alone; 0 for none."""
-    value_settled: Share = 0.01
-    """They end when three passes in a row raised the explained variance of plays left out by no more than this."""
-    value_weight: Positive = 0.5
-    """Of the value loss beside the policy's."""
-    value_clip: Annotated[float, Field(ge=0.0)] = 0.2
-    """How far a value may move in one training before its loss stops pulling; 0 for any way."""
-    positive: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight of the supervised loss on the plays that succeeded; VAPO's is 0.1."""
-    no_action: Share = 0.1
-    """Taken from the reward of a reply that holds no action."""
-    step_cost: Share = 0.0
-    """Taken from the reward of every reply, against plays without an end."""
-    overlong: Whole = 0
-    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never."""
-    clip_low: Share = 0.2
-    """A token's probability may fall by at most this share in one training before its loss stops pulling."""
-    clip_high: Positive = 0.28
-    """It may rise by at most this share."""
-    most_weight: Positive = 1.0
-    """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
-    epochs: Positive = 2.0
-    """How often each step of the plays is trained on."""
-    batch: Count = 64
-    """Steps per optimiser step over all processes."""
-    learning_rate: Positive = 5e-4
-    critic_learning_rate: Positive = 1e-3
-    """Of the value head, and of the network of a critic that stands alone."""
-
-
-class LoraConfig(Section):
-    """Training of small adapters beside frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
-
-    The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other.
-    """
-
-    rank: Whole = 0
-    """Inner width of an adapter; 0 for none: then all weights are trained."""
-    alpha: Positive = 32.0
-    """An adapter's product is scaled by alpha / rank."""
-    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    """The last part of the names of the linear layers that get one, wherever they are in the model."""
-
-
-class StreamConfig(Section):
-    """Training while plays go on, for `train.method=grpo`: the trainer takes finished groups, the others play on."""
-
-    on: bool = False
-    """Whether collecting and training run side by side; else an iteration first plays all its groups."""
-    groups: Count = 8
-    """Finished groups that can teach make one batch; after each batch the plays go on with the new weights."""
-    stale: Whole = 4
-    """A step that was chosen by weights more than so many batches old is left out. It also bounds how far collecting
-    runs ahead: at most `stale` + 1 batches' worth of groups are being played or waiting. 0: collecting waits for every
-    training, as a synchronous loop does."""
-
-
-class ContinualConfig(Section):
-    """Continual training (CT): learning from failed plays what is true of them, without imitating them."""
-
-    steps: Count = 150
-    """Optimiser steps."""
-    learning_rate: Positive = 1e-3
-
-
-class TrainConfig(Section):
-    """How the policy changes."""
-
-    method: Literal["sft", "ct", "rft", "grpo", "ppo", "dpo"] = "sft"
-    """`sft`: imitate what succeeded. `ct`: learn what failed plays show of screens and actions, without imitating them.
-    `rft`: play groups as `grpo` does, and imitate what succeeded in them with everything that did before. `grpo`:
-    compare the rewards of plays of the same task and seed. `ppo`: compare them with what a critic expected, token by
-    token. `dpo`: prefer what succeeded to what failed where such plays part."""
-    steps_first: Count = 520
-    """Optimiser steps of the first training, from nothing."""
-    steps: Count = 300
-    batch: Count = 16
-    """Samples per optimiser step over all processes."""
-    learning_rate_first: Positive = 3e-3
-    learning_rate: Positive = 2e-3
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
-    warmup: Whole = 15
-    """Steps until the learning rate is reached."""
-    decay: Share = 0.5
-    """The last share of the steps, over which the learning rate falls."""
-    clip: Positive = 1.0
-    processes: Count = 2
-    threads: Count = 1
-    balance: bool = True
-    """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
-    sequence_plans: bool = True
-    """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP); where
-    there is no `token_cap`, or the processes are not a power of two, nothing is shared. Not for the small policy."""
-    token_cap: Count | None = None
-    """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
-    activation_checkpointing: bool = False
-    """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
-    checkpoint_every: Whole = 100
-    """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where models are trained, one process per GPU; the small policy always on the CPU."""
-    grounding: Whole = 4
-    """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
-    reading: Whole = 0
-    """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
-    copying: Share = 0.2
-    """How often a sample also asks to type a quoted text, which teaches to copy."""
-    words: Annotated[float, Field(ge=0.0)] = 1.0
-    """Weight of the loss that pulls a screen token to the words written there; 0 for none."""
-    soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
-    """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
-    shift: Whole = 8
-    """Screenshots are moved by up to this many pixels, and their targets with them."""
-    practice: Share = 0.1
-    """Share of the samples that comes from practice pages, where there are any."""
-    task_balance: Share = 1.0
-    """0: tasks share the training equally; 1: by their weakness."""
-    lora: LoraConfig = LoraConfig()
-    ct_every: Whole = 0
-    """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised
-    one; never in iteration 0. 0 for never."""
-    ct: ContinualConfig = ContinualConfig()
-    group: GroupConfig = GroupConfig()
-    ppo: PpoConfig = PpoConfig()
-    preference: PreferenceConfig = PreferenceConfig()
-    stream: StreamConfig = StreamConfig()
-
-    @model_validator(mode="after")
-    def _streams(self) -> "TrainConfig":
-        if self.stream.on and self.method != "grpo":
-            raise ValueError(f"stream.on needs method grpo, not {self.method}")
-        return self
-
-    @model_validator(mode="after")
-    def _in_turn(self) -> "TrainConfig":
-        if self.ct_every and self.method != "sft":
-            raise ValueError(f"ct_every is {self.ct_every}, and continual training comes before method sft alone")
-        return self
-
-    @property
-    def in_groups(self) -> bool:
-        """Whether the method needs several plays of the same task and seed."""
-        return self.method in ("rft", "grpo", "ppo", "dpo")
 
 
 class JudgeConfig(Section):

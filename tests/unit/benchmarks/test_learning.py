@@ -19,7 +19,8 @@ from benchmarks.learning.curriculum import curve_of, reached, share_needed
 from benchmarks.learning.scaling import _precision_rows, _share
 from environments.catalog import task_named
 from environments.hosts import FakeHost
-from schemas.config.sections import EnvironmentConfig, PpoConfig
+from schemas.config.sections import EnvironmentConfig
+from schemas.config.training import PpoConfig
 
 
 def test_environment_failures_are_no_attempts() -> None:

@@ -9,7 +9,7 @@ from learning.sample import write_screenshots
 from models.policy import Context
 from models.prompt import messages_of
 from models.speaker import TinySpeaker
-from schemas.config.sections import PpoConfig
+from schemas.config.training import PpoConfig
 from schemas.observation import Observation
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, samples
 

@@ -10,7 +10,7 @@ from models.policy import Context
 from models.prompt import messages_of
 from models.random_vlm import build_random
 from models.stock import StockSpeaker
-from schemas.config.sections import GroupConfig, PreferenceConfig
+from schemas.config.training import GroupConfig, PreferenceConfig
 from schemas.observation import Observation, Turn
 from tests.unit.learning.chats import POLICY, TRAIN
 from tests.unit.learning.samples import HEIGHT, WIDTH, WORDS, samples

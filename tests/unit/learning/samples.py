@@ -11,7 +11,8 @@ from learning.job import Job
 from learning.sample import Past, Question, TrainSample, write_samples, write_screenshots
 from models.tiny import build_tiny
 from schemas.action import Click, Type, to_json
-from schemas.config.sections import PolicyConfig, TrainConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
 
 WORDS = ("ok", "cancel", "submit", "next")
 WIDTH, HEIGHT = 96, 64

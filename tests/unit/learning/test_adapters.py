@@ -15,7 +15,7 @@ from learning.sharded_model import load_model
 from learning.trainer import READERS, learner_of, train
 from models.policy import Context
 from models.vlm import VlmPolicy
-from schemas.config.sections import LoraConfig
+from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.unit.learning import samples

@@ -14,7 +14,7 @@ from models.packing import pack, visible
 from models.screens import pixels_of
 from models.speaker import prompt_text, read_tokenizer
 from models.tokens import BINS
-from schemas.config.sections import TrainConfig
+from schemas.config.training import TrainConfig
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
 

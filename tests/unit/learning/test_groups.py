@@ -14,7 +14,8 @@ from learning.rollouts import Rollout, prompt_after, read_rollouts, write_rollou
 from models.policy import Context
 from models.prompt import messages_of
 from models.speaker import prompt_text
-from schemas.config.sections import GroupConfig, PolicyConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
 

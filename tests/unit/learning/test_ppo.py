@@ -20,7 +20,7 @@ from learning.ppo import (
     whitened,
 )
 from learning.rollouts import Rollout
-from schemas.config.sections import PpoConfig
+from schemas.config.training import PpoConfig
 
 CLICK, NOTHING = "Action: click(start_box='(500,250)')", "Hm."
 PPO = PpoConfig(no_action=0.0)

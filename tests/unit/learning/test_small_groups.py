@@ -22,7 +22,7 @@ from models.fast import TinyNet
 from models.policy import Context
 from models.prompt import messages_of
 from models.speaker import TinySpeaker
-from schemas.config.sections import GroupConfig
+from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples

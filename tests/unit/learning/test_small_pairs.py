@@ -11,7 +11,7 @@ from learning.preferences import Preference, write_preferences
 from learning.sample import write_screenshots
 from learning.small_pairs import PairLearner
 from learning.trainer import learner_of, train
-from schemas.config.sections import PreferenceConfig
+from schemas.config.training import PreferenceConfig
 from tests.unit.learning.samples import POLICY, TRAIN, parent, samples
 
 

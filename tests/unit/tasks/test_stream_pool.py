@@ -9,7 +9,7 @@ from environments.catalog import catalog
 from environments.session import Play
 from learning.stream import StreamFolder
 from schemas.config import config_of
-from schemas.config.sections import GroupConfig
+from schemas.config.training import GroupConfig
 from schemas.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.group_plays import group_plays
