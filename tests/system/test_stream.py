@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,6 @@ from tasks.checkpoints import candidate_of, checkpoint_folder, policy_row
 from tasks.collect import collect_trajectories
 from tasks.group_plays import group_plays
 from tasks.places import work_folder
-from tasks.stream_pool import StreamPool
 from tasks.train import train_policy
 from tests.system import streaming
 from tests.system.streaming import CANDIDATE, PARENT
@@ -134,23 +134,21 @@ def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming.Player, "pause_s", 0.05)
-    config = streaming.config(folder)
+    config = streaming.config(folder, stale=1)
     lake = streaming.begin(config, folder)
     stream = stream_of(lake)
 
-    unpatched, killed = StreamPool.finished, []
+    def kill() -> None:
+        while stream.published() < 1:
+            time.sleep(0.02)
+        (trainer,) = [one for one in psutil.Process().children() if "learning.trainer" in one.cmdline()]
+        trainer.kill()
 
-    def finished(pool: StreamPool, rows: Any) -> None:
-        unpatched(pool, rows)
-        if stream.published() >= 1 and not killed:
-            (trainer,) = psutil.Process().children()
-            trainer.kill()
-            killed.append(trainer.pid)
-
-    with monkeypatch.context() as deadly:
-        deadly.setattr(StreamPool, "finished", finished)
-        with pytest.raises(FlywheelError, match="The trainer died"):
-            streaming.run(config, lake, 16, folder)
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    with pytest.raises(FlywheelError, match="The trainer died"):
+        streaming.run(config, lake, 16, folder)
+    killer.join(timeout=60)
     before = trajectories(lake)
     assert 0 < len(before) < 64
     made = streaming.run(config, lake, 16, folder)

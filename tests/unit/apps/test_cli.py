@@ -40,7 +40,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
         "verified", "orchestration_s",
     }  # fmt: skip
-    assert first["orchestration_s"] == pytest.approx(8 * 0.25)
+    assert first["orchestration_s"] == pytest.approx(9 * 0.25)
     assert first["policy"] == "policy-0000"
     assert first["success"] == pytest.approx(0.5)
     low, high = first["ci"]
