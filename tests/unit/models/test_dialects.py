@@ -35,8 +35,9 @@ actions: st.SearchStrategy[Action] = st.one_of(
 
 
 def rounded(action: Action) -> Action:
+    """To whole thousandths, a half to the even one, as dialects write them."""
     fields = action.model_dump()
-    return action_of({name: round(v, 3) if isinstance(v, float) else v for name, v in fields.items()})
+    return action_of({name: round(1000 * v) / 1000 if isinstance(v, float) else v for name, v in fields.items()})
 
 
 @settings(max_examples=300, deadline=None)
