@@ -127,7 +127,8 @@ async def play_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[in
 
     async def player() -> None:
         while time.perf_counter() - start < seconds:
-            tally.steps += await play_one(pool, task, next(turns))
+            steps = await play_one(pool, task, next(turns))
+            tally.steps += steps
             tally.trajectories += 1
 
     await asyncio.gather(*(player() for _ in range(pool.size)))
