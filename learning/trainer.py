@@ -83,14 +83,11 @@ def train(job: Job) -> None:
                 _note(job, rank, step, taken)
                 if job.stream is None:
                     kept.after(step + 1)
-                if not ((step + 1) % learner.report_every == 0 or step + 1 == part.end):
-                    continue
-                loss = float(_sum(taken.loss.double(), world))
-                if rank == 0:
+                if (step + 1) % learner.report_every == 0 or step + 1 == part.end:
+                    loss = float(_sum(taken.loss.double(), world))
                     seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
-                    pace = (step + 1 - done) * job.train.batch / seconds
-                    shown = {"loss": round(loss, 4), "samples_per_s": round(pace, 1), "samples": len(part.samples)}
-                    _say(step=step + 1, steps=part.end, **shown)
+                    if rank == 0:
+                        _progress(part, step + 1, loss, (step + 1 - done) * job.train.batch / seconds)
             if job.stream is not None:
                 _publish(learner, job, rank, part.number)
                 kept.now(part.end)
@@ -209,6 +206,10 @@ def _sum(value: Tensor, world: int) -> Tensor:
     if world > 1:
         dist.all_reduce(value)
     return value
+
+
+def _progress(part: Round, step: int, loss: float, pace: float) -> None:
+    _say(step=step, steps=part.end, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=len(part.samples))
 
 
 def _say(**fields: object) -> None:

@@ -23,7 +23,8 @@ class ClippedConfig(Section):
     """What every training on rewards has: PPO's clipped loss over the replies' tokens."""
 
     overlong: Whole = 0
-    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never."""
+    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. Pass@k forms of
+    `train.group.advantage` have no such penalty."""
     clip_low: Share = 0.2
     """A token's probability may fall by at most this share in one training before its loss stops pulling."""
     clip_high: Positive = 0.28

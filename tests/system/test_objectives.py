@@ -1,12 +1,10 @@
 """Group methods and preferences on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 from learning.job import Job
@@ -14,6 +12,7 @@ from learning.objectives import OBJECTIVES
 from learning.sample import Screenshots
 from learning.trainer import READERS
 from models.random_vlm import KINDS
+from tests.system.plain import plain_logits
 from tests.system.ranks import run
 from tests.unit.learning.replies import job
 
@@ -25,14 +24,7 @@ def plain_logprobs(plan: Job, model: Any) -> list[Tensor]:
     chats, found = objective.encoder(), []
     for document in objective.documents:
         chat = chats.encode(document)
-        images = [Image.open(io.BytesIO(screenshots.png(digest))).convert("RGB") for digest in document.screenshots]
-        seen = chats.processor.image_processor(images=images, return_tensors="pt")
-        logits = model(
-            input_ids=chat.ids[None],
-            pixel_values=seen["pixel_values"].double(),
-            image_grid_thw=seen["image_grid_thw"],
-            mm_token_type_ids=chat.kinds[None],
-        ).logits[0]
+        logits = plain_logits(model, chats, chat, document.screenshots, screenshots)
         asked = chat.targets >= 0
         shares = (logits[asked] / chat.temperature).log_softmax(-1)
         found.append(shares.gather(1, chat.targets[asked, None])[:, 0])

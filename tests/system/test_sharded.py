@@ -1,16 +1,15 @@
 """The learner of any model on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
-import io
 from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 
 from learning.chats import Chats
 from learning.job import Job
 from learning.sample import Screenshots, read_samples
 from models.random_vlm import KINDS, Kind
+from tests.system.plain import plain_logits
 from tests.system.ranks import run
 from tests.unit.learning.chats import job
 
@@ -29,14 +28,7 @@ def plain_gradient(plan: Job) -> tuple[float, dict[str, torch.Tensor]]:
     whole = 0.0
     for sample in samples:
         chat = chats.encode(sample)
-        images = [Image.open(io.BytesIO(screenshots.png(digest))) for digest in chats.measure(sample).digests]
-        seen = chats.processor.image_processor(images=[image.convert("RGB") for image in images], return_tensors="pt")
-        logits = model(
-            input_ids=chat.ids[None],
-            pixel_values=seen["pixel_values"].double(),
-            image_grid_thw=seen["image_grid_thw"],
-            mm_token_type_ids=chat.kinds[None],
-        ).logits[0]
+        logits = plain_logits(model, chats, chat, chats.measure(sample).digests, screenshots)
         asked = chat.targets >= 0
         loss = torch.nn.functional.cross_entropy(logits[asked], chat.targets[asked], reduction="sum") / total
         loss.backward()

@@ -1,0 +1,25 @@
+"""What plain `transformers` says of one document by itself: the reference of gradients under plans."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+from torch import Tensor
+
+from learning.chats import Chat, Encoder
+from learning.sample import Screenshots
+
+
+def plain_logits(
+    model: Any, chats: Encoder[Any], chat: Chat, digests: Sequence[str], screenshots: Screenshots
+) -> Tensor:
+    """Logits (tokens, vocabulary) by the library's own forward, nothing packed and nothing shared."""
+    images = [Image.open(io.BytesIO(screenshots.png(digest))).convert("RGB") for digest in digests]
+    seen = chats.processor.image_processor(images=images, return_tensors="pt")
+    return model(
+        input_ids=chat.ids[None],
+        pixel_values=seen["pixel_values"].double(),
+        image_grid_thw=seen["image_grid_thw"],
+        mm_token_type_ids=chat.kinds[None],
+    ).logits[0]
