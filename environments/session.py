@@ -158,7 +158,7 @@ async def _turns(
         actor = actors[-1] if task.relay_step is not None and number >= task.relay_step else actors[0]
         clock = time.perf_counter()
         shown = seen if actor.needs_elements else _without_elements(seen)
-        answer = await actor.choose(seen.instruction, tuple(progress.turns), shown, _seed(task.trajectory_id, number))
+        answer = await actor.choose(seen.instruction, tuple(progress.turns), shown, _seed(task, number))
         think_ms = (time.perf_counter() - clock) * 1000
         row = _step_row(task, number, seen, actor, answer, observe_ms, think_ms)
         progress.steps.append(row)
@@ -273,5 +273,7 @@ def _digest(png: bytes) -> str:
     return hashlib.sha256(png).hexdigest()
 
 
-def _seed(trajectory_id: str, step: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{trajectory_id}|{step}".encode()).digest()[:6], "big")
+def _seed(task: Play, step: int) -> int:
+    """The seed of what is drawn in a step: no two plays of a lake share it, and another lake's same play has it too."""
+    name = f"{task.iteration}|{task.task.task_id}|{task.seed}|{task.policy}|{task.attempt}|{step}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")

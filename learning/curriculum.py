@@ -50,17 +50,25 @@ def mix(count: int, pool: str, policy_share: float, relay_share: float) -> Mix:
     return Mix(counts["explorer"], counts["policy"], counts["relay"])
 
 
-def seeds(lake_id: str, iteration: int, task_id: str, kind: str, count: int) -> list[int]:
-    """Training seeds for these plays: distinct, below the held-out ones, the same for the same arguments."""
+def seeds(seed: int, iteration: int, task_id: str, kind: str, count: int) -> list[int]:
+    """Training seeds for these plays: distinct, below the held-out ones, the same for the same arguments.
+
+    Args:
+        seed: `seed` of the config, so that two lakes of one config play the same.
+        iteration: whose plays.
+        task_id: the task played.
+        kind: who plays: `explorer`, `policy`, `relay` or `group`.
+        count: how many.
+    """
     found: list[int] = []
     taken: set[int] = set()
     number = 0
     while len(found) < count:
-        name = f"{lake_id}|{iteration}|{task_id}|{kind}|{number}"
-        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % SPLIT_STARTS["validation"]
-        if seed not in taken:
-            taken.add(seed)
-            found.append(seed)
+        name = f"{seed}|{iteration}|{task_id}|{kind}|{number}"
+        drawn = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % SPLIT_STARTS["validation"]
+        if drawn not in taken:
+            taken.add(drawn)
+            found.append(drawn)
         number += 1
     return found
 

@@ -56,7 +56,7 @@ def collect_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str
 
 
 def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Play]:
-    """All plays of an iteration, in a shuffled order that mixes tasks; the same for the same lake and iteration."""
+    """All plays of an iteration, in a shuffled order that mixes tasks; the same for the same config and iteration."""
     tasks = {task.task_id: task for task in catalog(config)}
     plays: list[Play] = []
     for choice in lake.read("curriculum", where={"iteration": iteration}).to_pylist():
@@ -69,7 +69,7 @@ def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Pl
                 continue
             plays += [
                 _play(config, lake, iteration, task, seed, kind, played_by)
-                for seed in seeds(lake.lake_id, iteration, task.task_id, kind, count)
+                for seed in seeds(config.seed, iteration, task.task_id, kind, count)
             ]
     random.Random(iteration).shuffle(plays)
     if config.train.stream.on:  # a group's plays follow each other, so that it is finished soon

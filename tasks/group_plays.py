@@ -41,7 +41,7 @@ def group_plays(config: Config, lake: Lake, iteration: int, task: GuiTask, plays
     """The plays of a task in whole groups; attempts after an environment failure lie one group further on."""
     size = config.train.group.size
     made = []
-    for seed in seeds(lake.lake_id, iteration, task.task_id, "group", plays // size):
+    for seed in seeds(config.seed, iteration, task.task_id, "group", plays // size):
         group = trajectory_id(lake.lake_id, iteration, task.task_id, seed, "group", version, 0)
         made += [
             Play(
