@@ -11,7 +11,7 @@ from PIL import Image
 from models.processor import read_processor
 from models.prompt import Message
 from models.speaker import Spoken
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, UsageError
 
 
 class StockSpeaker:
@@ -21,14 +21,17 @@ class StockSpeaker:
     Args:
         directory: the model.
         precision: `policy.precision`.
+        device: `policy.device`.
 
     Raises:
         CheckpointError: they cannot load it.
+        UsageError: a GPU is asked for where there is none, or int8 on one.
     """
 
-    def __init__(self, directory: Path, precision: str = "full") -> None:
+    def __init__(self, directory: Path, precision: str = "full", device: str = "auto") -> None:
         from transformers import AutoModelForImageTextToText
 
+        place = _place(precision, device)
         self.processor: Any = read_processor(directory)
         try:
             self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
@@ -38,6 +41,7 @@ class StockSpeaker:
             from models.int8 import quantized
 
             self.model = quantized(self.model)
+        self.model.to(place)
 
     @torch.inference_mode()
     def speak(
@@ -75,6 +79,14 @@ class StockSpeaker:
 _WHOLE = {"top_k": 0, "top_p": 1.0}
 """Draws from all of the model's own shares, whatever the directory or the library would cut away: what is trained on
 must be drawn with the log probabilities that are noted."""
+
+
+def _place(precision: str, device: str) -> str:
+    if device == "cuda" and precision == "int8":
+        raise UsageError("`policy.precision` is int8 and `policy.device` cuda.", "int8 is for the CPU: change one.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("`policy.device` is cuda and there is no GPU here.", "Set policy.device to auto or cpu.")
+    return "cpu" if device == "cpu" or precision == "int8" or not torch.cuda.is_available() else "cuda"
 
 
 def _with_images(message: Message) -> Message:

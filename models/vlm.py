@@ -55,7 +55,7 @@ class VlmPolicy(Policy):
         else:
             from models.stock import StockSpeaker
 
-            self.speaker = StockSpeaker(directory, config.precision)
+            self.speaker = StockSpeaker(directory, config.precision, config.device)
         self.absolute = architecture.get("model_type") == "qwen2_5_vl"
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:

@@ -15,6 +15,7 @@ from learning.packed_attention import Packed
 from learning.sharded_model import load_model
 from models.random_vlm import build_random
 
+NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."
 SIZES: dict[str, dict[str, int]] = {
     "cuda": {"hidden": 2048, "layers": 24, "heads": 16, "kv_heads": 8, "vision_hidden": 1024, "vision_layers": 24},
     "cpu": {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 4, "vision_hidden": 64, "vision_layers": 2},
@@ -28,7 +29,7 @@ def chosen(description: str) -> argparse.Namespace | None:
     parser.add_argument("--device", choices=tuple(SIZES), default="cuda", help="cpu: a tiny setting, to try it")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
-        print("skipped: there is no GPU here (--device cpu runs a tiny setting).")
+        print(NO_GPU)
         return None
     return options
 

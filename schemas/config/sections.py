@@ -114,6 +114,8 @@ class PolicyConfig(Section):
     precision: Literal["full", "int8"] = "full"
     """What the policy plays and is measured in: `full` as it was saved, `int8` with its linear layers rounded (dynamic
     quantisation on the CPU). Training is not touched; a server decides for itself."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where another model than the small policy plays: `auto` takes a GPU if there is one. Int8 is for the CPU."""
     server: ServerConfig = ServerConfig()
     hidden: Count = 192
     layers: Count = 2
@@ -174,6 +176,7 @@ class Config(Section):
 
     name: str = "laptop"
     seed: Whole = 0
+    """Of all that is drawn: which seeds are played, what is sampled, the training. Two lakes of one config agree."""
     iterations: Count = 4
     """How many iterations `flywheel run` turns unless told otherwise."""
     lake: LakeConfig = LakeConfig()

@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForImageTextToText
+
+from benchmarks.gpu.learning import base_of, timed
 
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -18,8 +22,9 @@ def started(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, so nothing is skipped")
-def test_without_a_gpu_a_gpu_benchmark_says_so_in_one_line() -> None:
-    done = started("cost_model")
+@pytest.mark.parametrize("words", [("cost_model",), ("learning", "rl")])
+def test_without_a_gpu_a_gpu_benchmark_says_so_in_one_line(words: tuple[str, ...]) -> None:
+    done = started(*words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("skipped: there is no GPU here") and done.stdout.count("\n") == 1
 
@@ -31,3 +36,16 @@ def test_the_tiny_setting_measures_every_arm(name: str, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "out.json").read_text())
     arms = {"cost_model": 2, "replay": 4, "save_stall": 3}
     assert len(written["rows"]) == arms[name] and not written["bars"]
+
+
+def test_what_takes_too_long_is_stopped_and_what_ends_keeps_its_code() -> None:
+    started_at = time.monotonic()
+    assert timed([sys.executable, "-c", "import time; time.sleep(60)"], minutes=0.02) is None
+    assert time.monotonic() - started_at < 30
+    assert timed([sys.executable, "-c", "raise SystemExit(3)"], minutes=1) == 3
+
+
+def test_the_gpu_trains_more_than_100_million_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path))
+    weights = AutoModelForImageTextToText.from_pretrained(base_of("cuda"), device_map="meta")
+    assert sum(weight.numel() for weight in weights.parameters()) > 100_000_000

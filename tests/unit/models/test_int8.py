@@ -13,6 +13,7 @@ from models.speaker import TinySpeaker
 from models.stock import StockSpeaker
 from models.tiny import build_tiny
 from models.vlm import VlmPolicy
+from schemas.failure import UsageError
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
 INT8 = CONFIG.model_copy(update={"precision": "int8"})
@@ -56,3 +57,12 @@ def test_any_model_plays_in_int_8(kind: str, tmp_path: Path) -> None:
     (one,), (other,) = full.act([context(2)]), rounded.act([context(2)])
     assert one.logprobs and other.logprobs
     assert other.logprobs[0] == pytest.approx(one.logprobs[0], abs=0.4)
+
+
+def test_a_device_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    with pytest.raises(UsageError, match=r"policy\.precision.*int8.*policy\.device"):
+        VlmPolicy(tmp_path / "model", INT8.model_copy(update={"device": "cuda"}))
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="no GPU here"):
+            VlmPolicy(tmp_path / "model", CONFIG.model_copy(update={"device": "cuda"}))
