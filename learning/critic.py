@@ -19,6 +19,7 @@ from learning.job import Job
 from learning.optimizer import FlatOptimizer, moments_of
 from models.fast import TinyNet
 from models.layout import CRITIC, read_config
+from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError
 
 WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
@@ -39,10 +40,11 @@ class Critic:
         self._rank, self._world, self._clip = rank, world, job.train.clip
         alone = job.train.ppo.critic == "alone"
         config = read_config(job.parent)
-        kept = read_critic(job.parent, alone, config["text_config"]["hidden_size"])
+        width = config.get("text_config", config)["hidden_size"]
+        kept = read_critic(job.parent, alone, width)
         self.kept = bool(kept)
         """Whether it goes on from the parent's."""
-        self.head = torch.zeros(config["text_config"]["hidden_size"] + 1)
+        self.head = torch.zeros(width + 1)
         """(hidden + 1,): weights, then the bias. Zeros know nothing and expect nothing."""
         if kept:
             self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
@@ -57,8 +59,10 @@ class Critic:
             self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
 
     def values(self, hidden: Tensor) -> Tensor:
-        """V in fp32, (n,), of hidden states (n, hidden)."""
-        return hidden.float() @ self.head[:-1] + self.head[-1]
+        """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
+        seen = hidden if hidden.dtype == torch.float64 else hidden.float()
+        head = self.head.to(seen)
+        return seen @ head[:-1] + head[-1]
 
     @torch.no_grad()
     def expect(self, value: float) -> None:
@@ -121,6 +125,15 @@ class Critic:
         body = self.net.state() if self.net is not None else {}
         tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
         save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
+
+
+def check_critic(train: TrainConfig, parent: Path) -> None:
+    """Raises `CheckpointError` where a critic of another model than the small policy is to stand alone."""
+    if train.ppo.critic == "alone":
+        raise CheckpointError(
+            f"`train.ppo.critic` is alone, which only the small policy can have; {parent} is another model.",
+            "Set train.ppo.critic=shared.",
+        )
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from learning.reply_chats import ReplyChats
 from learning.rollouts import Rollout
 from learning.sample import Screenshots, TrainSample
 from learning.small_groups import check_drawn, group_loss
+from schemas.config.training import GroupConfig, PpoConfig
 
 
 class Objective(ABC):
@@ -109,6 +110,7 @@ class GroupObjective(Objective):
         for sample in samples:
             check_drawn(sample)
         self.counts = torch.zeros(5, dtype=torch.float64)
+        self._clipped: GroupConfig | PpoConfig = job.train.group
 
     def encoder(self) -> ReplyChats:
         """Replies as they were drawn."""
@@ -128,7 +130,7 @@ class GroupObjective(Objective):
     def loss(self, logprobs: Tensor, work: Work, targets: int) -> Tensor:
         """PPO's clipped loss with truncated importance weights."""
         old, served, advantages = (part[work.tokens] for part in (self._old, self._served, self._advantages))
-        losses, counts = group_loss(logprobs, old, served, advantages, self._job.train.group)
+        losses, counts = group_loss(logprobs, old, served, advantages, self._clipped)
         self.counts += counts
         return losses.sum() / max(1, targets)
 
@@ -141,6 +143,18 @@ class GroupObjective(Objective):
             "clipped": clipped / max(1.0, tokens),
             "moved": moved / max(1.0, tokens),
         }
+
+
+class ValuedObjective(GroupObjective):
+    """The same with advantages by token, which a critic gives."""
+
+    def __init__(self, job: Job, samples: Sequence[Rollout]) -> None:
+        super().__init__(job, samples)
+        self._clipped = job.train.ppo
+
+    def judged(self, advantages: Tensor) -> None:
+        """Told once, before the first step: the advantage of every token of all documents."""
+        self._advantages = advantages.to(self._old)
 
 
 class PairObjective(Objective):
@@ -191,6 +205,7 @@ OBJECTIVES: dict[str, Callable[[Job, Sequence[Any]], Objective]] = {
     "ct": Imitation,
     "rft": Imitation,
     "grpo": GroupObjective,
+    "ppo": ValuedObjective,
     "dpo": PairObjective,
 }
 """By `train.method`."""

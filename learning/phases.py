@@ -69,8 +69,8 @@ class TwoPhases(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, work: Work) -> Tensor:
-        """The log probability of each of this rank's targets, (m,)."""
+    def forward(self, work: Work) -> tuple[Tensor, Tensor]:
+        """The log probability of each of this rank's targets, (m,), and the hidden states behind it, (m, width)."""
         core = self.model.base_model
         seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
@@ -86,8 +86,9 @@ class TwoPhases(nn.Module):
             packed=work.packed,
             use_cache=False,
         )
-        logits = self.model.get_output_embeddings()(out.last_hidden_state[0, work.places])
-        return token_logprobs(logits, work.targets, work.temperatures)
+        hidden = out.last_hidden_state[0, work.places]
+        logits = self.model.get_output_embeddings()(hidden)
+        return token_logprobs(logits, work.targets, work.temperatures), hidden
 
 
 class WorkMaker:

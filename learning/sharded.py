@@ -14,11 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from learning.adapters import add_adapters, merged, whole
@@ -150,9 +151,19 @@ class ShardedLearner(Learner):
     def add_gradient(self, work: Work, targets: int) -> Tensor:
         """Adds one micro-batch's part of a step with so many target tokens; returns this rank's part of the loss."""
         work = work.to(self._device)
-        loss = self._objective.loss(self._net(work), work, targets)
+        loss = self.loss(*self._net(work), work, targets)
         loss.backward()
         return loss.detach()
+
+    def loss(self, logprobs: Tensor, hidden: Tensor, work: Work, targets: int) -> Tensor:
+        """What one micro-batch adds to the loss of a step with so many target tokens.
+
+        Args:
+            logprobs: (m,) of the work's targets.
+            hidden: (m, width) what the body makes of the tokens before them.
+            work, targets: which they are, and how many the whole step has.
+        """
+        return self._objective.loss(logprobs, work, targets)
 
     def numbers(self) -> dict[str, float]:
         """What the method measured."""
@@ -202,7 +213,7 @@ class ShardedLearner(Learner):
         """The summed log probability of each document of a step, on every rank."""
         sums = torch.zeros(len(ready.chosen), dtype=torch.float64, device=self._device)
         for work in ready.works:
-            logprobs = self._net(work.to(self._device))
+            logprobs, _ = self._net(work.to(self._device))
             sums.index_add_(0, work.rows, logprobs.double())
         dist.all_reduce(sums)
         return sums
@@ -220,10 +231,16 @@ class ShardedLearner(Learner):
             if number + 1 < len(batches):
                 ahead = self._thread.submit(self.prepared, batches[number + 1])
             for work in ready.works:
-                logprobs = self._net(work.to(self._device))
+                logprobs, hidden = self._net(work.to(self._device))
                 found[work.tokens] = logprobs.to(dtype)
+                self._seen_by_parent(work, hidden)
+        # without a backward pass the root stays gathered, and its weights would not be those that `state` loads into
+        cast(FSDPModule, self._net).reshard()
         dist.all_reduce(found)
         return found
+
+    def _seen_by_parent(self, work: Work, hidden: Tensor) -> None:
+        """Told, before the first step, what the parent's body makes of this rank's targets; only a critic asks."""
 
     def _measure(self, samples: Sequence[Any]) -> list[Measure | None]:
         """The lengths of all documents; each rank measures its share."""

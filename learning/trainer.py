@@ -134,14 +134,12 @@ def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learn
         if job.train.lora.rank:
             raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
         return SMALL[job.train.method](job, samples, rank, world)
-    if job.train.method == "ppo":
-        raise CheckpointError(
-            f"{job.parent} is not the small policy, and train.method=ppo trains no other yet.",
-            "Set train.method=grpo, or policy.base=tiny.",
-        )
-    from learning.sharded import ShardedLearner  # transformers takes seconds that the small policy need not wait for
+    # transformers takes seconds that the small policy need not wait for
+    from learning.sharded import ShardedLearner
+    from learning.sharded_ppo import ShardedPpoLearner
 
-    return ShardedLearner(job, samples, rank, world)
+    made = ShardedPpoLearner if job.train.method == "ppo" else ShardedLearner
+    return made(job, samples, rank, world)
 
 
 def draws_of(job: Job, sampler: Sampler, step: int) -> list[Draw]:

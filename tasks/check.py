@@ -9,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from learning.adapters import require_peft
+from learning.critic import check_critic
 from models.layout import is_tiny, read_config
 from models.server import require_server
 from schemas.config import Config
@@ -38,10 +39,7 @@ def check_before_spending(config: Config) -> None:
         )
     judged = config.train.method == "ppo" and config.policy.base != "tiny"
     if judged and not is_tiny(read_config(Path(config.policy.base))):
-        raise FlywheelError(
-            f"`train.method`: ppo trains the small policy only, and {config.policy.base} is another.",
-            "Set train.method=grpo, or policy.base=tiny.",
-        )
+        check_critic(config.train, Path(config.policy.base))
     require_peft(config.train.lora)
     if config.train.lora.rank and config.policy.base == "tiny":
         raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")

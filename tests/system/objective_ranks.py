@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from learning.job import read_job
 from learning.sharded import ShardedLearner
+from learning.sharded_ppo import ShardedPpoLearner
 from learning.step_plan import MicroBatch
 from learning.trainer import READERS
 from tests.system.sharded_ranks import check, random_plan
@@ -26,10 +27,11 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for method in sys.argv[2:]:
         job = read_job(folder / f"{method}.json")
-        learner = ShardedLearner(job, READERS[method](job.samples), rank, world, torch.float64)
+        made = ShardedPpoLearner if method == "ppo" else ShardedLearner
+        learner = made(job, READERS[method](job.samples), rank, world, torch.float64)
         loss, gradient, noise = torch.load(folder / f"{method}.pt")
         objective: Any = learner._objective
-        known = objective._old if method == "grpo" else objective._reference
+        known = objective._reference if method == "dpo" else objective._old
         known += noise
         count = len(learner.items)
         alone = (1,) * world
@@ -40,9 +42,19 @@ def main() -> None:
         }
         for name, plan in plans.items():
             check(f"{method} {name}", learner, count, plan, (loss, gradient))
+        if isinstance(learner, ShardedPpoLearner):
+            check_head(learner, len(plans), torch.load(folder / "head.pt"))
         learner.close()
     dist.destroy_process_group()
     os._exit(0)
+
+
+def check_head(learner: ShardedPpoLearner, times: int, wanted: torch.Tensor) -> None:
+    """What so many gradients left in the critic's head, over all ranks, is as often the reference's."""
+    found = learner._critic.head.grad
+    assert found is not None
+    dist.all_reduce(found)
+    assert torch.allclose(found, times * wanted, atol=1e-5), float((found - times * wanted).abs().max())
 
 
 if __name__ == "__main__":

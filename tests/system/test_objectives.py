@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
+from learning.critic import BIAS, WEIGHT
 from learning.job import Job
 from learning.objectives import OBJECTIVES
 from learning.sample import Screenshots
 from learning.trainer import READERS
+from models.layout import CRITIC
 from models.random_vlm import KINDS
+from schemas.config.training import PpoConfig
 from tests.system.plain import plain_logits
 from tests.system.ranks import run
 from tests.unit.learning.replies import job
@@ -54,6 +58,56 @@ def pair_reference(plan: Job, said: list[Tensor], noise: Tensor) -> Tensor:
     return (1 + (-margins).exp()).log().mean()
 
 
+def valued_reference(plan: Job, said: list[Tensor], noise: Tensor, seen: list[Tensor], head: Tensor) -> Tensor:
+    """PPO of one-step plays: what the critic's head says of hidden states is the baseline; all losses written out."""
+    rollouts, config = READERS["ppo"](plan.samples), plan.train.ppo
+    count = sum(map(len, said))
+    right = sum(len(one) for one, rollout in zip(said, rollouts, strict=True) if rollout.correct)
+    total, at = torch.zeros((), dtype=torch.float64), 0
+    for rollout, logprobs, hidden in zip(rollouts, said, seen, strict=True):
+        values = hidden @ head[:-1] + head[-1]
+        then = values.detach().float().double()  # what is known of a token is kept in fp32
+        old = logprobs.detach() + noise[at : at + len(logprobs)]
+        at += len(logprobs)
+        served = torch.tensor(rollout.logprobs, dtype=torch.float64)
+        ratio, gain = (logprobs - old).exp(), (rollout.reward - then).float().double()
+        weight = (old - served).exp().clamp(max=config.most_weight)
+        inside = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
+        policy = -(weight * torch.minimum(ratio * gain, inside * gain)).sum()
+        value = 0.5 * ((values - rollout.reward) ** 2).sum()
+        total = total + (policy + config.value_weight * value) / count
+        total = total - config.positive * rollout.correct * logprobs.sum() / right
+    return total
+
+
+def prepare_valued(folder: Path, kind: str) -> None:
+    """A `ppo` job whose parent has a critic, its reference gradient, and that of the critic's head."""
+    from transformers import AutoModelForImageTextToText
+
+    ppo = PpoConfig(critic="shared", value_steps=0, policy_lambda=1.0, whiten=False, positive=0.3)
+    plan = job(folder, kind, "ppo", token_cap=700, ppo=ppo)
+    (folder / "ppo.json").write_text(plan.model_dump_json())
+    model: Any = AutoModelForImageTextToText.from_pretrained(
+        plan.parent, dtype=torch.float64, attn_implementation="sdpa", experts_implementation="eager"
+    )
+    width = model.get_output_embeddings().in_features
+    drawn = 0.1 * torch.randn(width + 1, generator=torch.Generator().manual_seed(1))
+    save_file({WEIGHT: drawn[:-1].clone(), BIAS: drawn[-1:].clone()}, plan.parent / CRITIC)
+    read: list[Tensor] = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: read.append(given[0][0]))
+    said = plain_logprobs(plan, model)
+    chats = OBJECTIVES["ppo"](plan, rollouts := READERS["ppo"](plan.samples)).encoder()
+    seen = [hidden[chats.encode(one).targets >= 0] for hidden, one in zip(read, rollouts, strict=True)]
+    head = drawn.double().requires_grad_()
+    noise = torch.randn(sum(map(len, said)), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4
+    loss = valued_reference(plan, said, noise, seen, head)
+    loss.backward()
+    gradient = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    torch.save((float(loss.detach()), gradient, noise), folder / "ppo.pt")
+    assert head.grad is not None
+    torch.save(head.grad.float(), folder / "head.pt")
+
+
 def prepare(folder: Path, kind: str) -> None:
     """Writes a job and its reference gradient for each method."""
     from transformers import AutoModelForImageTextToText
@@ -71,10 +125,11 @@ def prepare(folder: Path, kind: str) -> None:
         loss.backward()
         gradient = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
         torch.save((float(loss.detach()), gradient, noise), folder / f"{method}.pt")
+    prepare_valued(folder, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_of_two_ranks_is_that_of_plain_transformers_under_every_plan(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path, kind)
-    said = run("tests.system.objective_ranks", tmp_path, "grpo", "dpo", ranks=2, timeout=280.0)
-    assert said.count(": ") == 6, said
+    said = run("tests.system.objective_ranks", tmp_path, "grpo", "dpo", "ppo", ranks=2, timeout=280.0)
+    assert said.count(": ") == 9, said

@@ -14,8 +14,9 @@ import pytest
 
 from learning.job import Job
 from learning.resume import steps_folder
-from tests.unit.learning.chats import job as any_job
+from schemas.config.training import PpoConfig
 from tests.unit.learning.plays import ppo_job
+from tests.unit.learning.replies import job as any_job
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -73,7 +74,8 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
         value = {"value_steps": 4, "critic_learning_rate": 5e-4, "learning_rate": 2e-4, "batch": 4}
         made = ppo_job(tmp_path, tmp_path, steps=24, count=48, train={"checkpoint_every": 6}, **value)
     else:
-        made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
+        value = PpoConfig(critic="shared", value_steps=4, policy_lambda=1.0)
+        made = any_job(tmp_path, "qwen3_vl", "ppo", steps=8, count=16, batch=2, checkpoint_every=2, ppo=value)
     return made
 
 

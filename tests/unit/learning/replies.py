@@ -1,5 +1,6 @@
 """Replies that a random model of a real architecture said, and jobs that train it on them; shared by tests."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from learning.job import Job
@@ -59,6 +60,12 @@ def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, by
     return rollouts, pngs
 
 
+def valued(rollout: Rollout, at: int) -> Rollout:
+    """The step of a play of its own, of which every second one succeeded; two to a group."""
+    won = at % 2 == 0
+    return replace(rollout, step=0, group_id=str(at // 2), reward=float(won), correct=won, advantage=0.0)
+
+
 def preferences(rollouts: list[Rollout]) -> list[Preference]:
     """A preferred click and a rejected one for each context."""
     return [
@@ -76,13 +83,15 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
     ]
 
 
-def job(folder: Path, kind: str, method: str, steps: int = 3, **train: object) -> Job:
-    """A job whose files are in the folder, all samples in every batch."""
-    rollouts, pngs = played(model(folder, kind))
+def job(folder: Path, kind: str, method: str, steps: int = 3, count: int = 6, **train: object) -> Job:
+    """A job whose files are in the folder, all samples in every batch unless told otherwise."""
+    rollouts, pngs = played(model(folder, kind), count)
     write_screenshots(folder / "screenshots.parquet", pngs)
     samples_file = folder / f"{method}.parquet"
     if method == "grpo":
         write_rollouts(samples_file, rollouts)
+    elif method == "ppo":
+        write_rollouts(samples_file, [valued(rollout, at) for at, rollout in enumerate(rollouts)])
     else:
         write_preferences(samples_file, preferences(rollouts))
     wanted = {"method": method, "batch": 6, "warmup": 0, "decay": 0.0, "group": GroupConfig(), **train}

@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from learning.critic import WEIGHT
 from learning.job import Job
 from learning.reply_chats import ReplyChats
 from learning.rollouts import Rollout, read_rollouts, write_rollouts
 from learning.sample import Screenshots
 from learning.trainer import READERS, learner_of, train
 from models.dialects import parse_reply
+from models.layout import CRITIC
 from models.policy import Context
 from models.random_vlm import KINDS
 from models.vlm import VlmPolicy
 from schemas.action import Click
-from schemas.failure import FlywheelError
+from schemas.config.training import PpoConfig
+from schemas.failure import CheckpointError, FlywheelError
 from schemas.observation import Observation
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.replies import job, model, played, preferences
@@ -94,6 +99,37 @@ def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys
     assert all(chosen > rejected for chosen, rejected in zip(change[0::2], change[1::2], strict=True))
     assert said[-1]["numbers"]["margin"] > 0
     assert act(plan.out) is not None
+
+
+def test_a_critic_on_the_models_own_states_learns_alone_then_with_it_and_goes_on(start: Start) -> None:
+    shared = PpoConfig(critic="shared", value_steps=6, policy_lambda=1.0, value_clip=0.0)
+    plan = job(*start, "ppo", ppo=shared)
+    numbers = started(plan)[-1]["numbers"]
+    won = [rollout.correct for rollout in read_rollouts(plan.samples)]
+    before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
+    change = [new - old for new, old in zip(after, before, strict=True)]
+    gains = {right: [gain for gain, one in zip(change, won, strict=True) if one == right] for right in (True, False)}
+    assert sum(gains[True]) / len(gains[True]) > sum(gains[False]) / len(gains[False])
+    assert numbers["critic_kept"] == 0 and 0 < numbers["value_steps"] <= 6 and numbers["mismatch"] < 1e-3
+    assert numbers["explained_variance_before"] == 0.0
+    assert (plan.out / CRITIC).exists() and act(plan.out) is not None
+
+    child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
+    learner: Any = learner_of(child, READERS["ppo"](child.samples), 0, 1)
+    try:
+        assert torch.equal(learner._critic.head[:-1].detach(), load_file(plan.out / CRITIC)[WEIGHT])
+        learner._begin()
+        assert learner.numbers()["critic_kept"] == 1
+        known = learner._valuation
+        assert torch.allclose(known.returns, known.correct.float())
+    finally:
+        learner.close()
+
+
+def test_a_critic_that_stands_alone_is_for_the_small_policy(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "ppo", ppo=PpoConfig(critic="alone"))
+    with pytest.raises(CheckpointError, match=r"train\.ppo\.critic"):
+        learner_of(plan, read_rollouts(plan.samples), 0, 1)
 
 
 def encoder(start: Start, end: bool = True) -> ReplyChats:

@@ -18,8 +18,9 @@ from learning.ppo import explained_variance
 from learning.replies import ReplyLayer, reply_logprobs
 from learning.rollouts import read_rollouts
 from learning.sample import read_screenshots
-from learning.small_ppo import PpoLearner, TokensOf
+from learning.small_ppo import PpoLearner
 from learning.trainer import train
+from learning.valuation import TokensOf
 from models.fast import TinyNet
 from models.layout import CRITIC
 from schemas.failure import CheckpointError, FlywheelError
@@ -68,7 +69,7 @@ def test_the_critic_learns_the_returns_while_the_policy_stands_still(start: Path
     assert torch.equal(made._net.flat, before)
     assert told["explained_variance_before"] == 0.0 and 0 < told["value_steps"] <= 25
     assert told["explained_variance"] > {"shared": 0.03, "alone": 0.4}[critic]  # an untrained body that may not move
-    assert explained_variance(made._values, made._returns) > {"shared": 0.15, "alone": 0.6}[critic]
+    assert explained_variance(made._valuation.values, made._valuation.returns) > {"shared": 0.15, "alone": 0.6}[critic]
 
 
 def test_a_head_learns_returns_that_hidden_states_tell(start: Path, tmp_path: Path) -> None:
@@ -98,11 +99,10 @@ def test_replies_of_plays_that_succeed_gain_on_those_that_fail(
 def test_advantages_are_those_of_the_critics_values_over_whole_plays(start: Path, tmp_path: Path) -> None:
     made = learner(ppo_job(start, tmp_path, count=8, value_steps=4, policy_lambda=1.0, whiten=False))
     made._begin()
-    returns = torch.cat(
-        [torch.full((made._tokens.of([at]),), float(one.correct)) for at, one in enumerate(made._samples)]
-    )
-    assert torch.allclose(made._returns, returns)
-    assert torch.allclose(made._advantages, returns - made._values, atol=1e-6)
+    known = made._valuation
+    returns = known.correct.float()
+    assert torch.allclose(known.returns, returns)
+    assert torch.allclose(known.advantages, returns - known.values, atol=1e-6)
 
 
 def test_the_positive_loss_pulls_what_succeeded_up(

@@ -1,0 +1,113 @@
+"""Multi-turn PPO on any `transformers` directory: a critic that is a head on the policy's own hidden states.
+
+What the parent's body makes of all tokens is kept in the pass that gives the old log probabilities: while the policy
+stands still the head alone is trained, on those. Every rank keeps the tokens that it read, so nothing is sent but the
+head's gradient. Then head and policy are trained together, whatever the plan.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning.checkpoint import State
+from learning.critic import Critic, check_critic
+from learning.job import Job
+from learning.learner import Taken
+from learning.objectives import ValuedObjective
+from learning.phases import Work
+from learning.policy_losses import value_loss
+from learning.rollouts import Rollout
+from learning.sharded import Prepared, ShardedLearner
+from learning.valuation import Numbers, Valuation
+
+
+class ShardedPpoLearner(ShardedLearner):
+    """Trains a directory's model and its critic on the steps of whole plays.
+
+    Args, raises: as `ShardedLearner`; also `CheckpointError` for a critic that is to stand alone.
+    """
+
+    _objective: ValuedObjective
+
+    def __init__(
+        self, job: Job, samples: Sequence[Rollout], rank: int, world: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        check_critic(job.train, job.parent)
+        self._critic = Critic(job, rank, world)
+        self._kept: list[tuple[Numbers, Tensor]] = []
+        super().__init__(job, samples, rank, world, dtype)
+        lengths = [measure.targets if measure else 0 for measure in self._measures]
+        self._valuation = Valuation(job, samples, lengths, self._critic, world)
+        self._right = 0
+
+    def step(self, batch: "Future[Prepared]", rate: float) -> Taken:
+        """One step of policy and critic; the loss is the mean over all reply tokens of the batch."""
+        self._begin()
+        self._critic.zero()
+        taken = super().step(batch, rate)
+        if not math.isfinite(taken.norm):
+            return taken
+        norm = self._critic.step(rate / self._job.learning_rate * self._job.train.ppo.critic_learning_rate)
+        return Taken(taken.loss, math.hypot(taken.norm, norm), taken.samples)
+
+    def gradient(self, ready: Prepared) -> Tensor:
+        """Gathers the gradients of the policy and, rank by rank, of the critic."""
+        self._begin()
+        self._right = self._valuation.right(ready.chosen)
+        return super().gradient(ready)
+
+    def loss(self, logprobs: Tensor, hidden: Tensor, work: Work, targets: int) -> Tensor:
+        """The clipped loss, the value loss beside it, and the supervised one on plays that succeeded."""
+        config, known, at = self._job.train.ppo, self._valuation, work.tokens.cpu()
+        values = self._critic.values(hidden)
+        then, returns = (part[at].to(values) for part in (known.values, known.returns))
+        missed = value_loss(values, then, returns, config.value_clip or None)
+        loss = super().loss(logprobs, hidden, work, targets) + config.value_weight * missed.sum() / max(1, targets)
+        if config.positive and self._right:
+            loss = loss - config.positive * (logprobs * known.correct[at].to(logprobs)).sum() / self._right
+        return loss
+
+    def state(self) -> State:
+        """The policy's and the critic's weights and moments, and what the critic said before the policy moved."""
+        return {**super().state(), **self._critic.state(), **self._valuation.state()}
+
+    def restored(self, step: int) -> None:
+        """The critic was trained alone before these steps."""
+        super().restored(step)
+        self._critic.restored(step + self._valuation.restored())
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights, and the critic beside them."""
+        super().write(folder)
+        if self._rank == 0:
+            self._critic.write(folder)
+
+    def numbers(self) -> dict[str, float]:
+        """As for groups, and the valuation's."""
+        self._begin()
+        return {**super().numbers(), **self._valuation.numbers()}
+
+    def _begin(self) -> None:
+        """Before the first step: the critic's training alone, advantages and returns."""
+        if not self._valuation.begun:
+            self._valuation.begin(self._judged)
+            self._objective.judged(self._valuation.advantages)
+            self._kept = []
+
+    def _seen_by_parent(self, work: Work, hidden: Tensor) -> None:
+        kept = hidden.cpu() if hidden.dtype == torch.float64 else hidden.float().cpu()
+        self._kept.append((work.tokens.cpu().numpy(), kept))
+
+    def _judged(self, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
+        """The critic's values of the tokens of these samples that this rank has read."""
+        wanted = np.zeros(self._valuation.tokens.count, dtype=bool)
+        wanted[self._valuation.tokens.index(samples)] = True
+        for numbers, hidden in self._kept:
+            chosen = wanted[numbers]
+            if chosen.any():
+                yield self._critic.values(hidden[torch.from_numpy(chosen)]), numbers[chosen]
