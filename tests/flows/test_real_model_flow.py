@@ -1,0 +1,47 @@
+"""An iteration on rewards with a model of a real architecture: played, trained on every rank's path, measured."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.flywheel import flywheel
+from models.layout import CRITIC
+from models.random_vlm import build_random
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tests.flows.test_group_flow import play_by, sometimes  # noqa: F401  (fixture)
+
+METHODS = ("ppo", "grpo", "dpo") if os.environ.get("FLYWHEEL_SLOW") == "full" else ("ppo",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_of_a_real_architecture_goes_on_from_rewards(
+    small: Config,
+    tmp_path: Path,
+    play_by: Callable[[float], None],  # noqa: F811
+    method: str,
+) -> None:
+    build_random("qwen2_5_vl", ["Click on the target."] * 8, 0, tmp_path / "base")
+    fields = small.model_dump()
+    fields["policy"]["base"] = str(tmp_path / "base")
+    fields["suite"]["tasks"] = ("click-target",)
+    fields["train"] |= {"steps_first": 1, "steps": 1, "batch": 2}
+    config = config_of(fields)
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    sometimes(lake, "fake/click-target", champion(lake)["policy_version"])
+    play_by(0.5)
+    fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
+    fields["train"]["ppo"] |= {"critic": "shared", "value_steps": 3, "batch": 4}
+    flywheel(config_of(fields), iterations=1)
+    row = policy_row(lake, "policy-0001")
+    assert (row["method"], row["parent"]) == (method, "policy-0000")
+    assert json.loads(row["metrics"])["samples"] > 0
+    before, after = (checkpoint_folder(lake, version) for version in ("policy-0000", "policy-0001"))
+    assert (before / "model.safetensors").read_bytes() != (after / "model.safetensors").read_bytes()
+    assert (after / CRITIC).exists() == (method == "ppo")
