@@ -8,13 +8,11 @@ head's gradient. Then head and policy are trained together, whatever the plan.
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learning.checkpoint import State
 from learning.critic import Critic, check_critic
 from learning.job import Job
 from learning.learner import Taken
@@ -23,10 +21,10 @@ from learning.phases import Work
 from learning.policy_losses import value_loss
 from learning.rollouts import Rollout
 from learning.sharded import Prepared, ShardedLearner
-from learning.valuation import Numbers, Valuation
+from learning.valuation import Numbers, Valuation, WithCritic
 
 
-class ShardedPpoLearner(ShardedLearner):
+class ShardedPpoLearner(WithCritic, ShardedLearner):
     """Trains a directory's model and its critic on the steps of whole plays.
 
     Args, raises: as `ShardedLearner`; also `CheckpointError` for a critic that is to stand alone.
@@ -71,21 +69,6 @@ class ShardedPpoLearner(ShardedLearner):
         if config.positive and self._right:
             loss = loss - config.positive * (logprobs * known.correct[at].to(logprobs)).sum() / self._right
         return loss
-
-    def state(self) -> State:
-        """The policy's and the critic's weights and moments, and what the critic said before the policy moved."""
-        return {**super().state(), **self._critic.state(), **self._valuation.state()}
-
-    def restored(self, step: int) -> None:
-        """The critic was trained alone before these steps."""
-        super().restored(step)
-        self._critic.restored(step + self._valuation.restored())
-
-    def write(self, folder: Path) -> None:
-        """Writes the weights, and the critic beside them."""
-        super().write(folder)
-        if self._rank == 0:
-            self._critic.write(folder)
 
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""

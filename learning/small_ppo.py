@@ -7,13 +7,11 @@ says of them before the policy moves is `learning.valuation`'s; the policy's ste
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from learning.checkpoint import State
 from learning.critic import Critic
 from learning.job import Job
 from learning.learner import Draw, Taken
@@ -24,11 +22,11 @@ from learning.rollouts import Rollout
 from learning.sample import read_screenshots
 from learning.small import FlatLearner
 from learning.small_groups import COUNTED, TOGETHER, check_drawn, group_loss, means_of, served_logprobs
-from learning.valuation import Numbers, Valuation
+from learning.valuation import Numbers, Valuation, WithCritic
 from models.fast import TinyNet
 
 
-class PpoLearner(FlatLearner):
+class PpoLearner(WithCritic, FlatLearner):
     """Trains the small policy and its critic on the steps of whole plays.
 
     Raises:
@@ -69,21 +67,6 @@ class PpoLearner(FlatLearner):
         if math.isfinite(norm):
             norm = math.hypot(norm, self._optimizer.step(self._gradient, rate))
         return Taken(loss, norm, tuple(own))
-
-    def state(self) -> State:
-        """The policy's and the critic's weights and moments, and what the critic said before the policy moved."""
-        return {**super().state(), **self._critic.state(), **self._valuation.state()}
-
-    def restored(self, step: int) -> None:
-        """Hands the weights to the networks; the critic was trained alone before these steps."""
-        super().restored(step)
-        self._critic.restored(step + self._valuation.restored())
-
-    def write(self, folder: Path) -> None:
-        """Writes the weights, and the critic beside them."""
-        super().write(folder)
-        if self._rank == 0:
-            self._critic.write(folder)
 
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""

@@ -7,6 +7,7 @@ training that goes on does not learn them again.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from learning import ppo
 from learning.checkpoint import State
 from learning.critic import Critic
 from learning.job import Job
+from learning.learner import Learner
 from learning.policy_losses import value_loss
 from learning.rollouts import Rollout
 from schemas.failure import FlywheelError
@@ -161,6 +163,29 @@ class Valuation:
         for at, sample in enumerate(self._samples):
             steps.setdefault(sample.trajectory_id, []).append(at)
         return [self.tokens.index(sorted(played, key=lambda at: self._samples[at].step)) for played in steps.values()]
+
+
+class WithCritic(Learner):
+    """What a learner with a critic keeps beside the policy, in the training's checkpoints and in the one it writes."""
+
+    _critic: Critic
+    _valuation: Valuation
+    _rank: int
+
+    def state(self) -> State:
+        """The policy's and the critic's weights and moments, and what the critic said before the policy moved."""
+        return {**super().state(), **self._critic.state(), **self._valuation.state()}
+
+    def restored(self, step: int) -> None:
+        """Goes on with both; the critic was trained alone before these steps."""
+        super().restored(step)
+        self._critic.restored(step + self._valuation.restored())
+
+    def write(self, folder: Path) -> None:
+        """Writes the policy's weights, and the critic beside them."""
+        super().write(folder)
+        if self._rank == 0:
+            self._critic.write(folder)
 
 
 class TokensOf:
