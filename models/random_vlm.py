@@ -59,32 +59,13 @@ def build_random(
     tokenizer = _tokenizer(texts)
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
     text = {
+        **_text(kind, hidden, layers, heads, kv_heads),
         "vocab_size": -(-len(tokenizer) // 64) * 64,
-        "hidden_size": hidden,
-        "intermediate_size": 2 * hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": 16,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
-        "max_position_embeddings": 32768,
         "pad_token_id": ids["pad"],
         "bos_token_id": None,
         "eos_token_id": ids["end"],
     }
-    vision = {
-        "hidden_size": vision_hidden,
-        "intermediate_size": 2 * vision_hidden,
-        "depth": vision_layers,
-        "num_heads": max(1, vision_hidden // 32),
-        "out_hidden_size": hidden,
-    }
-    if kind == "qwen2_5_vl":
-        vision |= {"fullatt_block_indexes": [vision_layers - 1], "window_size": 56, "patch_size": 14}
-    else:
-        vision |= {"deepstack_visual_indexes": [0], "num_position_embeddings": 256, "patch_size": 16}
-    if kind == "qwen3_vl_moe":
-        text |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
+    vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
     config: Any = AutoConfig.for_model(
         kind,
         text_config=text,
@@ -102,6 +83,31 @@ def build_random(
     model.generation_config.pad_token_id = ids["pad"]
     model.to(torch.bfloat16).save_pretrained(out)
     _write_processor(kind, tokenizer, out)
+
+
+def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int) -> dict[str, Any]:
+    """What the text stack's configuration says of its size."""
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": 16,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
+        "max_position_embeddings": 32768,
+        **(experts if kind == "qwen3_vl_moe" else {}),
+    }
+
+
+def _vision(kind: Kind, hidden: int, layers: int) -> dict[str, Any]:
+    """What the vision tower's configuration says of its size and kind."""
+    own: dict[str, Any] = {"deepstack_visual_indexes": [0], "num_position_embeddings": 256, "patch_size": 16}
+    if kind == "qwen2_5_vl":
+        own = {"fullatt_block_indexes": [layers - 1], "window_size": 56, "patch_size": 14}
+    size = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "depth": layers}
+    return {**size, "num_heads": max(1, hidden // 32), **own}
 
 
 _MARKS = {
