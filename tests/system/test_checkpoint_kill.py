@@ -140,7 +140,8 @@ def test_when_a_rank_is_killed_other_ranks_load_what_was_committed_last(
     place = tmp_path / "checkpoints"
     launched = start(script, place, rank, stage, ranks=3)
     try:
-        assert wait(launched, 120).returncode != 0
+        ended = wait(launched, 120)
+        assert ended.returncode != 0, ended.stderr[-2000:]
     finally:
         end(launched)
     folders = json.dumps(sorted(path.name for path in place.iterdir()))
