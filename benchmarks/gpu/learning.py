@@ -68,7 +68,7 @@ def timed(command: list[str], minutes: float) -> int | None:
 
 def _end(running: subprocess.Popen[bytes]) -> None:
     """Ends it and all that it started."""
-    for sign in (signal.SIGINT, signal.SIGKILL):
+    for sign in (signal.SIGTERM, signal.SIGKILL):  # an interrupt is ignored by what was started in the background
         if running.poll() is None:
             os.killpg(running.pid, sign)
             try:
