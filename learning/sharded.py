@@ -151,7 +151,8 @@ class ShardedLearner(Learner):
     def add_gradient(self, work: Work, targets: int) -> Tensor:
         """Adds one micro-batch's part of a step with so many target tokens; returns this rank's part of the loss."""
         work = work.to(self._device)
-        loss = self.loss(*self._net(work), work, targets)
+        logprobs, hidden = self._net(work)
+        loss = self.loss(logprobs, hidden, work, targets)
         loss.backward()
         return loss.detach()
 
