@@ -17,6 +17,8 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 
 KILLS = 20 if os.environ.get("FLYWHEEL_SLOW") == "full" else 3
+PATIENCE_S = 300
+"""A run whose Prefect server is killed while it starts waits for it, 120 s at the most, and ends with an error."""
 CONFIG = """
 name = "small"
 [lake]
@@ -78,7 +80,7 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
             killed.append(" ".join(victim.cmdline()[:4]) if victim.is_running() else "gone")
             victim.kill()
         try:
-            run.wait(timeout=120)
+            run.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
