@@ -12,6 +12,8 @@ from apps.environment import make_prefect_home
 from schemas.failure import FlywheelError
 
 Result = TypeVar("Result")
+NO_SERVER = "ephemeral Prefect API server"
+"""In Prefect's message where its temporary server does not answer in time."""
 
 
 class OncePerError(logging.Filter):
@@ -29,7 +31,11 @@ class OncePerError(logging.Filter):
 
 
 def call(flow: Callable[[], Result]) -> Result:
-    """What the flow returns; what it raises is raised and logged nowhere else."""
+    """What the flow returns; what it raises is raised and logged nowhere else.
+
+    Raises:
+        FlywheelError: Prefect's temporary server did not start, or died while it did.
+    """
     make_prefect_home()
     import prefect  # noqa: F401  sets up the logging that is filtered here
 
@@ -39,6 +45,13 @@ def call(flow: Callable[[], Result]) -> Result:
         handler.addFilter(once)
     try:
         return flow()
+    except RuntimeError as error:
+        if NO_SERVER not in str(error):
+            raise
+        raise FlywheelError(
+            f"Prefect's temporary server did not start: {error}",
+            "Run the same command again, nothing is lost; or set PREFECT_API_URL to a server of your own.",
+        ) from error
     finally:
         for handler in handlers:
             handler.removeFilter(once)
