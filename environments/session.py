@@ -274,6 +274,6 @@ def _digest(png: bytes) -> str:
 
 
 def _seed(task: Play, step: int) -> int:
-    """The seed of what is drawn in a step: no two plays of a lake share it, and another lake's same play has it too."""
+    """The seed of what is drawn in a step; the same play in another lake has the same."""
     name = f"{task.iteration}|{task.task.task_id}|{task.seed}|{task.policy}|{task.attempt}|{step}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")

@@ -74,9 +74,33 @@ def mixed_integer(
     held = np.bincount(bucket, minlength=len(upper))
     degrees = [degree for degree in cost.degrees for _ in range(ranks // degree)]
     groups, kinds = len(degrees), len(upper)
-    size = groups + groups * kinds + 1
-    objective = np.zeros(size)
+    matrix, low, high = _constraints(upper, held, degrees, ranks, cost)
+    objective = np.zeros(matrix.shape[1])
     objective[-1] = 1.0
+    most = np.concatenate([np.ones(groups), np.tile(held, groups), [np.inf]])
+    answer = milp(
+        objective,
+        constraints=LinearConstraint(matrix, low, high),  # type: ignore[arg-type]
+        integrality=np.concatenate([np.ones(len(objective) - 1), [0]]),
+        bounds=Bounds(0, most),  # type: ignore[arg-type]
+        options={"time_limit": seconds, "mip_rel_gap": gap},
+    )
+    batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, kinds, cost)
+    return Answer(batch, answer.status == 0)
+
+
+def _constraints(
+    upper: Ints, held: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
+) -> tuple[Floats, Floats, Floats]:
+    """Eqs. 18 to 22: coefficients (rows, variables), and the least and the most of each row.
+
+    Args:
+        upper, held: (q,) the length of each bucket, and how many sequences it has.
+        degrees: (p,) of every group there may be.
+        ranks, cost: the cluster.
+    """
+    groups, kinds = len(degrees), len(upper)
+    size = groups + groups * kinds + 1
     rows: list[tuple[dict[int, float], float, float]] = []
     for place, degree in enumerate(degrees):
         takes = [groups + place * kinds + kind for kind in range(kinds)]
@@ -95,16 +119,7 @@ def mixed_integer(
     matrix = np.zeros((len(rows), size))
     for row, (terms, _, _) in enumerate(rows):
         matrix[row, list(terms)] = list(terms.values())
-    most = np.concatenate([np.ones(groups), np.tile(held, groups), [np.inf]])
-    answer = milp(
-        objective,
-        constraints=LinearConstraint(matrix, *(np.array([row[side] for row in rows]) for side in (1, 2))),  # type: ignore[arg-type]
-        integrality=np.concatenate([np.ones(size - 1), [0]]),
-        bounds=Bounds(0, most),  # type: ignore[arg-type]
-        options={"time_limit": seconds, "mip_rel_gap": gap},
-    )
-    batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, kinds, cost)
-    return Answer(batch, answer.status == 0)
+    return matrix, np.array([low for _, low, _ in rows]), np.array([high for _, _, high in rows])
 
 
 def _read(

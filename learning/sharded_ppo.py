@@ -18,7 +18,6 @@ from learning.job import Job
 from learning.learner import Taken
 from learning.objectives import ValuedObjective
 from learning.phases import Work
-from learning.policy_losses import value_loss
 from learning.rollouts import Rollout
 from learning.sharded import Prepared, ShardedLearner
 from learning.valuation import Numbers, Valuation, WithCritic
@@ -50,8 +49,7 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
         taken = super().step(batch, rate)
         if not math.isfinite(taken.norm):
             return taken
-        norm = self._critic.step(rate / self._job.learning_rate * self._job.train.ppo.critic_learning_rate)
-        return Taken(taken.loss, math.hypot(taken.norm, norm), taken.samples)
+        return Taken(taken.loss, math.hypot(taken.norm, self.step_critic(rate)), taken.samples)
 
     def gradient(self, ready: Prepared) -> Tensor:
         """Gathers the gradients of the policy and, rank by rank, of the critic."""
@@ -61,14 +59,8 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
 
     def loss(self, logprobs: Tensor, hidden: Tensor, work: Work, targets: int) -> Tensor:
         """The clipped loss, the value loss beside it, and the supervised one on plays that succeeded."""
-        config, known, at = self._job.train.ppo, self._valuation, work.tokens.cpu()
-        values = self._critic.values(hidden)
-        then, returns = (part[at].to(values) for part in (known.values, known.returns))
-        missed = value_loss(values, then, returns, config.value_clip or None)
-        loss = super().loss(logprobs, hidden, work, targets) + config.value_weight * missed.sum() / max(1, targets)
-        if config.positive and self._right:
-            loss = loss - config.positive * (logprobs * known.correct[at].to(logprobs)).sum() / self._right
-        return loss
+        clipped, at = super().loss(logprobs, hidden, work, targets), work.tokens.cpu().numpy()
+        return clipped + self._valuation.beside(logprobs, self._critic.values(hidden), at, targets, self._right)
 
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""

@@ -16,7 +16,6 @@ from learning.critic import Critic
 from learning.job import Job
 from learning.learner import Draw, Taken
 from learning.optimizer import FlatOptimizer
-from learning.policy_losses import positive_loss, value_loss
 from learning.replies import Replies, ReplyLayer, reply_hidden, said_logprobs
 from learning.rollouts import Rollout
 from learning.sample import read_screenshots
@@ -37,7 +36,7 @@ class PpoLearner(WithCritic, FlatLearner):
     def __init__(self, job: Job, samples: Sequence[Rollout], rank: int, world: int) -> None:
         for sample in samples:
             check_drawn(sample)
-        self._job, self._samples, self._config, self._rank, self._world = job, samples, job.train.ppo, rank, world
+        self._job, self._samples, self._rank, self._world = job, samples, rank, world
         self._net = TinyNet.load(job.parent)
         self._layer = ReplyLayer(job.parent, self._net, read_screenshots(job.screenshots))
         self._gradient = self._net.gradients()
@@ -63,7 +62,7 @@ class PpoLearner(WithCritic, FlatLearner):
             loss += piece.detach()
         if self._world > 1:
             dist.all_reduce(self._gradient)
-        norm = self._critic.step(rate / self._job.learning_rate * self._config.critic_learning_rate)
+        norm = self.step_critic(rate)
         if math.isfinite(norm):
             norm = math.hypot(norm, self._optimizer.step(self._gradient, rate))
         return Taken(loss, norm, tuple(own))
@@ -82,21 +81,15 @@ class PpoLearner(WithCritic, FlatLearner):
     def _loss(self, replies: Replies, members: Sequence[int], tokens: int, right: int) -> Tensor:
         """This part's share of the batch's loss."""
         at = self._tokens.index(members)
-        config, critic, known = self._config, self._critic, self._valuation
+        critic, known = self._critic, self._valuation
         hidden = reply_hidden(self._net, replies)
         new = said_logprobs(self._net, hidden, replies)
         rollouts = [self._samples[member] for member in members]
         served = torch.tensor([value for rollout in rollouts for value in served_logprobs(rollout, self._layer)])
-        losses, counts = group_loss(new, self._old[at], served, known.advantages[at], config)
+        losses, counts = group_loss(new, self._old[at], served, known.advantages[at], self._job.train.ppo)
         self._counts += counts
         values = critic.values(hidden if critic.net is None else reply_hidden(critic.net, replies))
-        missed = value_loss(values, known.values[at], known.returns[at], config.value_clip or None)
-        loss = (losses + config.value_weight * missed).sum() / tokens
-        if config.positive and right:
-            loss = loss + config.positive * positive_loss(
-                new[:, None], torch.ones(len(new), 1), known.correct[at], right
-            )
-        return loss
+        return losses.sum() / tokens + known.beside(new, values, at, tokens, right)
 
     def _judged(self, samples: Numbers, hidden: Tensor) -> Iterator[tuple[Tensor, Numbers]]:
         """The critic's values of this rank's share; `hidden` is what the parent's body makes of all tokens."""

@@ -20,7 +20,7 @@ from learning.checkpoint import State
 from learning.critic import Critic
 from learning.job import Job
 from learning.learner import Learner
-from learning.policy_losses import value_loss
+from learning.policy_losses import positive_loss, value_loss
 from learning.rollouts import Rollout
 from schemas.failure import FlywheelError
 
@@ -80,6 +80,25 @@ class Valuation:
         found = self._estimates.advantages
         self.advantages = torch.tensor(ppo.whitened(found) if self._config.whiten else found).float()
         self.returns = torch.tensor(self._estimates.returns).float()
+
+    def beside(self, logprobs: Tensor, values: Tensor, at: Numbers, tokens: int, right: int) -> Tensor:
+        """What a part of a step adds to its clipped loss: the critic's loss, and the supervised one on what succeeded.
+
+        Args:
+            logprobs: (m,) of the part's tokens.
+            values: (m,) the critic's now.
+            at: (m,) the tokens' numbers.
+            tokens: how many the whole step has.
+            right: how many of them are of plays that succeeded.
+        """
+        then, returns = (known[at].to(values) for known in (self.values, self.returns))
+        loss = self._config.value_weight * value_loss(values, then, returns, self._config.value_clip or None).sum()
+        loss = loss / max(1, tokens)
+        if self._config.positive and right:
+            said = torch.ones_like(logprobs)[:, None]
+            correct = self.correct[at].to(logprobs.device)
+            loss = loss + self._config.positive * positive_loss(logprobs[:, None], said, correct, right)
+        return loss
 
     def right(self, samples: Sequence[int]) -> int:
         """How many tokens these samples have in plays that succeeded."""
@@ -168,9 +187,14 @@ class Valuation:
 class WithCritic(Learner):
     """What a learner with a critic keeps beside the policy, in the training's checkpoints and in the one it writes."""
 
+    _job: Job
     _critic: Critic
     _valuation: Valuation
     _rank: int
+
+    def step_critic(self, rate: float) -> float:
+        """Moves the critic as far as the policy's rate is along its schedule; returns the norm of its gradient."""
+        return self._critic.step(rate / self._job.learning_rate * self._job.train.ppo.critic_learning_rate)
 
     def state(self) -> State:
         """The policy's and the critic's weights and moments, and what the critic said before the policy moved."""

@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 
-from benchmarks.gpu._device import NO_GPU
+from benchmarks.gpu._device import NO_GPU, TINY
 from benchmarks.learning.__main__ import NAMES
 from environments.catalog import all_templates, task_named
 from models.random_vlm import build_random
@@ -25,7 +26,7 @@ from schemas.config import load_config
 
 SIZES: dict[str, dict[str, int]] = {
     "cuda": {"hidden": 1024, "layers": 16, "heads": 16, "kv_heads": 16, "vision_hidden": 512, "vision_layers": 12},
-    "cpu": {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 4, "vision_hidden": 64, "vision_layers": 2},
+    "cpu": TINY,
 }
 """Random Qwen3-VL models: above 100 million weights for a GPU, a tiny one to try the program on a CPU."""
 FAKE = ("click-target", "two-steps")
@@ -67,14 +68,14 @@ def timed(command: list[str], minutes: float) -> int | None:
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:
-    """Ends it and all that it started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):  # an interrupt is ignored by what was started in the background
-        if running.poll() is None:
-            os.killpg(running.pid, sign)
-            try:
-                running.wait(STOPPING_S)
-            except subprocess.TimeoutExpired:
-                continue
+    """Ends it and all that it started; by a termination, as what was started in the background ignores interrupts."""
+    if running.poll() is None:
+        os.killpg(running.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(STOPPING_S)
+    with suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
 
 
 def main() -> int:

@@ -15,8 +15,9 @@ import pytest
 from learning.job import Job
 from learning.resume import steps_folder
 from schemas.config.training import PpoConfig
+from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.plays import ppo_job
-from tests.unit.learning.replies import job as any_job
+from tests.unit.learning.replies import job as reply_job
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -63,7 +64,7 @@ def losses(said: list[dict[str, Any]]) -> dict[int, float]:
     return {one["step"]: one["loss"] for one in said if "step" in one}
 
 
-@pytest.fixture(params=["small", "ppo", "qwen3_vl"])
+@pytest.fixture(params=["small", "ppo", "qwen3_vl", "qwen3_vl ppo"])
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     """One epoch: every sample once."""
     if request.param == "small":
@@ -73,9 +74,11 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
         parent(tmp_path)
         value = {"value_steps": 4, "critic_learning_rate": 5e-4, "learning_rate": 2e-4, "batch": 4}
         made = ppo_job(tmp_path, tmp_path, steps=24, count=48, train={"checkpoint_every": 6}, **value)
+    elif request.param == "qwen3_vl":
+        made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
     else:
         value = PpoConfig(critic="shared", value_steps=4, policy_lambda=1.0)
-        made = any_job(tmp_path, "qwen3_vl", "ppo", steps=8, count=16, batch=2, checkpoint_every=2, ppo=value)
+        made = reply_job(tmp_path, "qwen3_vl", "ppo", steps=8, count=16, batch=2, checkpoint_every=2, ppo=value)
     return made
 
 
