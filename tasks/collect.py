@@ -44,7 +44,7 @@ def collect_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str
     cast: dict[str, list[Actor]] = {"explorer": [explorer]}
     actors = [explorer]
     if any(one.policy != "explorer" for one in left):
-        policy = BatchedActor("policy", load_policy(config, lake, version), config.collect.temperature)
+        policy = BatchedActor("policy", load_policy(config, lake, version), config.temperature)
         cast |= {"policy": [policy], "relay": [policy, explorer]}
         actors.append(policy)
     try:

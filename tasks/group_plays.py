@@ -55,7 +55,7 @@ def group_plays(config: Config, lake: Lake, iteration: int, task: GuiTask, plays
                 policy="policy",
                 policy_version=version,
                 group_id=group,
-                sampling=f'{{"relay_step": null, "temperature": {config.collect.temperature}}}',
+                sampling=f'{{"relay_step": null, "temperature": {config.temperature}}}',
             )
             for attempt in range(size)
         ]

@@ -55,7 +55,7 @@ def play_and_train(
     work = work_folder(lake, recipe.version)
     folder = StreamFolder(work / "stream")
     pool = StreamPool(config, lake, recipe, folder)
-    actor = BatchedActor("policy", _renewed(config, recipe, folder, policy), config.collect.temperature)
+    actor = BatchedActor("policy", _renewed(config, recipe, folder, policy), config.temperature)
     job = _job(config, lake, recipe, folder, work)
     clock = time.perf_counter()
     with ThreadPoolExecutor(1, "trainer") as thread, TrainerProcess(job, work) as trainer:

@@ -197,6 +197,11 @@ class Config(Section):
         """A deployment may name its config file instead of spelling the config out."""
         return read_toml(Path(value)) if isinstance(value, str) else value
 
+    @property
+    def temperature(self) -> float:
+        """That the policy's plays for data are drawn at: of groups where the method plays those."""
+        return self.train.group.temperature if self.train.in_groups else self.collect.temperature
+
     def canonical(self) -> str:
         """The resolved config as JSON."""
         return self.model_dump_json()
