@@ -116,7 +116,9 @@ def _bars_table(bars: Sequence[Bar]) -> Table:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < math.inf else f"{value:.3g}"
+    return "" if value is None else str(value)
 
 
 def _cpu_model() -> str:

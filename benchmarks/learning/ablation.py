@@ -64,6 +64,10 @@ def run(options: argparse.Namespace) -> int:
     rows = [_row(name, found, taken["whole"]) for name, found in taken.items()]
     if options.figure:
         points = [{**row, "panel": f"episodes to {TARGET:.0%} success"} for row in rows]
+        points += [
+            {**row, **{end: row[f"{end} / whole"] for end in ("mean", "low", "high")}, "panel": "over the whole recipe"}
+            for row in rows[1:]
+        ]
         save_points(points, options.figure, "arm", "panel", "PPO with parts of its recipe left out", success=False)
     return finish("ablation", rows, [], options.json)
 
@@ -160,14 +164,15 @@ def _pretrain(
 def _row(
     name: str, found: Sequence[tuple[int, bool, float]], whole: Sequence[tuple[int, bool, float]]
 ) -> dict[str, Any]:
+    """An arm's numbers; seeds begin at different success, so what tells is the ratio to the whole recipe of a seed."""
     counts = [count for count, *_ in found]
-    more = [count - other for count, (other, *_) in zip(counts, whole, strict=True)]
+    ratios = _mean([math.log(count / other) for count, (other, *_) in zip(counts, whole, strict=True)])
     return {
         "arm": name,
         **_mean(counts),
         "reached": f"{sum(there for _, there, _ in found)} of {len(found)}",
         "success": float(np.mean([success for *_, success in found])),
-        **{f"{end} - whole": value for end, value in _mean(more).items()},
+        **{f"{end} / whole": math.exp(value) for end, value in ratios.items()},
         "episodes": counts,
     }
 
