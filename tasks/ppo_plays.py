@@ -1,8 +1,8 @@
 """What `train.method=ppo` trains on: the plays of the iteration's groups, each with its rewards.
 
 A critic needs no group to compare a play with. The plays are made in groups all the same: they are the policy's own,
-at `train.group.temperature` and with their log probabilities, on tasks that it sometimes solves (VAPO, arXiv 2504.05118,
-loses by playing each prompt once); and groups that the critic does not learn from tell when it has settled.
+at `train.group.temperature` and with their log probabilities, on tasks that it sometimes solves (VAPO, arXiv
+2504.05118, loses by playing each prompt once); and groups that the critic does not learn from tell when it has settled.
 """
 
 import math

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from environments.catalog import catalog
 from environments.session import Play
 from learning.advantages import is_informative
 from learning.groups import plays_of, train_on
 from learning.stream import StreamFolder, leave_out_stale, staleness, updates_of
 from schemas.config import Config
 from schemas.config.training import GroupConfig
+from schemas.task import JUDGED
 from schemas.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
@@ -23,7 +25,7 @@ from tasks.group_plays import stored_successes
 from tasks.material import Recipe, pngs_of, seed_of
 from tasks.playing import ATTEMPTS
 
-_SEEN = ["group_id", "attempt", "success"]
+_SEEN = ["group_id", "task_id", "attempt", "success", "reward"]
 
 
 class StreamPool:
@@ -40,7 +42,8 @@ class StreamPool:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
         self._lock = threading.RLock()
-        self._outcomes: dict[str, dict[int, bool | None]] = {}
+        self._worth: dict[str, dict[int, float | None]] = {}
+        self._scored = {task.task_id for task in catalog(config) if task.verifier == JUDGED}
         self._begun: set[str] = set()
         self._ready: list[str] = []
         self._spent: set[str] = set()
@@ -54,7 +57,7 @@ class StreamPool:
         self.published(folder.published())
         for row in lake.read("trajectories", _SEEN, {"iteration": recipe.iteration}).to_pylist():
             if row["group_id"] is not None:
-                self._note(row["group_id"], row["attempt"], row["success"])
+                self._note(**row)
 
     def may_begin(self, one: Play) -> bool | None:
         """Whether a play may begin now: its group has begun already, or there is room for one more; None for not yet.
@@ -74,7 +77,7 @@ class StreamPool:
         with self._lock:
             for row in rows:
                 assert row.group_id is not None
-                self._note(row.group_id, row.attempt, row.success)
+                self._note(row.group_id, row.task_id, row.attempt, row.success, row.reward)
             self.feed()
 
     def published(self, updates: int) -> None:
@@ -104,7 +107,7 @@ class StreamPool:
     def close(self) -> None:
         """Nothing is played any more: a group is finished as it stands."""
         with self._lock:
-            for group in self._outcomes.keys() - self._spent - set(self._ready):
+            for group in self._worth.keys() - self._spent - set(self._ready):
                 self._judge(group)
 
     def numbers(self) -> dict[str, Any]:
@@ -113,24 +116,25 @@ class StreamPool:
         total = {name: sum(one[name] for one in notes) for name in ("samples", "informative", "injected", "stale")}
         return {
             "updates": len(notes),
-            "groups": len(self._outcomes),
+            "groups": len(self._worth),
             **total,
             "age_mean": sum(one["age_sum"] for one in notes) / max(1, total["samples"]),
             "age_max": max((one["age_max"] for one in notes), default=0),
         }
 
-    def _note(self, group: str, attempt: int, success: bool | None) -> None:
-        self._begun.add(group)
-        seen = self._outcomes.setdefault(group, {})
+    def _note(self, group_id: str, task_id: str, attempt: int, success: bool | None, reward: float | None) -> None:
+        self._begun.add(group_id)
+        seen = self._worth.setdefault(group_id, {})
         slot, tried = attempt % self._group.size, attempt // self._group.size + 1
         if success is not None or tried >= ATTEMPTS:
-            seen[slot] = success
-        if len(seen) == self._group.size and group not in self._spent and group not in self._ready:
-            self._judge(group)
+            by_score = self._group.advantage == "pass1" and task_id in self._scored
+            seen[slot] = reward if by_score or success is None else float(success)
+        if len(seen) == self._group.size and group_id not in self._spent and group_id not in self._ready:
+            self._judge(group_id)
 
     def _judge(self, group: str) -> None:
         """A finished group waits for its batch, or is done with."""
-        if can_teach(list(self._outcomes[group].values()), self._group):
+        if can_teach(list(self._worth[group].values()), self._group):
             self._ready.append(group)
         else:
             self._spent.add(group)
@@ -168,13 +172,13 @@ class StreamPool:
         return True
 
 
-def can_teach(outcomes: Sequence[bool | None], group: GroupConfig) -> bool:
-    """Whether a finished group may give advantages; None is an environment failure.
+def can_teach(worth: Sequence[float | None], group: GroupConfig) -> bool:
+    """Whether a finished group may give advantages, from what its plays were worth; None is an environment failure.
 
-    Two outcomes differ; or a stored success may be shown to an all-failed group; or replies near their limit cost
+    Two of them differ; or a stored success may be shown to an all-failed group; or replies near their limit cost
     something, which only their lengths tell.
     """
-    rewards = [math.nan if success is None else float(success) for success in outcomes]
+    rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]
     shown = group.inject and not any(valid)
     return is_informative(rewards) or (bool(valid) and (bool(group.overlong) or shown))
