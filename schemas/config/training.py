@@ -46,8 +46,8 @@ class GroupConfig(ClippedConfig):
     size: Annotated[int, Field(ge=2)] = 8
     """Plays per group."""
     temperature: Positive = 1.0
-    """Of the plays in groups. The small policy spreads places over neighbouring coordinates, so at 1 many of its failures
-    are misses that greedy play does not have; below 1 groups show what greedy play gets wrong."""
+    """Of the plays in groups. The small policy spreads places over neighbouring coordinates, so at 1 many failures are
+    misses that greedy play does not have; below 1 groups show what greedy play gets wrong."""
     highest: Share = 0.75
     """Tasks are played in groups while the policy succeeds in more than 0 and at most this share of its plays."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
