@@ -21,7 +21,7 @@ from learning.advantages import Floats, centred, is_informative, of_group, soft_
 from learning.rollouts import Rollout, prompt_after
 from learning.selection import shortest_way
 from models.dialects import format_action, format_reply
-from models.tokens import GRID
+from models.layout import reply_grid
 from schemas.action import from_json
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
@@ -70,8 +70,9 @@ def demonstration(rows: Rows, policy: PolicyConfig) -> Played:
     kept = [rows[index] for index in shortest_way([row["screenshot"] for row in rows])]
     said: list[str] = []
     rollouts = []
+    grid = reply_grid(policy.base)
     for number, row in enumerate(kept):
-        reply = format_reply(row["thought"], format_action(from_json(row["action"]), policy.dialect, GRID))
+        reply = format_reply(row["thought"], format_action(from_json(row["action"]), policy.dialect, grid))
         rollouts.append(_rollout(row, kept, number, said, reply, policy))
         said.append(reply)
     return Played(rows[0]["seed"], 1.0, tuple(rollouts))

@@ -27,13 +27,14 @@ class _Crossing:
     lost: dict[str, StepRow] = field(default_factory=dict)
 
 
-def pairs_of(rows: Sequence[StepRow], iteration: int, dialect: str) -> list[Pair]:
+def pairs_of(rows: Sequence[StepRow], iteration: int, dialect: str, grid: int = GRID) -> list[Pair]:
     """The pairs in rows of `storage/queries/parting_plays.sql`, in their order.
 
     Args:
         rows: steps with task_id, seed, trajectory_id, route, step, screenshot, raw_text, action, thought.
         iteration: the one that finds them.
         dialect: the policy's, in which replies are written.
+        grid: thousandths between coordinates that the policy can tell apart.
     """
     found: dict[str, Pair] = {}
     for _, plays in groupby(rows, key=lambda row: (row["task_id"], row["seed"])):
@@ -44,16 +45,16 @@ def pairs_of(rows: Sequence[StepRow], iteration: int, dialect: str) -> list[Pair
                 for side in (crossing.won, crossing.lost)
             )
             for chosen, rejected in zip(won, lost, strict=False):
-                pair = _pair(chosen, rejected, iteration, dialect)
+                pair = _pair(chosen, rejected, iteration, dialect, grid)
                 found.setdefault(pair.pair_id, pair)
     return list(found.values())
 
 
-def reply_of(row: StepRow, dialect: str) -> str:
+def reply_of(row: StepRow, dialect: str, grid: int) -> str:
     """A step's reply as the policy would write it; where it held no action, as it was said."""
     if row["action"] is None:
         return row["raw_text"]
-    return format_reply(row["thought"], format_action(from_json(row["action"]), dialect, GRID))
+    return format_reply(row["thought"], format_action(from_json(row["action"]), dialect, grid))
 
 
 def _crossings(rows: Sequence[StepRow]) -> dict[tuple[str, ...], _Crossing]:
@@ -71,7 +72,7 @@ def _crossings(rows: Sequence[StepRow]) -> dict[tuple[str, ...], _Crossing]:
     return crossings
 
 
-def _pair(chosen: StepRow, rejected: StepRow, iteration: int, dialect: str) -> Pair:
+def _pair(chosen: StepRow, rejected: StepRow, iteration: int, dialect: str, grid: int) -> Pair:
     name = f"{chosen['trajectory_id']}|{chosen['step']}|{rejected['trajectory_id']}|{rejected['step']}"
     return Pair(
         pair_id=hashlib.sha256(name.encode()).hexdigest()[:24],
@@ -81,8 +82,8 @@ def _pair(chosen: StepRow, rejected: StepRow, iteration: int, dialect: str) -> P
         task_id=chosen["task_id"],
         seed=chosen["seed"],
         kind="parting",
-        chosen=reply_of(chosen, dialect),
-        rejected=reply_of(rejected, dialect),
+        chosen=reply_of(chosen, dialect, grid),
+        rejected=reply_of(rejected, dialect, grid),
         rejected_trajectory_id=rejected["trajectory_id"],
         verified=True,
     )

@@ -2,6 +2,7 @@
 
 from learning.pairs import pairs_of
 from learning.preferences import preferences_of, write_preferences
+from models.layout import reply_grid
 from schemas.config import Config
 from storage.catalog import ask
 from storage.lake import Lake
@@ -11,7 +12,7 @@ from tasks.material import Material, Recipe, few_steps
 def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
     """Writes the pairs that this iteration's plays make, with each other and with older ones; returns how many."""
     rows = ask(lake, "parting_plays", iteration=iteration).to_pylist()
-    pairs = pairs_of(rows, iteration, config.policy.dialect)
+    pairs = pairs_of(rows, iteration, config.policy.dialect, reply_grid(config.policy.base))
     lake.append("pairs", pairs)
     return len(pairs)
 

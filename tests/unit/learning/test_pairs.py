@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from learning.pairs import pairs_of
 from learning.preferences import Preference, preferences_of, read_preferences, write_preferences
 from schemas.config.sections import PolicyConfig
@@ -35,6 +37,12 @@ def test_the_step_where_two_plays_part_makes_a_pair() -> None:
     assert (pair.trajectory_id, pair.step, pair.rejected_trajectory_id) == ("a", 1, "b")
     assert (pair.chosen, pair.rejected) == (click(200), click(900))
     assert (pair.kind, pair.verified, pair.iteration, pair.task_id, pair.seed) == ("parting", True, 3, "t/a", 5)
+
+
+@pytest.mark.parametrize(("grid", "written"), [(10, 120), (1, 123)])
+def test_places_are_written_as_finely_as_the_policy_can_say_them(grid: int, written: int) -> None:
+    rows = [step("a", 0, "s0", 0.1234, True), step("b", 0, "s0", 0.9, False)]
+    assert pairs_of(rows, 0, "box_v1", grid)[0].chosen == click(written)
 
 
 def test_plays_of_other_screens_tasks_or_seeds_have_no_context_in_common() -> None:
