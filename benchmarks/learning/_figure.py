@@ -18,14 +18,17 @@ def save_points(
     shown = [{**row, **{end: _within(row[end]) for end in ("low", "high")}} for row in rows]
     ordinal = not all(isinstance(row[x], int | float) for row in rows)
     axis = alt.X(f"{x}:{'N' if ordinal else 'Q'}", sort=None, axis=alt.Axis(labelAngle=0))
-    width = max(320, 120 * len({row[x] for row in rows})) if ordinal else 320
+    most = max(len({row[x] for row in rows if row[panel] == name}) for name in {row[panel] for row in rows})
+    width = max(320, 120 * most) if ordinal else 320
     base = alt.Chart().encode(x=axis)
     points = base.mark_point(filled=True, size=70).encode(y=alt.Y("mean:Q", title="success" if success else None))
     bars = base.mark_rule().encode(y=alt.Y("low:Q"), y2="high:Q")
     chart = alt.layer(bars, points, data=alt.Data(values=shown)).properties(width=width, height=240)
     path.parent.mkdir(parents=True, exist_ok=True)
     panels = chart.facet(column=alt.Column(f"{panel}:N", title=None)).properties(title=title)
-    panels.resolve_scale(y="shared" if success else "independent").save(str(path), scale_factor=2)
+    if not success:
+        panels = panels.resolve_scale(x="independent", y="independent")
+    panels.save(str(path), scale_factor=2)
 
 
 def _within(value: float) -> float | None:

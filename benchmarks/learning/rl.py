@@ -56,7 +56,18 @@ def run(options: argparse.Namespace) -> int:
             {"arm": arm, "panel": "held-out success", **mean_with_interval({k: float(v) for k, v in won.items()})}
             for arm, won in plays.items()
         ]
-        save_points(points, options.figure, "arm", "panel", "RL and further SFT from one supervised champion")
+        points += [
+            {
+                "arm": name,
+                "panel": "paired difference",
+                "mean": gap.mean,
+                "low": gap.clusters[0],
+                "high": gap.clusters[1],
+            }
+            for name, gap in gaps.items()
+        ]
+        title = "RL and further SFT from one supervised champion"
+        save_points(points, options.figure, "arm", "panel", title, success=False)
     return finish("rl", rows, bars, options.json, [rows[: -len(gaps)], rows[-len(gaps) :]])
 
 
