@@ -18,6 +18,14 @@ _FAKE: dict[str, dict[str, Any]] = {
     "click-target": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
     "click-one": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
     "click-of-three": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
+    **{
+        f"click-{colour}": {
+            "instruction": f'Click the "{colour}" button.',
+            "tags": ["fake", "single-step"],
+            "max_steps": 3,
+        }
+        for colour in ("red", "green", "blue", "orange")
+    },
     "two-steps": {
         "instruction": 'Click the "{}" button, then the "{}" button.',
         "tags": ["fake", "multi-step"],

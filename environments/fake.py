@@ -1,8 +1,8 @@
 """A pure Python GUI for tests: coloured buttons drawn with PIL, no browser, the same pixels for the same seed.
 
-`click-target` asks for one of two buttons, `click-one` for the only one, `click-of-three` for one of three; `two-steps`
-and `three-steps` ask for all of them in order, `enter-text` for a typed word and a button, and `dies` is `click-target`
-in a box that dies at the first action whenever its seed is a multiple of three. `note` asks for two words in a field
+`click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
+`click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed
+word and a button, and `dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple of three. `note` asks for two words in a field
 and has no verifier: it never ends by itself, and a judge scores it.
 """
 
@@ -79,8 +79,9 @@ class FakeSandbox(Sandbox):
 
 def _scene(template: str, seed: int) -> _Scene:
     chance = random.Random(f"{template} {seed}")
-    count, clicks = _CLICKS.get(template, (2, 1))
-    names = chance.sample(sorted(_COLOURS), count)
+    colour = template.removeprefix("click-")
+    count, clicks = (1, 1) if colour in _COLOURS else _CLICKS.get(template, (2, 1))
+    names = [colour] if colour in _COLOURS else chance.sample(sorted(_COLOURS), count)
     buttons = dict(zip(names, _places(chance, count), strict=True))
     if clicks > 1:
         said = ", then the ".join(f'"{name}" button' for name in names)

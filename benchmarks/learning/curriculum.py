@@ -24,11 +24,12 @@ ARMS = {"curriculum": "curriculum.method=learnable", "uniform": "curriculum.meth
 MINIWOB = "environment.kind=miniwob"
 FAKE = (
     *NETWORK,
-    'suite.tasks=["click-one","click-target","click-of-three","two-steps","three-steps","enter-text"]',
-    "collect.trajectories_per_task=24",
+    'suite.tasks=["click-one","click-red","click-green","click-blue","click-orange","click-target","click-of-three",'
+    '"two-steps","three-steps","enter-text"]',
+    "collect.trajectories_per_task=8",
     "train.steps_first=150",
-    "train.steps=100",
-    "evaluate.seeds=30",
+    "train.steps=150",
+    "evaluate.seeds=20",
 )
 RESAMPLES = 10_000
 Curve = Sequence[tuple[int, float]]
