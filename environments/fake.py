@@ -2,8 +2,8 @@
 
 `click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
 `click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed
-word and a button, and `dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple of three. `note` asks for two words in a field
-and has no verifier: it never ends by itself, and a judge scores it.
+word and a button, and `dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple
+of three. `note` asks for two words in a field and has no verifier: it never ends by itself, and a judge scores it.
 """
 
 import io

@@ -3,7 +3,8 @@
 Both arms start from nothing and differ in `curriculum.method` alone: the same plays per iteration, the same training.
 Success is that of the policy which reigns after an iteration, greedy on validation seeds that both arms share. An arm
 has reached a success in the first iteration at which its mean over plays is that high; nothing is interpolated. It runs
-on the fake sandbox with six tasks, from a single button to three in order, and a small network;
+on the fake sandbox with a small network and ten tasks, of which five are a single button and are soon saturated (of the
+default suite about half are after four iterations) and three take several steps;
 `environment.kind=miniwob` turns the config's own suite instead, which takes many hours.
 """
 
