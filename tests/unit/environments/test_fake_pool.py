@@ -62,6 +62,15 @@ def test_the_same_seed_shows_the_same_pixels():
     assert first == second
 
 
+def test_a_task_named_after_a_colour_has_one_button_of_it():
+    async def shown(template: str) -> tuple[str, list[str]]:
+        async with SandboxPool(FAKE) as pool, pool.lease(task_named(template, "fake"), 3) as sandbox:
+            seen = await sandbox.observe(elements=True)
+            return seen.instruction, [element.name for element in seen.elements]
+
+    assert asyncio.run(shown("click-blue")) == ('Click the "blue" button.', ["blue"])
+
+
 def test_no_more_sandboxes_are_leased_at_once_than_the_pool_holds():
     leased, most = 0, 0
 
