@@ -22,8 +22,13 @@ NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "merge": merge.run,
     "streaming": streaming.run,
 }
-SEEDS = {"ablation": 5, "curriculum": 5}
-"""Training seeds per arm unless told otherwise, where they are not 3."""
+USUAL = {"seeds": 3, "iterations": 3, "test_seeds": 40}
+OWN = {
+    "rl": {"iterations": 6, "test_seeds": 100},
+    "ablation": {"seeds": 5},
+    "curriculum": {"seeds": 5, "iterations": 8},
+}
+"""What differs from the usual unless told otherwise."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -45,13 +50,16 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", default="configs/laptop.toml")
     parser.add_argument("--seeds", type=int, help="training seeds per arm (3; ablation, curriculum: 5)")
     parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
-    parser.add_argument("--iterations", type=int, default=3, help="iterations of each arm (passk: of each half)")
-    parser.add_argument("--test-seeds", type=int, default=40, help="test seeds per task")
+    parser.add_argument(
+        "--iterations", type=int, help="of each arm; passk: of each half (3; rl: 6; curriculum: 8 after --start)"
+    )
+    parser.add_argument("--test-seeds", type=int, help="test seeds per task (40; rl: 100)")
     parser.add_argument("--attempts", type=int, default=8, help="plays per test seed where plays are drawn")
     parser.add_argument("--most", type=float, default=0.5, help="passk: the champion succeeds in at most this share")
     parser.add_argument("--figure", type=Path, help="where to write a PNG")
     options = add_options(parser).parse_args(words)
-    options.seeds = options.seeds or SEEDS.get(options.name, 3)
+    for field, usual in (USUAL | OWN.get(options.name, {})).items():
+        setattr(options, field, getattr(options, field) or usual)
     if options.short:
         options.seeds, options.start, options.iterations, options.test_seeds = 1, 1, 1, 6
         options.attempts, options.most = 4, 1.0
