@@ -23,6 +23,6 @@ def evaluate(
         policy: `champion`, a version, or a Hugging Face folder.
         tasks: templates; the suite if not given.
         seeds: first and one past the last seed, at least 1,000,000; the test split's first 50 if not given.
-        attempts: 1 for one greedy play per seed, more for so many drawn at `collect.temperature`.
+        attempts: 1 for one greedy play per seed, more for so many drawn at the temperature of plays for data.
     """
     return measure_policy(config, policy, tasks, seeds, attempts)

@@ -27,7 +27,7 @@ def measure_policy(
 ) -> dict[str, Any]:
     """Success of a policy by task and over all, with a 95 % interval.
 
-    One greedy play per seed, or, with more `attempts`, so many drawn at `collect.temperature`.
+    One greedy play per seed, or, with more `attempts`, so many drawn as plays for data are (`Config.temperature`).
 
     Raises:
         UsageError: an unknown task, or seeds of the training split.
@@ -68,7 +68,7 @@ def measured(
         for row, record in zip(found, records, strict=True):
             rows.append(row.model_dump() | {"attempt": record.trajectory.attempt % attempts})
 
-    perform(config, player, plays, sink, config.collect.temperature if attempts > 1 else 0.0)
+    perform(config, player, plays, sink, config.temperature if attempts > 1 else 0.0)
     told = ("task_id", "seed", "success", *(("attempt", "n_steps") if attempts > 1 else ()))
     return {"policy": player.version, **summary(rows), "plays": [[row[key] for key in told] for row in rows]}
 

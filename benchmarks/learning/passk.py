@@ -17,11 +17,13 @@ from benchmarks.learning.rl import ABOVE
 from schemas.config import load_config
 
 BOTH = "pass@k then pass@1"
+GROUPS = ("train.group.groups=200", "train.group.size=8", "train.group.k=4")
+"""Of the arms, unless the benchmark is told otherwise."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Turns the arms of every training seed and prints the table."""
-    k = load_config(options.config, options.words).train.group.k
+    k = load_config(options.config, [*GROUPS, *options.words]).train.group.k
     if options.attempts < k:
         raise SystemExit(f"--attempts {options.attempts}: pass@{k} needs at least {k} plays of a seed.")
     outcomes: dict[str, dict[Key, list[bool]]] = {}
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _arms(start: Arm, tasks: list[str], options: argparse.Namespace) -> list[Arm]:
     half, end = options.start + options.iterations, options.start + 2 * options.iterations
-    words = ("train.method=grpo", *words_for(tasks))
+    words = ("train.method=grpo", *GROUPS, *options.words, *words_for(tasks))
     arms = []
     for name, first, second in (("pass@1", "pass1", "pass1"), ("pass@k", "passk", "passk"), (BOTH, "passk", "pass1")):
         arm = branch(start, name, *words)

@@ -53,7 +53,7 @@ class GroupConfig(ClippedConfig):
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
     """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
     k: Count = 4
-    """Pass@k rewards one success among this many plays; at most `size`."""
+    """Pass@k rewards one success among this many plays; less than `size` where `advantage` is `passk` or `full`."""
     spread: Share = 0.0
     """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
     rise: Share = 1.0
@@ -65,6 +65,8 @@ class GroupConfig(ClippedConfig):
     def _fits(self) -> "GroupConfig":
         if self.k > self.size:
             raise ValueError(f"k is {self.k}, more than the {self.size} plays of a group")
+        if self.k == self.size and self.advantage in ("passk", "full"):
+            raise ValueError(f"k is {self.k}, all plays of a group: {self.advantage} then compares nothing; take more")
         if self.overlong and self.advantage != "pass1":
             raise ValueError(f"the penalty needs advantage pass1: {self.advantage} is for rewards of 0 and 1")
         return self

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from schemas.config import load_config
+from schemas.config import config_of, load_config
+from schemas.config.training import GroupConfig
 from schemas.failure import EXIT_USAGE, UsageError
 
 TOML = """
@@ -88,3 +89,17 @@ def test_a_config_cannot_be_changed(path: Path) -> None:
 def test_a_resolved_config_reads_back_as_itself(path: Path) -> None:
     config = load_config(path, environ={})
     assert type(config).model_validate_json(config.canonical()) == config
+
+
+def test_pass_at_k_of_all_plays_of_a_group_is_refused_because_it_compares_nothing() -> None:
+    assert GroupConfig(size=4, k=4).advantage == "pass1"
+    for advantage in ("passk", "full"):
+        with pytest.raises(ValueError, match="k is 4"):
+            GroupConfig.model_validate({"size": 4, "k": 4, "advantage": advantage})
+
+
+@pytest.mark.parametrize(("method", "temperature"), [("sft", 0.9), ("grpo", 0.4), ("rft", 0.4)])
+def test_groups_are_played_at_a_temperature_of_their_own(method: str, temperature: float) -> None:
+    train = {"method": method, "group": {"temperature": 0.4}}
+    made = config_of({"suite": {"tasks": ["click-test"]}, "collect": {"temperature": 0.9}, "train": train})
+    assert made.temperature == temperature
