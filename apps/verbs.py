@@ -97,7 +97,7 @@ def evaluate(
     tasks: Tasks = None,
     seeds: Seeds = None,
     attempts: Annotated[
-        int, typer.Option(min=1, help="Plays per seed: 1 is greedy, more are drawn at the temperature of plays for data.")
+        int, typer.Option(min=1, help="Plays per seed: 1 is greedy, more are drawn as plays for data are.")
     ] = 1,
     plays: Annotated[bool, typer.Option("--plays", help="With --json: every play's task, seed and success.")] = False,
     as_json: AsJson = False,
