@@ -1,8 +1,8 @@
 """Pass@k training against Pass@1 training at equal compute, on tasks the supervised champion mostly fails.
 
 Arms from one champion, with the same number of groups, plays and epochs: Pass@1 (GRPO), Pass@k (analytic advantage),
-and Pass@k for the first half of the iterations, then Pass@1. What reigns at the end of each plays every test seed
-several times at the collecting temperature; pass@1 and pass@k are the unbiased estimates.
+and Pass@k for the first half of the iterations, then Pass@1. Every candidate goes on, whatever its greedy success. The
+last one of each arm plays every test seed several times at the temperature of its groups; pass@1 and pass@k are the unbiased estimates.
 """
 
 import argparse
@@ -58,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _arms(start: Arm, tasks: list[str], options: argparse.Namespace) -> list[Arm]:
     half, end = options.start + options.iterations, options.start + 2 * options.iterations
-    words = ("train.method=grpo", *GROUPS, *options.words, *words_for(tasks))
+    # every candidate goes on, as the gate asks for greedy success, which Pass@k training gives up for more variety
+    words = ("train.method=grpo", "promote.tolerance=1.0", *GROUPS, *options.words, *words_for(tasks))
     arms = []
     for name, first, second in (("pass@1", "pass1", "pass1"), ("pass@k", "passk", "passk"), (BOTH, "passk", "pass1")):
         arm = branch(start, name, *words)
