@@ -2,7 +2,8 @@
 
 Arms from one champion, with the same number of groups, plays and epochs: Pass@1 (GRPO), Pass@k (analytic advantage),
 and Pass@k for the first half of the iterations, then Pass@1. Every candidate goes on, whatever its greedy success. The
-last one of each arm plays every test seed several times at the temperature of its groups; pass@1 and pass@k are the unbiased estimates.
+last one of each arm plays every test seed several times at the temperature of its groups; pass@1 and pass@k are the
+unbiased estimates.
 """
 
 import argparse
