@@ -97,11 +97,9 @@ def train(job: Job) -> None:
         kept.close()
         learner.close()
     if rank == 0:
-        seconds = round(time.perf_counter() - started, 2)
-        told = {"loss": round(loss, 4), "seconds": seconds, "ready_s": round(ready - started, 2), "numbers": numbers}
-        if job.stream is not None:
-            told["waited_s"] = round(rounds.waited_s, 2)
-        _say(checkpoint=str(job.out), **told)
+        told = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
+        told |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
+        _say(checkpoint=str(job.out), loss=round(loss, 4), numbers=numbers, **told)
 
 
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {

@@ -58,13 +58,8 @@ def build_random(
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
     tokenizer = _tokenizer(texts)
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
-    text = {
-        **_text(kind, hidden, layers, heads, kv_heads),
-        "vocab_size": -(-len(tokenizer) // 64) * 64,
-        "pad_token_id": ids["pad"],
-        "bos_token_id": None,
-        "eos_token_id": ids["end"],
-    }
+    said = {"vocab_size": -(-len(tokenizer) // 64) * 64, "pad_token_id": ids["pad"], "eos_token_id": ids["end"]}
+    text = {**_text(kind, hidden, layers, heads, kv_heads), **said, "bos_token_id": None}
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
     config: Any = AutoConfig.for_model(
         kind,

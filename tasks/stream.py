@@ -78,13 +78,16 @@ def play_and_train(
         if not folder.batches() and not training.done():
             return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
         told = training.result()
-    wall_s = time.perf_counter() - clock
     metrics = {**told, **pool.numbers(), "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9)}
     if plays:
-        sandboxes = config.environment.browsers * config.environment.pages
-        metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * wall_s)
+        metrics["sandbox_idle"] = _idle(config, leased_s, time.perf_counter() - clock)
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
+
+
+def _idle(config: Config, leased_s: float, wall_s: float) -> float:
+    """The share of all sandboxes' seconds without a play."""
+    return 1 - leased_s / (config.environment.browsers * config.environment.pages * wall_s)
 
 
 def _hear(pool: StreamPool, said: dict[str, Any]) -> None:
