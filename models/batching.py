@@ -1,6 +1,7 @@
 """Many plays, one model: requests that arrive while a batch is being answered form the next batch.
 
-So the batch grows with the load by itself and a lone request never waits for company.
+So the batch grows with the load by itself and a lone request never waits for company. A policy that takes calls side by
+side gets each request by itself instead, so that a slow answer holds up its own play only.
 """
 
 import asyncio
@@ -17,33 +18,33 @@ class BatchedPolicy:
         self.dialect = policy.dialect
         self.needs_elements = policy.needs_elements
         self._policy = policy
-        self._max_batch = max_batch
+        self._max_batch = 1 if policy.side_by_side else max_batch
+        self._free = max(1, policy.side_by_side)
         self._waiting: list[tuple[Context, float, asyncio.Future[Reply]]] = []
-        self._busy = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+        self._threads = ThreadPoolExecutor(self._free, thread_name_prefix="policy")
 
     async def act(self, context: Context, temperature: float) -> Reply:
         """The policy's reply to one context."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((context, temperature, reply))
-        if not self._busy:
-            self._busy = True
+        if self._free:
+            self._free -= 1
             asyncio.get_running_loop().call_soon(self._next)
         return await reply
 
     def close(self) -> None:
-        """Lets the model's thread go."""
-        self._thread.shutdown(wait=False)
+        """Lets the model's threads go."""
+        self._threads.shutdown(wait=False)
 
     def _next(self) -> None:
         if not self._waiting:
-            self._busy = False
+            self._free += 1
             return
         temperature = self._waiting[0][1]
         batch = [item for item in self._waiting if item[1] == temperature][: self._max_batch]
         self._waiting = [item for item in self._waiting if not any(item is taken for taken in batch)]
         loop = asyncio.get_running_loop()
-        job = loop.run_in_executor(self._thread, self._policy.act, [item[0] for item in batch], temperature)
+        job = loop.run_in_executor(self._threads, self._policy.act, [item[0] for item in batch], temperature)
         job.add_done_callback(lambda done: self._deliver(done, batch))
 
     def _deliver(

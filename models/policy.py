@@ -43,6 +43,8 @@ class Policy(ABC):
     dialect: str
     needs_elements: bool = False
     """Whether it must be shown the page's elements (the explorer)."""
+    side_by_side: int = 0
+    """How many calls may run at once, with one context each (a server makes its own batches); 0: batches, in turn."""
 
     @abstractmethod
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:

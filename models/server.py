@@ -1,16 +1,14 @@
 """A model behind any OpenAI-compatible server (vLLM, SGLang, `transformers serve`): chats go out, answers come back.
 
-Requests of a batch run side by side. What may pass (no connection, a timeout, 429, a server's error) is tried again
-with growing pauses; what is left is the server's failure, which ends the play as an environment failure: it says
-nothing about the policy. A refused key or a model that the server does not have would fail every play alike, so those
-are errors.
+What may pass (no connection, a timeout, 429, a server's error) is tried again with growing pauses; what is left is the
+server's failure, which ends the play as an environment failure: it says nothing about the policy. A refused key or a
+model that the server does not have would fail every play alike, so those are errors.
 """
 
 import base64
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +51,14 @@ class ServerSpeaker:
     def speak(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
     ) -> list[Spoken]:
-        """One answer of at most `limit` tokens per chat; temperature 0 is greedy. A failed one says so.
+        """One answer of at most `limit` tokens per chat, one after the other; temperature 0 is greedy.
+
+        A failed one says so. Calls may run side by side.
 
         Raises:
             FlywheelError: the server refuses the key or does not have the model.
         """
-        bodies = [self._body(chat, seed, temperature, limit) for chat, seed in zip(chats, seeds, strict=True)]
-        with ThreadPoolExecutor(min(self.config.concurrency, max(1, len(bodies)))) as threads:
-            return list(threads.map(self._ask, bodies))
+        return [self._ask(self._body(chat, seed, temperature, limit)) for chat, seed in zip(chats, seeds, strict=True)]
 
     def _body(self, chat: Sequence[Message], seed: int, temperature: float, limit: int) -> dict[str, Any]:
         asked = {

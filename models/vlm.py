@@ -50,6 +50,7 @@ class VlmPolicy(Policy):
             from models.server import ServerSpeaker
 
             self.speaker = ServerSpeaker(config.server, directory, self.version)
+            self.side_by_side = config.server.concurrency
         elif is_tiny(architecture) and not stock:
             self.speaker = _tiny_speaker(directory, config.precision)
         else:

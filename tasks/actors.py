@@ -25,5 +25,5 @@ class BatchedActor:
         return reply
 
     def close(self) -> None:
-        """Lets the policy's thread go."""
+        """Lets the policy's threads go."""
         self._batched.close()
