@@ -57,6 +57,9 @@ class CurriculumConfig(Section):
     """What an iteration's counts are worth one iteration later."""
     floor: Share = 0.25
     """The share that is spread evenly over all tasks whatever was learnt."""
+    most_shown: Positive = 3.0
+    """How much a task that the explorer has to show may weigh at the most; one that the policy solves every second time
+    weighs 1. More reaches for tasks that hardly anybody solves, less stays with what the policy can learn by itself."""
 
 
 class CollectConfig(Section):

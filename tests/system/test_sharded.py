@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from learning.chats import Chats
 from learning.job import Job
 from learning.sample import Screenshots, read_samples
+from learning.trainer import train
 from models.random_vlm import KINDS, Kind
+from schemas.config.training import LoraConfig
 from tests.system.plain import plain_logits
 from tests.system.ranks import run
+from tests.system.test_resume import whole
 from tests.unit.learning.chats import job
 
 
@@ -58,3 +62,17 @@ def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -
     prepared(tmp_path, "qwen3_vl")
     said = run("tests.system.sharded_ranks", tmp_path, ranks=3)
     assert said.count(": ") == 5, said
+
+
+def test_adapters_trained_on_two_ranks_move_the_weights_as_on_one(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", lora=LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj")))
+    apart = plan.model_copy(update={"out": tmp_path / "apart"})
+    train(plan)
+    whole(apart, 2)
+    before, one, two = (load_file(path / "model.safetensors") for path in (plan.parent, plan.out, apart.out))
+    moved = {name: (one[name] - before[name]).float() for name in before if not torch.equal(one[name], before[name])}
+    assert moved and all(name.endswith(("q_proj.weight", "v_proj.weight")) for name in moved)
+    for name in before:
+        change = (two[name] - before[name]).float()
+        # the weights are kept in bfloat16, so what differs in the last bit of the sums differs by whole roundings
+        assert (change - moved.get(name, 0.0)).abs().mean() <= 0.05 * change.abs().mean(), name

@@ -8,7 +8,7 @@ import pytest
 from storage.catalog import ask
 from storage.lake import Lake
 
-POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25}
+POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25, "most_shown": 3.0}
 
 
 def _choices(lake: Lake, tasks: list[str], iteration: int = 3, **changes: Any) -> dict[str, dict[str, Any]]:
@@ -81,10 +81,11 @@ def test_the_rarer_a_demonstration_the_more_plays_it_gets_within_bounds(lake: La
             iteration=-1)
         for place in range(24)
     ])  # fmt: skip
-    choices = _choices(lake, ["rare", "common", "measured"], floor=0.0)
-    raw = {"rare": 3.0, "common": 0.3 * 100 / 99.5, "measured": 0.3 * 25 / 2.5}
-    for task, weight in raw.items():
-        assert choices[task]["weight"] == pytest.approx(weight / sum(raw.values()))
+    for most in (3.0, 0.8):
+        choices = _choices(lake, ["rare", "common", "measured"], floor=0.0, most_shown=most)
+        raw = {"rare": most, "common": 0.3 * 100 / 99.5, "measured": min(most, 0.3 * 25 / 2.5)}
+        for task, weight in raw.items():
+            assert choices[task]["weight"] == pytest.approx(weight / sum(raw.values()))
 
 
 def test_environment_failures_and_the_future_count_nothing(lake: Lake, play, row) -> None:
