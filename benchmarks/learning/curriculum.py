@@ -4,7 +4,8 @@ Both arms start from nothing and differ in `curriculum.method` alone: the same p
 Success is that of the policy which reigns after an iteration, greedy on validation seeds that both arms share. An arm
 has reached a success in the first iteration at which its mean over plays is that high; nothing is interpolated. It runs
 on the fake sandbox with a small network and ten tasks, of which five are a single button and are soon saturated (of the
-default suite about half are after four iterations) and three take several steps;
+default suite about half are after four iterations) and three take several steps, with a curriculum that stays with
+what can be learned now more than the default one does (`curriculum.floor`, `curriculum.most_shown`);
 `environment.kind=miniwob` turns the config's own suite instead, which takes many hours.
 """
 
@@ -27,6 +28,8 @@ FAKE = (
     *NETWORK,
     'suite.tasks=["click-one","click-red","click-green","click-blue","click-orange","click-target","click-of-three",'
     '"two-steps","three-steps","enter-text"]',
+    "curriculum.floor=0.1",
+    "curriculum.most_shown=1",
     "collect.trajectories_per_task=8",
     "train.steps_first=150",
     "train.steps=150",
