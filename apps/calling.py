@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from apps.environment import make_prefect_home
+from apps.leash import leash
 from schemas.failure import FlywheelError
 
 Result = TypeVar("Result")
@@ -44,7 +45,8 @@ def call(flow: Callable[[], Result]) -> Result:
     for handler in handlers:
         handler.addFilter(once)
     try:
-        return flow()
+        with leash():
+            return flow()
     except RuntimeError as error:
         if NO_SERVER not in str(error):
             raise
