@@ -9,6 +9,7 @@ from schemas.curriculum import CurriculumChoice
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.group_plays import choose_groups
+from tasks.iterations import IN_GROUPS
 from tasks.stage import stage
 
 
@@ -21,6 +22,7 @@ def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
         lake.append("curriculum", groups)
         return {
             "trajectories": sum(row.policy_trajectories for row in groups),
+            IN_GROUPS: True,
             "say": f"most for {groups[0].task_id}: {groups[0].reason}",
         }
     practice = [task.task_id for task in catalog(config) if task.split == "practice"]
@@ -42,7 +44,7 @@ def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
     rows = [_choice(config, iteration, row, counts[row["task_id"]], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
     lake.append("curriculum", rows + [_practice(config, iteration, task, played + practised) for task in practice])
-    return {"trajectories": played + practised, "say": f"most for {most.task_id}: {most.reason}"}
+    return {"trajectories": played + practised, IN_GROUPS: False, "say": f"most for {most.task_id}: {most.reason}"}
 
 
 def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:

@@ -11,9 +11,10 @@ import pytest
 from apps.lineage import lineage_of
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tasks.curriculum import choose_tasks
 from tests.clicker import Clicker
 from tests.flows.conftest import wheel
 
@@ -171,6 +172,15 @@ def test_nothing_that_can_be_learnt_from_in_groups_is_an_error_before_anything_i
 ) -> None:
     with pytest.raises(FlywheelError, match=r"Nothing to learn from in groups.*two-steps.*hopeless"):
         flywheel(grouped(small, ("two-steps",)), iterations=1)
+    assert begun.count("trajectories", {"iteration": 1}) == 0
+
+
+def test_an_unfinished_iteration_is_not_gone_on_with_by_a_method_that_plays_otherwise(
+    small: Config, begun: Lake
+) -> None:
+    choose_tasks.fn(small, 1)
+    with pytest.raises(UsageError, match=r"train\.method=grpo.*iteration 1 is not finished.*without groups"):
+        flywheel(grouped(small), iterations=1)
     assert begun.count("trajectories", {"iteration": 1}) == 0
 
 
