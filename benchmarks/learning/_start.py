@@ -73,11 +73,6 @@ def branch(start: Arm, name: str, *words: str) -> Arm:
     return arm
 
 
-def with_words(arm: Arm, *words: str) -> Arm:
-    """The same arm, going on with other words."""
-    return Arm(arm.name, arm.seed, arm.config, arm.folder, (*arm.words, *words))
-
-
 def lake_of(arm: Arm) -> Lake:
     """An arm's lake."""
     return Lake.open(load_config(arm.config, arm.words).lake, create=False)

@@ -13,7 +13,7 @@ from benchmarks._paired import Key
 from benchmarks._report import Bar, finish
 from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
-from benchmarks.learning._start import branch, reigning, start_of, weak_tasks, with_words, words_for
+from benchmarks.learning._start import branch, reigning, start_of, weak_tasks, words_for
 from benchmarks.learning.rl import ABOVE
 from schemas.config import load_config
 
@@ -61,10 +61,11 @@ def _arms(start: Arm, tasks: list[str], options: argparse.Namespace) -> list[Arm
     half, end = options.start + options.iterations, options.start + 2 * options.iterations
     # every candidate goes on, as the gate asks for greedy success, which Pass@k training gives up for more variety
     words = ("train.method=grpo", "promote.tolerance=1.0", *GROUPS, *options.words, *words_for(tasks))
-    arms = []
-    for name, first, second in (("pass@1", "pass1", "pass1"), ("pass@k", "passk", "passk"), (BOTH, "passk", "pass1")):
-        arm = branch(start, name, *words)
-        with_words(arm, f"train.group.advantage={first}").turn(half)
-        with_words(arm, f"train.group.advantage={second}").turn(end)
-        arms.append(arm)
-    return arms
+    once = branch(start, "pass@1", *words, "train.group.advantage=pass1")
+    often = branch(start, "pass@k", *words, "train.group.advantage=passk")
+    once.turn(end)
+    often.turn(half)
+    both = branch(often, BOTH, "train.group.advantage=pass1")
+    both.turn(end)
+    often.turn(end)
+    return [once, often, both]
