@@ -31,7 +31,7 @@ FAKE = (
     "curriculum.floor=0.1",
     "curriculum.most_shown=1",
     "collect.trajectories_per_task=8",
-    "train.steps_first=150",
+    "train.steps_first=450",
     "train.steps=150",
     "evaluate.seeds=20",
 )
