@@ -39,7 +39,7 @@ class Rounds:
     """The rounds of a job, in order; iterating may wait.
 
     Raises:
-        FlywheelError: there are no samples, or none has a weight.
+        FlywheelError: there are no samples, none has a weight, or a stream ended without a batch.
     """
 
     def __init__(self, job: Job, read: Reader) -> None:
@@ -56,6 +56,8 @@ class Rounds:
             made = self._round(number, first, None, folder.rollouts(number), folder.screenshots(number))
             yield made
             number, first = number + 1, made.end
+        if number == 1:
+            raise FlywheelError(f"{self._job.stream}: the stream ended without a batch.", "Nothing was trained.")
 
     def _round(self, number: int, first: int, steps: int | None, path: Path, screenshots: Path) -> Round:
         samples, train = self._read(path), self._job.train

@@ -63,9 +63,7 @@ def train(job: Job) -> None:
         raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
     rounds = Rounds(job, READERS[job.train.method])
     coming = iter(rounds)
-    first = next(coming, None)
-    if first is None:
-        raise FlywheelError(f"{job.stream}: the stream ended without a batch.", "Nothing was trained.")
+    first = next(coming)
     learner = learner_of(job, first.samples, rank, world)
     kept = Kept(job, learner)
     try:

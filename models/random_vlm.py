@@ -52,18 +52,31 @@ def build_random(
         UsageError: no such kind.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForImageTextToText
+    from transformers import AutoModelForImageTextToText
 
     if kind not in KINDS:
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
     tokenizer = _tokenizer(texts)
-    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
-    said = {"vocab_size": -(-len(tokenizer) // 64) * 64, "pad_token_id": ids["pad"], "eos_token_id": ids["end"]}
-    text = {**_text(kind, hidden, layers, heads, kv_heads), **said, "bos_token_id": None}
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
-    config: Any = AutoConfig.for_model(
+    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads), vision)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: Any = AutoModelForImageTextToText.from_config(config)
+    model.generation_config.eos_token_id = config.text_config.eos_token_id
+    model.generation_config.pad_token_id = config.text_config.pad_token_id
+    model.to(torch.bfloat16).save_pretrained(out)
+    _write_processor(kind, tokenizer, out)
+
+
+def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, Any]) -> Any:
+    """The model's configuration: its sizes, and the tokeniser's special tokens."""
+    from transformers import AutoConfig
+
+    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
+    marks = {"pad_token_id": ids["pad"], "bos_token_id": None, "eos_token_id": ids["end"]}
+    return AutoConfig.for_model(
         kind,
-        text_config=text,
+        text_config={**text, **marks, "vocab_size": -(-len(tokenizer) // 64) * 64},
         vision_config=vision,
         image_token_id=ids["image"],
         video_token_id=ids["video"],
@@ -71,13 +84,6 @@ def build_random(
         vision_end_token_id=ids["vision_end"],
         tie_word_embeddings=False,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model: Any = AutoModelForImageTextToText.from_config(config)
-    model.generation_config.eos_token_id = ids["end"]
-    model.generation_config.pad_token_id = ids["pad"]
-    model.to(torch.bfloat16).save_pretrained(out)
-    _write_processor(kind, tokenizer, out)
 
 
 def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int) -> dict[str, Any]:
