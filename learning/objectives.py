@@ -21,7 +21,7 @@ from learning.preferences import Preference
 from learning.reply_chats import ReplyChats
 from learning.rollouts import Rollout
 from learning.sample import Screenshots, TrainSample
-from learning.small_groups import check_drawn, group_loss
+from learning.small_groups import COUNTED, FRESH, check_drawn, fresh_gap, group_loss, means_of
 from schemas.config.training import GroupConfig, PpoConfig
 
 
@@ -39,6 +39,8 @@ class Objective(ABC):
     """Whether the parent's log probabilities are asked for."""
     needs_sums = False
     """Whether the summed log probability of each document is asked for before every step's gradient."""
+    streams = False
+    """Whether other samples may come while it trains."""
 
     def __init__(self, job: Job, samples: Sequence[Any]) -> None:
         self._job = job
@@ -103,13 +105,14 @@ class GroupObjective(Objective):
     """
 
     needs_parent = True
+    streams = True
     documents: Sequence[Rollout]
 
     def __init__(self, job: Job, samples: Sequence[Rollout]) -> None:
         super().__init__(job, samples)
         for sample in samples:
             check_drawn(sample)
-        self.counts = torch.zeros(5, dtype=torch.float64)
+        self.counts = torch.zeros(COUNTED + FRESH, dtype=torch.float64)
         self._clipped: GroupConfig | PpoConfig = job.train.group
 
     def encoder(self) -> ReplyChats:
@@ -118,11 +121,13 @@ class GroupObjective(Objective):
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
         """Lays out what is known of each token."""
-        served, advantages = [], []
+        served, advantages, ages = [], [], []
         for rollout, count in zip(self.documents, counts, strict=True):
             served += rollout.logprobs[:count] or [float("nan")] * count
             advantages += [rollout.advantage] * count
+            ages += [rollout.age] * count
         self._old = parent
+        self._ages = torch.tensor(ages, device=parent.device)
         self._served, self._advantages = (
             torch.tensor(values, dtype=parent.dtype, device=parent.device) for values in (served, advantages)
         )
@@ -131,22 +136,18 @@ class GroupObjective(Objective):
         """PPO's clipped loss with truncated importance weights."""
         old, served, advantages = (part[work.tokens] for part in (self._old, self._served, self._advantages))
         losses, counts = group_loss(logprobs, old, served, advantages, self._clipped)
-        self.counts += counts
+        self.counts += torch.cat([counts, fresh_gap(old, served, self._ages[work.tokens])])
         return losses.sum() / max(1, targets)
 
     def numbers(self, counts: Tensor) -> dict[str, float]:
         """As the small policy's group learner."""
-        tokens, drawn, mismatch, clipped, moved = counts.tolist()
-        return {
-            "tokens": tokens,
-            "mismatch": mismatch / max(1.0, drawn),
-            "clipped": clipped / max(1.0, tokens),
-            "moved": moved / max(1.0, tokens),
-        }
+        return means_of(counts, self._job.stream is not None)
 
 
 class ValuedObjective(GroupObjective):
     """The same with advantages by token, which a critic gives."""
+
+    streams = False
 
     def __init__(self, job: Job, samples: Sequence[Rollout]) -> None:
         super().__init__(job, samples)

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from learning.adapters import add_adapters, merged, whole
-from learning.chats import Measure
+from learning.chats import Encoder, Measure
 from learning.checkpoint import Part, State
 from learning.job import Job
 from learning.learner import Draw, Learner, Taken
@@ -74,24 +74,31 @@ class ShardedLearner(Learner):
         self._device = device_of(job.train)
         start_group(world, self._device)
         self._objective = OBJECTIVES[job.train.method](job, samples)
-        self._chats, documents = self._objective.encoder(), self._objective.documents
-        model = load_model(job.parent, dtype)
-        add_adapters(model, job.train.lora, job.seed)
-        self.shape = shape_of(model)
+        self._model = load_model(job.parent, dtype)
+        self._written = self._model.config.dtype or torch.bfloat16  # later `save_pretrained` makes a word of it
+        add_adapters(self._model, job.train.lora, job.seed)
+        self.shape = shape_of(self._model)
         """What the model costs."""
-        self._measures: list[Measure | None] = self._measure(documents)
         self.rules = self._rules_of(job.train, self.shape)
-        pool = GroupPool(world) if self.rules.cluster is not None and world > 1 else None
-        counts = [measure.targets if measure else 0 for measure in self._measures]
-        starts = list(accumulate(counts, initial=0))
-        self._maker = WorkMaker(model, self._chats, documents, starts, rank, world, pool)
-        self._model = model
-        self._net = shard(model, self._device, world, dtype, job.train.activation_checkpointing)
+        self._pool = GroupPool(world) if self.rules.cluster is not None and world > 1 else None
+        self._lay()
+        self._net = shard(self._model, self._device, world, dtype, job.train.activation_checkpointing)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self._device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
-        if self._objective.needs_parent:
-            self._objective.begin(counts, self._parent_logprobs(starts[-1], dtype))
+        if job.stream is None:  # each batch of a stream is compared when its turn comes
+            self._compare()
+
+    def renew(self, samples: Sequence[Any], screenshots: Path) -> None:
+        """Goes on with these samples; the old log probabilities are from now on those of the weights as they are."""
+        before = self._objective
+        if not before.streams:
+            super().renew(samples, screenshots)
+        job = self._job.model_copy(update={"screenshots": screenshots})
+        self._objective = OBJECTIVES[job.train.method](job, samples)
+        self._objective.counts += before.counts
+        self._lay()
+        self._compare()
 
     @property
     def items(self) -> list[Item]:
@@ -197,7 +204,7 @@ class ShardedLearner(Learner):
         state = {}
         for name, full in merged(self._model):
             if self._rank == 0:
-                state[name] = full.detach().to("cpu", self._model.config.dtype or torch.bfloat16)
+                state[name] = full.detach().to("cpu", self._written)
         if self._rank == 0:
             kept = {path.name: path.read_bytes() for path in folder.glob("*.json")}
             self._model.save_pretrained(folder, state_dict=state)
@@ -219,10 +226,30 @@ class ShardedLearner(Learner):
         dist.all_reduce(sums)
         return sums
 
+    def _lay(self) -> None:
+        """Measures the objective's documents, and makes ready to lay them out."""
+        chats, documents = self._objective.encoder(), self._objective.documents
+        self._measures = self._measure(chats, documents)
+        lengths = [item.tokens for item in self.items]
+        longest = max(range(len(lengths)), key=lengths.__getitem__)
+        check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
+        starts = list(accumulate(self._targets, initial=0))
+        self._maker = WorkMaker(self._model, chats, documents, starts, self._rank, self._world, self._pool)
+
+    def _compare(self) -> None:
+        """Tells an objective that asks for them the log probabilities under the weights as they are."""
+        if self._objective.needs_parent:
+            self._objective.begin(self._targets, self._logprobs())
+
+    @property
+    def _targets(self) -> list[int]:
+        """How many target tokens each document has."""
+        return [measure.targets if measure else 0 for measure in self._measures]
+
     @torch.no_grad()
-    def _parent_logprobs(self, tokens: int, dtype: torch.dtype) -> Tensor:
-        """The log probability of every target token of every document, before the first step; on every rank."""
-        found = torch.zeros(tokens, dtype=dtype, device=self._device)
+    def _logprobs(self) -> Tensor:
+        """The log probability of every target token of every document under the weights as they are; on every rank."""
+        found = torch.zeros(sum(self._targets), dtype=self._weights[0].dtype, device=self._device)
         drawn = [number for number, measure in enumerate(self._measures) if measure is not None]
         size = self._job.train.batch * self._objective.each
         batches = [drawn[start : start + size] for start in range(0, len(drawn), size)]
@@ -233,7 +260,7 @@ class ShardedLearner(Learner):
                 ahead = self._thread.submit(self.prepared, batches[number + 1])
             for work in ready.works:
                 logprobs, hidden = self._net(work.to(self._device))
-                found[work.tokens] = logprobs.to(dtype)
+                found[work.tokens] = logprobs.to(found)
                 self._seen_by_parent(work, hidden)
         # without a backward pass the root stays gathered, and its weights would not be those that `state` loads into
         cast(FSDPModule, self._net).reshard()
@@ -243,11 +270,11 @@ class ShardedLearner(Learner):
     def _seen_by_parent(self, work: Work, hidden: Tensor) -> None:
         """Told, before the first step, what the parent's body makes of this rank's targets; only a critic asks."""
 
-    def _measure(self, samples: Sequence[Any]) -> list[Measure | None]:
+    def _measure(self, chats: Encoder[Any], samples: Sequence[Any]) -> list[Measure | None]:
         """The lengths of all documents; each rank measures its share."""
         share = samples[self._rank :: self._world]
         try:
-            mine: Any = [self._chats.measure(sample) if sample.weight > 0 else None for sample in share]
+            mine: Any = [chats.measure(sample) if sample.weight > 0 else None for sample in share]
         except FlywheelError as error:
             mine = error
         shares: list[Any] = [None] * self._world
@@ -256,15 +283,12 @@ class ShardedLearner(Learner):
         return [shares[index % self._world][index // self._world] for index in range(len(samples))]
 
     def _rules_of(self, train: TrainConfig, shape: Shape) -> Rules:
-        """What plans may do; refuses samples that no plan can place."""
+        """What plans may do."""
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", self._world))
         cost = None
         if train.sequence_plans and train.token_cap is not None and self._world & (self._world - 1) == 0:
             speeds = CPU if self._device.type == "cpu" else GPU
             cost = cluster_cost(shape, self._world, per_node, train.token_cap, speeds)
-        lengths = [item.tokens for item in self.items]
-        longest = max(range(len(lengths)), key=lengths.__getitem__)
-        check_fit(lengths[longest], longest, cost, train.token_cap)
         return Rules(self._world, shape.vision, shape.language, train.balance, train.token_cap, cost, per_node)
 
     def _agreed(self, batch: "Future[Prepared]") -> Prepared:

@@ -38,8 +38,7 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
         self._critic = Critic(job, rank, world)
         self._kept: list[tuple[Numbers, Tensor]] = []
         super().__init__(job, samples, rank, world, dtype)
-        lengths = [measure.targets if measure else 0 for measure in self._measures]
-        self._valuation = Valuation(job, samples, lengths, self._critic, world)
+        self._valuation = Valuation(job, samples, self._targets, self._critic, world)
         self._right = 0
 
     def step(self, batch: "Future[Prepared]", rate: float) -> Taken:

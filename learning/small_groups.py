@@ -30,6 +30,8 @@ TOGETHER = 16
 """Rollouts of one forward pass: more only takes memory."""
 COUNTED = 5
 """Sums that `group_loss` keeps."""
+FRESH = 2
+"""Sums that `fresh_gap` keeps."""
 
 
 class GroupLearner(FlatLearner):
@@ -47,7 +49,7 @@ class GroupLearner(FlatLearner):
         self.renew(samples, job.screenshots)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
-        self._counts = torch.zeros(COUNTED + 2, dtype=torch.float64)
+        self._counts = torch.zeros(COUNTED + FRESH, dtype=torch.float64)
 
     def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
         """Goes on with these rollouts; the old log probabilities are from now on those of the weights as they are."""
@@ -81,11 +83,9 @@ class GroupLearner(FlatLearner):
         With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
         weights, so what is left is how the two compute.
         """
-        numbers = means_of(self._counts, self._world)
-        if self._streamed:
-            fresh, mismatch = self._counts[COUNTED:].tolist()
-            numbers["mismatch_fresh"] = mismatch / max(1.0, fresh)
-        return numbers
+        if self._world > 1:
+            dist.all_reduce(self._counts)
+        return means_of(self._counts, self._streamed)
 
     def _loss(self, replies: Replies, rollouts: Sequence[Rollout]) -> Tensor:
         new = reply_logprobs(self._net, replies)
@@ -95,22 +95,29 @@ class GroupLearner(FlatLearner):
         served = torch.tensor([value for rollout in rollouts for value in served_logprobs(rollout, self._layer)])
         losses, counts = group_loss(new, old, served, advantages, self._group)
         ages = torch.tensor([rollout.age for rollout in rollouts])[replies.rows]
-        gap = (old - served)[served.isfinite() & (ages == 0)].abs()
-        self._counts += torch.cat([counts, torch.tensor([len(gap), float(gap.sum())])])
+        self._counts += torch.cat([counts, fresh_gap(old, served, ages)])
         return losses.sum()
 
 
-def means_of(counts: Tensor, world: int) -> dict[str, float]:
-    """What `group_loss` counted (and what a learner counts after it), summed over the ranks here: means over tokens."""
-    if world > 1:
-        dist.all_reduce(counts)
+def means_of(counts: Tensor, streamed: bool = False) -> dict[str, float]:
+    """Means over tokens, of what `group_loss` (with a stream also `fresh_gap`) counted, summed over the ranks."""
     tokens, drawn, mismatch, clipped, moved = counts[:COUNTED].tolist()
-    return {
+    means = {
         "tokens": tokens,
         "mismatch": mismatch / max(1.0, drawn),
         "clipped": clipped / max(1.0, tokens),
         "moved": moved / max(1.0, tokens),
     }
+    if streamed:
+        fresh, gap = counts[COUNTED:].tolist()
+        means["mismatch_fresh"] = gap / max(1.0, fresh)
+    return means
+
+
+def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
+    """How many tokens of age 0 have a drawing, and their sum of |old - served|; all arguments are (n,)."""
+    gap = (old - served)[served.isfinite() & (ages == 0)].abs()
+    return torch.tensor([len(gap), float(gap.sum())], dtype=torch.float64)
 
 
 def group_loss(

@@ -70,7 +70,9 @@ class PpoLearner(WithCritic, FlatLearner):
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""
         self._begin()
-        return {**means_of(self._counts, self._world), **self._valuation.numbers()}
+        if self._world > 1:
+            dist.all_reduce(self._counts)
+        return {**means_of(self._counts), **self._valuation.numbers()}
 
     def _begin(self) -> None:
         """Before the first step: old log probabilities, the critic's training alone, advantages and returns."""

@@ -31,7 +31,6 @@ def check_before_spending(config: Config) -> None:
     """
     if any(task.verifier == JUDGED for task in catalog(config)):
         judge_of(config.judge)
-    _streams(config)
     SandboxPool(config.environment)
     if config.policy.base != "tiny" and not Path(config.policy.base).is_dir():
         raise FlywheelError(
@@ -47,14 +46,6 @@ def check_before_spending(config: Config) -> None:
     places = [home()] if "://" in config.lake.uri else [home(), Path(config.lake.uri).absolute()]
     for place in places:
         _room(place, config.lake.min_free_mb)
-
-
-def _streams(config: Config) -> None:
-    base = config.policy.base
-    if config.train.stream.on and base != "tiny" and Path(base).is_dir() and not is_tiny(read_config(Path(base))):
-        raise FlywheelError(
-            f"`train.stream.on` is for the small policy, and {base} is another.", "Set train.stream.on=false."
-        )
 
 
 def _room(place: Path, least_mb: int) -> None:

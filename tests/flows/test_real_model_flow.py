@@ -15,7 +15,7 @@ from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, policy_row
 from tests.flows.test_group_flow import play_by, sometimes  # noqa: F401  (fixture)
 
-METHODS = ("ppo", "grpo", "dpo") if os.environ.get("FLYWHEEL_SLOW") == "full" else ("ppo",)
+METHODS = ("ppo", "grpo", "dpo", "grpo stream") if os.environ.get("FLYWHEEL_SLOW") == "full" else ("ppo",)
 
 
 @pytest.mark.slow
@@ -36,12 +36,15 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     lake = Lake.open(config.lake)
     sometimes(lake, "fake/click-target", champion(lake)["policy_version"])
     play_by(0.5)
+    method, _, streams = method.partition(" ")
     fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
+    fields["train"]["stream"] |= {"on": bool(streams), "groups": 1}
     fields["train"]["ppo"] |= {"critic": "shared", "value_steps": 3, "batch": 4}
     flywheel(config_of(fields), iterations=1)
     row = policy_row(lake, "policy-0001")
     assert (row["method"], row["parent"]) == (method, "policy-0000")
-    assert json.loads(row["metrics"])["samples"] > 0
+    metrics = json.loads(row["metrics"])
+    assert metrics["samples"] > 0 and metrics.get("updates", 0) >= 2 * bool(streams)
     before, after = (checkpoint_folder(lake, version) for version in ("policy-0000", "policy-0001"))
     assert (before / "model.safetensors").read_bytes() != (after / "model.safetensors").read_bytes()
     assert (after / CRITIC).exists() == (method == "ppo")

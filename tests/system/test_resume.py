@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from learning.job import Job
 from learning.resume import steps_folder
@@ -18,6 +19,7 @@ from schemas.config.training import PpoConfig
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.plays import ppo_job
 from tests.unit.learning.replies import job as reply_job
+from tests.unit.learning.replies import played, streamed
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -100,3 +102,27 @@ def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_s
     before = trained(first, resumed)
     assert sum(before.values()) == resumed * plan.train.batch
     assert before + trained(other, plan.steps, resumed) == Counter(range(plan.steps * plan.train.batch))
+
+
+def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_number_of_ranks(tmp_path: Path) -> None:
+    plan, stream = streamed(tmp_path, "qwen3_vl", 2)
+    killed = start(plan, 2)
+    assert killed.stdout is not None
+    for line in killed.stdout:
+        if json.loads(line).get("published") == 2 and list(steps_folder(plan).glob("**/*.json")):
+            break
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    rollouts, pngs = played(plan.parent)
+    stream.put(rollouts, pngs, {})
+    stream.end()
+
+    said = whole(plan, 1)
+    assert said[0]["resumed"] in (1, 2) and [one["published"] for one in said if "published" in one][-1] == 3
+    at_once = plan.model_copy(update={"out": tmp_path / "at-once", "stream": tmp_path / "copy"})
+    shutil.copytree(tmp_path / "stream", tmp_path / "copy", ignore=shutil.ignore_patterns("weights-*"))
+    whole(at_once, 1)
+    before, one, two = (load_file(path / "model.safetensors") for path in (plan.parent, at_once.out, plan.out))
+    moved = sum(float((one[name] - before[name]).float().abs().sum()) for name in before)
+    apart = sum(float((one[name] - two[name]).float().abs().sum()) for name in before)
+    assert moved > 0 and apart <= 0.05 * moved

@@ -7,6 +7,7 @@ from learning.job import Job
 from learning.preferences import Preference, write_preferences
 from learning.rollouts import Rollout, prompt_after, write_rollouts
 from learning.sample import write_screenshots
+from learning.stream import StreamFolder
 from models.policy import Context
 from models.prompt import messages_of
 from models.random_vlm import build_random
@@ -81,6 +82,18 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
         )
         for at, rollout in enumerate(rollouts)
     ]
+
+
+def streamed(folder: Path, kind: str, batches: int = 3, **train: object) -> tuple[Job, StreamFolder]:
+    """A job that takes one step on each batch of a stream; later batches hold replies of age 1, too."""
+    plan = job(folder, kind, "grpo", steps=1, group=GroupConfig(epochs=1.0), **train)
+    rollouts, pngs = played(plan.parent)
+    stream = StreamFolder(folder / "stream")
+    for number in range(batches):
+        aged = [replace(rollout, age=min(number, at % 2)) for at, rollout in enumerate(rollouts)]
+        stream.put(aged[number:], pngs, {})
+    first = {"samples": stream.rollouts(1), "screenshots": stream.screenshots(1)}
+    return plan.model_copy(update={"stream": folder / "stream", **first}), stream
 
 
 def job(folder: Path, kind: str, method: str, steps: int = 3, count: int = 6, **train: object) -> Job:

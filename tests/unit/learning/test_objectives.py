@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,7 +30,7 @@ from schemas.config.training import PpoConfig
 from schemas.failure import CheckpointError, FlywheelError
 from schemas.observation import Observation
 from tests.unit.learning.chats import POLICY
-from tests.unit.learning.replies import job, model, played, preferences
+from tests.unit.learning.replies import job, model, played, preferences, streamed
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
 
@@ -86,6 +87,37 @@ def test_what_was_drawn_gains_by_its_advantage_in_a_trainer_of_its_own(start: St
     assert numbers["tokens"] == plan.steps * sum(len(rollout.token_ids) for rollout in read_rollouts(plan.samples))
     assert numbers["mismatch"] < 1e-3 and numbers["moved"] > 0
     assert act(plan.out) is not None
+
+
+def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives_weights_that_play(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(start.folder / start.kind, tmp_path / start.kind)
+    plan, stream = streamed(tmp_path, start.kind, 3)
+    stream.end()
+    train(plan)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [one["published"] for one in said if "published" in one] == [1, 2, 3]
+    numbers = said[-1]["numbers"]
+    rollouts = [rollout for number in (1, 2, 3) for rollout in read_rollouts(stream.rollouts(number))]
+    assert len(rollouts) == 6 + 5 + 4 and numbers["tokens"] > 0
+    # one step a batch: nothing has moved when its loss is taken, but the weights have, since the replies were drawn
+    assert numbers["moved"] < 1e-4 and numbers["clipped"] == 0.0 and numbers["mismatch"] > 1e-3
+    assert numbers["mismatch_fresh"] != numbers["mismatch"]
+    folders = (plan.parent, *(stream.weights(updates) for updates in (1, 2, 3)), plan.out)
+    weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
+    assert len(set(weights)) == 4 and weights[3] == weights[4]
+    assert act(stream.weights(2)) is not None
+
+
+def test_a_critic_does_not_go_on_with_other_plays(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "ppo", ppo=PpoConfig(critic="shared"))
+    learner = learner_of(plan, read_rollouts(plan.samples), 0, 1)
+    try:
+        with pytest.raises(CheckpointError, match=r"train\.stream\.on"):
+            learner.renew(read_rollouts(plan.samples), plan.screenshots)
+    finally:
+        learner.close()
 
 
 def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
