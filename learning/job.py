@@ -9,6 +9,9 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 
+TIED = "FLYWHEEL_TIED"
+"""Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
+
 
 class Job(BaseModel):
     """One training from a parent checkpoint to a new one."""

@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from learning.job import Job, read_job
+from learning.job import TIED, Job, read_job
 from learning.learner import Draw, Learner, Taken
 from learning.optimizer import learning_rate
 from learning.preferences import read_preferences
@@ -44,9 +44,6 @@ from learning.small_ppo import PpoLearner
 from learning.stream import StreamFolder
 from models.layout import OWN, is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
-
-TIED = "FLYWHEEL_TIED"
-"""Variable that is set for a trainer which ends when its starter does: two must not write to one place."""
 
 
 def train(job: Job) -> None:
@@ -218,9 +215,9 @@ def _start_ranks(world: int) -> list[subprocess.Popen[bytes]]:
     os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
     command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
     os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
+    tied = {**os.environ, TIED: str(os.getpid())}
     return [
-        subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(1, world)
+        subprocess.Popen(command, env={**tied, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(1, world)
     ]
 
 
@@ -231,8 +228,8 @@ def main() -> int:
         if len(sys.argv) != 2:
             raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
         job = read_job(Path(sys.argv[1]))
-        if os.environ.get(TIED):
-            threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+        if TIED in os.environ:
+            threading.Thread(target=_watch, args=(int(os.environ[TIED]),), daemon=True).start()
         if "RANK" not in os.environ and job.train.processes > 1:
             ranks = _start_ranks(job.train.processes)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from learning.job import Job
+from learning.job import TIED, Job
 from schemas.failure import FlywheelError
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s")
@@ -30,7 +30,7 @@ class TrainerProcess:
             **os.environ,
             "OMP_NUM_THREADS": str(job.train.threads),
             "OMP_WAIT_POLICY": "PASSIVE",
-            "FLYWHEEL_TIED": "1",
+            TIED: str(os.getpid()),
         }
         command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
         with self._log.open("w") as errors:

@@ -93,6 +93,21 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
     check(lake, done + 1)
 
 
+@pytest.mark.slow
+def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_process(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text(CONFIG.format(lake=tmp_path / "lake").replace("steps_first = 30", "steps_first = 100000"))
+    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(tmp_path / "prefect")}
+    run = start(config, 1, environ)
+    while not any("learning.trainer" in said(one, run.pid) for one in psutil.Process(run.pid).children()):
+        assert run.poll() is None
+        time.sleep(0.1)
+    time.sleep(2.5)  # the trainer starts its second process about now
+    run.terminate()
+    assert run.wait(timeout=60) == 128 + signal.SIGTERM
+    assert not left(run.pid)
+
+
 def left(group: int) -> list[str]:
     """What of a run's process group is still there half a minute after its end, however it ended."""
     for _ in range(300):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from learning.batches import Batcher
-from learning.job import Job, read_job
+from learning.job import TIED, Job, read_job
 from learning.sample import TrainSample, read_samples, read_screenshots, write_samples
 from learning.small import batch_loss
 from learning.trainer import train
@@ -36,6 +36,14 @@ def started(job: Job, folder: Path, **environment: str) -> subprocess.CompletedP
     command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+
+
+def test_a_trainer_whose_starter_is_gone_ends_and_writes_nothing(folder: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    plan = job(folder, steps=100_000)
+    assert started(plan, folder, **{TIED: str(gone.pid)}).returncode == 1
+    assert not plan.out.exists()
 
 
 def test_a_handful_of_samples_is_learnt_by_heart(folder: Path) -> None:
