@@ -1,4 +1,4 @@
-"""The critic of the small policy: a linear head on hidden states, those of the policy or of a network of its own.
+"""The critic: a linear head on hidden states, those of the policy or of a network of its own.
 
 A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
 copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
@@ -6,7 +6,10 @@ judged, in a file that `transformers` ignores, and goes on in that policy's next
 """
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,31 +19,72 @@ from torch import Tensor
 
 from learning.checkpoint import State
 from learning.job import Job
-from learning.optimizer import FlatOptimizer, moments_of
-from models.fast import TinyNet
+from learning.optimizer import moments_of
 from models.layout import CRITIC, read_config
-from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError
 
 WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
 
 
-class Critic:
+class Body(ABC):
+    """The network of a critic that stands alone, with its gradient and its optimiser; all ranks call every method."""
+
+    @abstractmethod
+    def zero(self) -> None:
+        """Forgets gradients."""
+
+    @abstractmethod
+    def norm(self) -> float:
+        """The norm of the gradient over all ranks, which `step` will follow."""
+
+    @abstractmethod
+    def step(self, rate: float) -> None:
+        """One step at a learning rate."""
+
+    @abstractmethod
+    def keep(self) -> list[Tensor]:
+        """A copy of the weights."""
+
+    @abstractmethod
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+        """Goes back to a copy; `steps` is how many were made since the network was made."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Weights and moments, to be saved and loaded in place."""
+
+    @abstractmethod
+    def restored(self, steps: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole weights by name; needed on rank 0 only."""
+
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+class Critic(Generic[AnyBody]):
     """V of hidden states; all ranks hold the same.
 
     Args:
         job: the parent, where a critic of the configured kind may lie, and the rates.
         rank, world: this rank and how many there are.
+        make_body: makes the network of a critic that stands alone, from its weights; from those of the parent if there
+            are none.
 
     Raises:
         CheckpointError: the parent's critic cannot be read or is of another size.
     """
 
-    def __init__(self, job: Job, rank: int, world: int) -> None:
+    def __init__(
+        self, job: Job, rank: int, world: int, make_body: Callable[[Mapping[str, Tensor]], AnyBody] | None = None
+    ) -> None:
         self._rank, self._world, self._clip = rank, world, job.train.clip
-        alone = job.train.ppo.critic == "alone"
         config = read_config(job.parent)
         width = config.get("text_config", config)["hidden_size"]
+        alone = job.train.ppo.critic == "alone"
         kept = read_critic(job.parent, alone, width)
         self.kept = bool(kept)
         """Whether it goes on from the parent's."""
@@ -50,13 +94,11 @@ class Critic:
             self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
         self.head.requires_grad_().grad = torch.zeros_like(self.head)
         self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
-        self.net: TinyNet | None = None
+        self.body: AnyBody | None = None
         """The network of a critic that stands alone."""
-        if alone:
-            body = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
-            self.net = TinyNet(config, body) if body else TinyNet.load(job.parent)
-            self._gradient = self.net.gradients()
-            self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+        if alone and make_body is not None:
+            own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
+            self.body = make_body(own)
 
     def values(self, hidden: Tensor) -> Tensor:
         """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
@@ -73,67 +115,55 @@ class Critic:
         """Forgets gradients."""
         assert self.head.grad is not None
         self.head.grad.zero_()
-        if self.net is not None:
-            self._gradient.zero_()
+        if self.body is not None:
+            self.body.zero()
 
     def step(self, rate: float) -> float:
         """Adds the ranks' gradients up and makes one step; returns their norm; an unsound one moves nothing."""
         assert self.head.grad is not None
         if self._world > 1:
             dist.all_reduce(self.head.grad)
-            if self.net is not None:
-                dist.all_reduce(self._gradient)
-        norm, body = float(torch.linalg.vector_norm(self.head.grad)), 0.0
-        if self.net is not None:
-            body = float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
+        norm = float(torch.linalg.vector_norm(self.head.grad))
+        body = self.body.norm() if self.body is not None else 0.0
         if math.isfinite(norm + body):
             self.head.grad.mul_(min(1.0, self._clip / (norm + 1e-6)))
             self._adam.param_groups[0]["lr"] = rate
             self._adam.step()
-            if self.net is not None:
-                self._optimizer.step(self._gradient, rate)
+            if self.body is not None:
+                self.body.step(rate)
         return math.hypot(norm, body)
 
     def keep(self) -> list[Tensor]:
         """A copy of the weights."""
-        return [self.head.detach().clone(), *([self._optimizer.master.clone()] if self.net is not None else [])]
+        return [self.head.detach().clone(), *(self.body.keep() if self.body is not None else [])]
 
-    def take_back(self, kept: list[Tensor], steps: int) -> None:
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
         """Goes back to a copy; `steps` is how many were made since the critic was made."""
         with torch.no_grad():
             self.head.copy_(kept[0])
-        if self.net is not None:
-            self._optimizer.master.copy_(kept[1])
-            self._optimizer.restored(steps)
+        if self.body is not None:
+            self.body.take_back(kept[1:], steps)
 
     def state(self) -> State:
         """Weights and moments, to be saved and loaded in place."""
         moments = moments_of(self._adam, self.head)
         found = {f"{BODY}head.{name}": moments[name] for name in ("exp_avg", "exp_avg_sq")}
-        body = self._optimizer.state() if self.net is not None else {}
+        body = self.body.state() if self.body is not None else {}
         return {f"{BODY}head.weight": self.head.detach(), **found, **{f"{BODY}{name}": body[name] for name in body}}
 
     def restored(self, steps: int) -> None:
         """Goes on from what was loaded into `state` after so many steps."""
         moments_of(self._adam, self.head)["step"].fill_(steps)
-        if self.net is not None:
-            self._optimizer.restored(steps)
+        if self.body is not None:
+            self.body.restored(steps)
 
     def write(self, folder: Path) -> None:
-        """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16."""
-        tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
-        body = self.net.state() if self.net is not None else {}
-        tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
-        save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
-
-
-def check_critic(train: TrainConfig, parent: Path) -> None:
-    """Raises `CheckpointError` where a critic of another model than the small policy is to stand alone."""
-    if train.ppo.critic == "alone":
-        raise CheckpointError(
-            f"`train.ppo.critic` is alone, which only the small policy can have; {parent} is another model.",
-            "Set train.ppo.critic=shared.",
-        )
+        """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16. All ranks call it."""
+        body = self.body.tensors() if self.body is not None else {}
+        if self._rank == 0:
+            tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
+            tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
+            save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:

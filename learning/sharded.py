@@ -181,18 +181,11 @@ class ShardedLearner(Learner):
 
     def gradients(self) -> dict[str, Tensor]:
         """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
-        named = {name: weight.grad for name, weight in self._model.named_parameters() if weight.grad is not None}
-        return {name: whole(one) for name, one in named.items()}
+        return gradients_of(self._model)
 
     def state(self) -> State:
         """The weights that are trained, by name, and AdamW's moments of them; every rank its shard."""
-        found: dict[str, Part] = {}
-        trained = [(name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad]
-        for name, weight in trained:
-            moments = moments_of(self._optimizer, weight)
-            found[f"model.{name}"] = weight
-            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
-        return found
+        return state_of(self._model, self._optimizer)
 
     def restored(self, step: int) -> None:
         """The tensors are in place; what is left is how many steps they took."""
@@ -314,3 +307,20 @@ def _raise_first(found: Sequence[Any]) -> None:
             raise type(one)(one.problem, one.mend)
         if isinstance(one, Exception):
             raise FlywheelError(f"a screenshot cannot be read: {one}.", "Look at the job's screenshots.") from one
+
+
+def gradients_of(model: Any) -> dict[str, Tensor]:
+    """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
+    named = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    return {name: whole(one) for name, one in named.items()}
+
+
+def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
+    """The weights of a model that are trained, by name, and AdamW's moments of them; every rank its shard."""
+    found: dict[str, Part] = {}
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            moments = moments_of(optimizer, weight)
+            found[f"model.{name}"] = weight
+            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
+    return found

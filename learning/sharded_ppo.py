@@ -1,32 +1,35 @@
-"""Multi-turn PPO on any `transformers` directory: a critic that is a head on the policy's own hidden states.
+"""Multi-turn PPO on any `transformers` directory: a critic on the policy's own hidden states, or a model of its own.
 
-What the parent's body makes of all tokens is kept in the pass that gives the old log probabilities: while the policy
-stands still the head alone is trained, on those. Every rank keeps the tokens that it read, so nothing is sent but the
-head's gradient. Then head and policy are trained together, whatever the plan.
+Shared: what the parent's body makes of all tokens is kept in the pass that gives the old log probabilities, and while
+the policy stands still the head alone is trained, on those. Every rank keeps the tokens that it read, so nothing is
+sent but the head's gradient. Alone: a second model, sharded as the policy, reads the same work. Then critic and policy
+are trained together, whatever the plan.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learning.critic import Critic, check_critic
+from learning.critic import Critic
 from learning.job import Job
 from learning.learner import Taken
 from learning.objectives import ValuedObjective
 from learning.phases import Work
 from learning.rollouts import Rollout
 from learning.sharded import Prepared, ShardedLearner
+from learning.sharded_critic import ShardedBody
 from learning.valuation import Numbers, Valuation, WithCritic
 
 
 class ShardedPpoLearner(WithCritic, ShardedLearner):
     """Trains a directory's model and its critic on the steps of whole plays.
 
-    Args, raises: as `ShardedLearner`; also `CheckpointError` for a critic that is to stand alone.
+    Args, raises: as `ShardedLearner`; also `CheckpointError` for a critic that cannot be read.
     """
 
     _objective: ValuedObjective
@@ -34,8 +37,7 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
     def __init__(
         self, job: Job, samples: Sequence[Rollout], rank: int, world: int, dtype: torch.dtype = torch.float32
     ) -> None:
-        check_critic(job.train, job.parent)
-        self._critic = Critic(job, rank, world)
+        self._critic = Critic(job, rank, world, partial(ShardedBody, job, rank, world, dtype))
         self._kept: list[tuple[Numbers, Tensor]] = []
         super().__init__(job, samples, rank, world, dtype)
         self._valuation = Valuation(job, samples, self._targets, self._critic, world)
@@ -59,6 +61,8 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
     def loss(self, logprobs: Tensor, hidden: Tensor, work: Work, targets: int) -> Tensor:
         """The clipped loss, the value loss beside it, and the supervised one on plays that succeeded."""
         clipped, at = super().loss(logprobs, hidden, work, targets), work.tokens.cpu().numpy()
+        if self._critic.body is not None:
+            hidden = self._critic.body.hidden(work)
         return clipped + self._valuation.beside(logprobs, self._critic.values(hidden), at, targets, self._right)
 
     def numbers(self) -> dict[str, float]:
@@ -74,14 +78,30 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
             self._kept = []
 
     def _seen_by_parent(self, work: Work, hidden: Tensor) -> None:
+        if self._critic.body is not None:
+            return
         kept = hidden.cpu() if hidden.dtype == torch.float64 else hidden.float().cpu()
         self._kept.append((work.tokens.cpu().numpy(), kept))
 
     def _judged(self, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
-        """The critic's values of the tokens of these samples that this rank has read."""
+        """The critic's values of the tokens of these samples that this rank reads."""
+        if self._critic.body is not None:
+            yield from self._read(self._critic.body, samples)
+            return
         wanted = np.zeros(self._valuation.tokens.count, dtype=bool)
         wanted[self._valuation.tokens.index(samples)] = True
         for numbers, hidden in self._kept:
             chosen = wanted[numbers]
             if chosen.any():
                 yield self._critic.values(hidden[torch.from_numpy(chosen)]), numbers[chosen]
+
+    def _read(self, body: ShardedBody, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
+        """The values of a critic that stands alone, micro-batch by micro-batch; every rank yields as many pieces."""
+        size = self._job.train.batch
+        for start in range(0, len(samples), size):
+            chosen = [int(sample) for sample in samples[start : start + size] if self._measures[sample] is not None]
+            for work in self._agreed(self._thread.submit(self.prepared, chosen)).works:
+                here = work.to(self._device)
+                yield self._critic.values(body.hidden(here)), here.tokens.cpu().numpy()
+        if not torch.is_grad_enabled():
+            body.reshard()

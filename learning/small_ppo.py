@@ -20,6 +20,7 @@ from learning.replies import Replies, ReplyLayer, reply_hidden, said_logprobs
 from learning.rollouts import Rollout
 from learning.sample import read_screenshots
 from learning.small import FlatLearner
+from learning.small_critic import SmallBody
 from learning.small_groups import COUNTED, TOGETHER, check_drawn, group_loss, means_of, served_logprobs
 from learning.valuation import Numbers, Valuation, WithCritic
 from models.fast import TinyNet
@@ -41,7 +42,7 @@ class PpoLearner(WithCritic, FlatLearner):
         self._layer = ReplyLayer(job.parent, self._net, read_screenshots(job.screenshots))
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
-        self._critic = Critic(job, rank, world)
+        self._critic = Critic(job, rank, world, partial(SmallBody, job, rank, world))
         lengths = [len(self._layer.tokens(sample)) for sample in samples]
         self._valuation = Valuation(job, samples, lengths, self._critic, world)
         self._tokens = self._valuation.tokens
@@ -90,24 +91,24 @@ class PpoLearner(WithCritic, FlatLearner):
         served = torch.tensor([value for rollout in rollouts for value in served_logprobs(rollout, self._layer)])
         losses, counts = group_loss(new, self._old[at], served, known.advantages[at], self._job.train.ppo)
         self._counts += counts
-        values = critic.values(hidden if critic.net is None else reply_hidden(critic.net, replies))
+        values = critic.values(hidden if critic.body is None else reply_hidden(critic.body.net, replies))
         return losses.sum() / tokens + known.beside(new, values, at, tokens, right)
 
     def _judged(self, samples: Numbers, hidden: Tensor) -> Iterator[tuple[Tensor, Numbers]]:
         """The critic's values of this rank's share; `hidden` is what the parent's body makes of all tokens."""
         own = samples[self._rank :: self._world]
-        if self._critic.net is None:
+        if self._critic.body is None:
             at = self._tokens.index(own)
             yield self._critic.values(hidden[at]), at
             return
         for replies, members in self._laid(own):
-            yield self._critic.values(reply_hidden(self._critic.net, replies)), self._tokens.index(members)
+            yield self._critic.values(reply_hidden(self._critic.body.net, replies)), self._tokens.index(members)
 
     @torch.no_grad()
     def _read_by_parent(self) -> tuple[Tensor, Tensor]:
         """The parent's log probabilities (n,), and hidden states (n, hidden) where the critic needs them."""
         parent = TinyNet.load(self._job.parent)
-        shared = self._critic.net is None and not self._valuation.ready
+        shared = self._critic.body is None and not self._valuation.ready
         old = torch.zeros(self._tokens.count)
         seen = torch.zeros(self._tokens.count if shared else 0, parent.text["hidden_size"])
         for replies, members in self._laid(range(len(self._samples))[self._rank :: self._world]):

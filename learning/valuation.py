@@ -8,6 +8,7 @@ training that goes on does not learn them again.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class Valuation:
     """
 
     def __init__(
-        self, job: Job, samples: Sequence[Rollout], lengths: Sequence[int], critic: Critic, world: int
+        self, job: Job, samples: Sequence[Rollout], lengths: Sequence[int], critic: Critic[Any], world: int
     ) -> None:
         self._job, self._config, self._samples, self._critic, self._world = job, job.train.ppo, samples, critic, world
         self.tokens = TokensOf(lengths)
@@ -188,9 +189,8 @@ class WithCritic(Learner):
     """What a learner with a critic keeps beside the policy, in the training's checkpoints and in the one it writes."""
 
     _job: Job
-    _critic: Critic
+    _critic: Critic[Any]
     _valuation: Valuation
-    _rank: int
 
     def step_critic(self, rate: float) -> float:
         """Moves the critic as far as the policy's rate is along its schedule; returns the norm of its gradient."""
@@ -208,8 +208,7 @@ class WithCritic(Learner):
     def write(self, folder: Path) -> None:
         """Writes the policy's weights, and the critic beside them."""
         super().write(folder)
-        if self._rank == 0:
-            self._critic.write(folder)
+        self._critic.write(folder)
 
 
 class TokensOf:

@@ -9,8 +9,6 @@ from prefect.cache_policies import NO_CACHE
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from learning.adapters import require_peft
-from learning.critic import check_critic
-from models.layout import is_tiny, read_config
 from models.server import require_server
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
@@ -25,7 +23,7 @@ def check_before_spending(config: Config) -> None:
 
     Raises:
         UsageError: an unknown task, one without a verifier and no judge, or adapters for the small policy.
-        FlywheelError: no browser, a checkpoint folder that is not there or that the method cannot train, no peft where
+        FlywheelError: no browser, a checkpoint folder that is not there, no peft where
             adapters are asked for, no answer from the server that is to play.
         LakeError: a disk that is nearly full.
     """
@@ -36,9 +34,6 @@ def check_before_spending(config: Config) -> None:
         raise FlywheelError(
             f"`policy.base`: there is no folder {config.policy.base}.", "Name a Hugging Face model folder, or `tiny`."
         )
-    judged = config.train.method == "ppo" and config.policy.base != "tiny"
-    if judged and not is_tiny(read_config(Path(config.policy.base))):
-        check_critic(config.train, Path(config.policy.base))
     require_peft(config.train.lora)
     if config.train.lora.rank and config.policy.base == "tiny":
         raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from learning.job import read_job
-from learning.sharded import ShardedLearner
+from learning.sharded import ShardedLearner, gradients_of
 from learning.sharded_ppo import ShardedPpoLearner
 from learning.step_plan import MicroBatch
 from learning.trainer import READERS
@@ -25,11 +25,12 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     folder = Path(sys.argv[1])
-    for method in sys.argv[2:]:
-        job = read_job(folder / f"{method}.json")
+    for name in sys.argv[2:]:
+        method, _, critic = name.partition("-")
+        job = read_job(folder / f"{name}.json")
         made = ShardedPpoLearner if method == "ppo" else ShardedLearner
         learner = made(job, READERS[method](job.samples), rank, world, torch.float64)
-        loss, gradient, noise = torch.load(folder / f"{method}.pt")
+        loss, gradient, noise = torch.load(folder / f"{name}.pt")
         objective: Any = learner._objective
         known = objective._reference if method == "dpo" else objective._old
         known += noise
@@ -40,21 +41,26 @@ def main() -> None:
             "one group of all": random_plan(learner, count, [(world,)], 3),
             "micro-batches of several shapes": random_plan(learner, count, [alone, (world,), alone], 5),
         }
-        for name, plan in plans.items():
-            check(f"{method} {name}", learner, count, plan, (loss, gradient))
+        for shape, plan in plans.items():
+            check(f"{name} {shape}", learner, count, plan, (loss, gradient))
         if isinstance(learner, ShardedPpoLearner):
-            check_head(learner, len(plans), torch.load(folder / "head.pt"))
+            check_critic(learner, len(plans), *torch.load(folder / f"critic-{critic}.pt"))
         learner.close()
     dist.destroy_process_group()
     os._exit(0)
 
 
-def check_head(learner: ShardedPpoLearner, times: int, wanted: torch.Tensor) -> None:
-    """What so many gradients left in the critic's head, over all ranks, is as often the reference's."""
+def check_critic(learner: ShardedPpoLearner, times: int, head: torch.Tensor, body: dict[str, torch.Tensor]) -> None:
+    """What so many gradients left in the critic, over all ranks, is as often the reference's."""
     found = learner._critic.head.grad
     assert found is not None
     dist.all_reduce(found)
-    assert torch.allclose(found, times * wanted, atol=1e-5), float((found - times * wanted).abs().max())
+    assert torch.allclose(found, times * head, atol=1e-5), float((found - times * head).abs().max())
+    own = learner._critic.body
+    gathered = {} if own is None else gradients_of(own._model)
+    assert gathered.keys() == body.keys(), gathered.keys() ^ body.keys()
+    worst = max((float((gathered[key] - times * body[key]).abs().max()) for key in body), default=0.0)
+    assert worst <= 1e-6, worst  # the head, which every gradient goes through, is in fp32
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from learning.critic import BIAS, WEIGHT
+from learning.critic import BIAS, BODY, WEIGHT
 from learning.job import Job
 from learning.objectives import OBJECTIVES
 from learning.sample import Screenshots
@@ -80,56 +80,73 @@ def valued_reference(plan: Job, said: list[Tensor], noise: Tensor, seen: list[Te
     return total
 
 
-def prepare_valued(folder: Path, kind: str) -> None:
-    """A `ppo` job whose parent has a critic, its reference gradient, and that of the critic's head."""
-    from transformers import AutoModelForImageTextToText
-
-    ppo = PpoConfig(critic="shared", value_steps=0, policy_lambda=1.0, whiten=False, positive=0.3)
-    plan = job(folder, kind, "ppo", token_cap=700, ppo=ppo)
-    (folder / "ppo.json").write_text(plan.model_dump_json())
-    model: Any = AutoModelForImageTextToText.from_pretrained(
-        plan.parent, dtype=torch.float64, attn_implementation="sdpa", experts_implementation="eager"
-    )
+def prepare_valued(folder: Path, kind: str, critic: str) -> None:
+    """A `ppo` job whose parent has a critic, the reference gradient, and that of the critic's head and own network."""
+    ppo = PpoConfig(critic=critic, value_steps=0, policy_lambda=1.0, whiten=False, positive=0.3)  # type: ignore[arg-type]
+    (folder / critic).mkdir()
+    plan = job(folder / critic, kind, "ppo", token_cap=700, ppo=ppo)
+    (folder / f"ppo-{critic}.json").write_text(plan.model_dump_json())
+    model, judge = plain(plan), plain(plan) if critic == "alone" else None
     width = model.get_output_embeddings().in_features
-    drawn = 0.1 * torch.randn(width + 1, generator=torch.Generator().manual_seed(1))
-    save_file({WEIGHT: drawn[:-1].clone(), BIAS: drawn[-1:].clone()}, plan.parent / CRITIC)
+    draw = torch.Generator().manual_seed(1)
+    drawn = 0.1 * torch.randn(width + 1, generator=draw)
+    body: dict[str, Tensor] = {}
+    if judge is not None:
+        for name, weight in judge.named_parameters():
+            moved = weight.detach() + 0.02 * torch.randn(weight.shape, generator=draw, dtype=torch.float64)
+            body[f"{BODY}{name}"] = moved.to(torch.bfloat16)
+            weight.data.copy_(body[f"{BODY}{name}"])
+    save_file({WEIGHT: drawn[:-1].clone(), BIAS: drawn[-1:].clone(), **body}, plan.parent / CRITIC)
     read: list[Tensor] = []
-    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: read.append(given[0][0]))
+    who = judge or model
+    who.get_output_embeddings().register_forward_pre_hook(lambda _, given: read.append(given[0][0]))
     said = plain_logprobs(plan, model)
+    if judge is not None:
+        plain_logprobs(plan, judge)
     chats = OBJECTIVES["ppo"](plan, rollouts := READERS["ppo"](plan.samples)).encoder()
     seen = [hidden[chats.encode(one).targets >= 0] for hidden, one in zip(read, rollouts, strict=True)]
     head = drawn.double().requires_grad_()
     noise = torch.randn(sum(map(len, said)), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4
     loss = valued_reference(plan, said, noise, seen, head)
     loss.backward()
-    gradient = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    torch.save((float(loss.detach()), gradient, noise), folder / "ppo.pt")
+    torch.save((float(loss.detach()), gradient_of(model), noise), folder / f"ppo-{critic}.pt")
     assert head.grad is not None
-    torch.save(head.grad.float(), folder / "head.pt")
+    torch.save((head.grad.float(), gradient_of(judge) if judge is not None else {}), folder / f"critic-{critic}.pt")
+
+
+def plain(plan: Job) -> Any:
+    """The parent in double precision, by the library alone."""
+    from transformers import AutoModelForImageTextToText
+
+    return AutoModelForImageTextToText.from_pretrained(
+        plan.parent, dtype=torch.float64, attn_implementation="sdpa", experts_implementation="eager"
+    )
+
+
+def gradient_of(model: Any) -> dict[str, Tensor]:
+    return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 def prepare(folder: Path, kind: str) -> None:
     """Writes a job and its reference gradient for each method."""
-    from transformers import AutoModelForImageTextToText
-
     for method, reference in (("grpo", group_reference), ("dpo", pair_reference)):
         plan = job(folder, kind, method, token_cap=700)
         (folder / f"{method}.json").write_text(plan.model_dump_json())
-        model = AutoModelForImageTextToText.from_pretrained(
-            plan.parent, dtype=torch.float64, attn_implementation="sdpa", experts_implementation="eager"
-        )
+        model = plain(plan)
         said = plain_logprobs(plan, model)
         length = sum(map(len, said)) if method == "grpo" else len(said)
         noise = torch.randn(length, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4
         loss = reference(plan, said, noise)
         loss.backward()
-        gradient = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-        torch.save((float(loss.detach()), gradient, noise), folder / f"{method}.pt")
-    prepare_valued(folder, kind)
+        torch.save((float(loss.detach()), gradient_of(model), noise), folder / f"{method}.pt")
+    for critic in ("shared", "alone"):
+        prepare_valued(folder, kind, critic)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_of_two_ranks_is_that_of_plain_transformers_under_every_plan(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path, kind)
-    said = run("tests.system.objective_ranks", tmp_path, "grpo", "dpo", "ppo", ranks=2, timeout=280.0)
-    assert said.count(": ") == 9, said
+    said = run(
+        "tests.system.objective_ranks", tmp_path, "grpo", "dpo", "ppo-shared", "ppo-alone", ranks=2, timeout=280.0
+    )
+    assert said.count(": ") == 12, said

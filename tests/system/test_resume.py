@@ -79,7 +79,7 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     elif request.param == "qwen3_vl":
         made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
     else:
-        value = PpoConfig(critic="shared", value_steps=4, policy_lambda=1.0)
+        value = PpoConfig(critic="alone", value_steps=4, policy_lambda=1.0)
         made = reply_job(tmp_path, "qwen3_vl", "ppo", steps=8, count=16, batch=2, checkpoint_every=2, ppo=value)
     return made
 

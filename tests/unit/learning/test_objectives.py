@@ -8,20 +8,21 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from learning.critic import WEIGHT
+from learning.critic import BIAS, BODY, WEIGHT
 from learning.job import Job
 from learning.reply_chats import ReplyChats
 from learning.rollouts import Rollout, read_rollouts, write_rollouts
 from learning.sample import Screenshots
+from learning.sharded_critic import ShardedBody
 from learning.trainer import READERS, learner_of, train
 from models.dialects import parse_reply
-from models.layout import CRITIC
+from models.layout import CRITIC, read_config
 from models.policy import Context
 from models.random_vlm import KINDS
 from models.vlm import VlmPolicy
@@ -133,9 +134,10 @@ def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys
     assert act(plan.out) is not None
 
 
-def test_a_critic_on_the_models_own_states_learns_alone_then_with_it_and_goes_on(start: Start) -> None:
-    shared = PpoConfig(critic="shared", value_steps=6, policy_lambda=1.0, value_clip=0.0)
-    plan = job(*start, "ppo", ppo=shared)
+def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(start: Start, tmp_path: Path) -> None:
+    critic: Literal["shared", "alone"] = "shared" if start.kind == KINDS[0] else "alone"
+    config = PpoConfig(critic=critic, value_steps=6, policy_lambda=1.0, value_clip=0.0)
+    plan = job(*start, "ppo", ppo=config).model_copy(update={"out": tmp_path / "out"})
     numbers = started(plan)[-1]["numbers"]
     won = [rollout.correct for rollout in read_rollouts(plan.samples)]
     before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
@@ -149,7 +151,14 @@ def test_a_critic_on_the_models_own_states_learns_alone_then_with_it_and_goes_on
     child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
     learner: Any = learner_of(child, READERS["ppo"](child.samples), 0, 1)
     try:
-        assert torch.equal(learner._critic.head[:-1].detach(), load_file(plan.out / CRITIC)[WEIGHT])
+        kept = load_file(plan.out / CRITIC)
+        assert torch.equal(learner._critic.head[:-1].detach(), kept[WEIGHT])
+        own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
+        assert bool(own) == (critic == "alone")
+        if own:
+            body, fresh = learner._critic.body.tensors(), ShardedBody(plan, 0, 1, torch.float32, {}).tensors()
+            assert body.keys() == own.keys() and all(torch.equal(body[name], own[name]) for name in own)
+            assert any(not torch.equal(fresh[name], own[name]) for name in own)
         learner._begin()
         assert learner.numbers()["critic_kept"] == 1
         known = learner._valuation
@@ -158,9 +167,12 @@ def test_a_critic_on_the_models_own_states_learns_alone_then_with_it_and_goes_on
         learner.close()
 
 
-def test_a_critic_that_stands_alone_is_for_the_small_policy(tmp_path: Path) -> None:
+def test_the_network_of_another_models_critic_is_refused(tmp_path: Path) -> None:
     plan = job(tmp_path, "qwen3_vl", "ppo", ppo=PpoConfig(critic="alone"))
-    with pytest.raises(CheckpointError, match=r"train\.ppo\.critic"):
+    width = read_config(plan.parent)["text_config"]["hidden_size"]
+    foreign = {WEIGHT: torch.zeros(width), BIAS: torch.zeros(1), f"{BODY}model.elsewhere": torch.zeros(2)}
+    save_file(foreign, plan.parent / CRITIC)
+    with pytest.raises(CheckpointError, match="architecture"):
         learner_of(plan, read_rollouts(plan.samples), 0, 1)
 
 
