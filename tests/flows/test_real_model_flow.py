@@ -39,7 +39,7 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     method, _, streams = method.partition(" ")
     fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
     fields["train"]["stream"] |= {"on": bool(streams), "groups": 1}
-    fields["train"]["ppo"] |= {"critic": "shared", "value_steps": 3, "batch": 4}
+    fields["train"]["ppo"] |= {"value_steps": 3, "batch": 4}
     flywheel(config_of(fields), iterations=1)
     row = policy_row(lake, "policy-0001")
     assert (row["method"], row["parent"]) == (method, "policy-0000")
