@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
+from tests.system import streaming
 from tests.system.s3 import BUCKET, free_ports
 
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -122,3 +124,15 @@ def test_an_endpoint_out_of_reach_is_named_by_its_field() -> None:
     (port,) = free_ports(1)
     with pytest.raises(LakeError, match=r"cannot be reached.*lake\.endpoint"):
         Lake.open(LakeConfig(uri=f"s3://{BUCKET}/lake", endpoint=f"http://127.0.0.1:{port}"))
+
+
+def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3(
+    config: LakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    whole = streaming.config(tmp_path).model_copy(update={"lake": config})
+    lake = streaming.begin(whole, tmp_path)
+    made = streaming.run(whole, lake, 8, tmp_path)
+    assert lake.count("trajectories") == 32 and made["updates"] >= 2 and made["samples"] > 0
+    folder = lake.blobs.get_directory(made["checkpoint"], tmp_path / "fetched")
+    assert load_file(folder / "model.safetensors").keys() == load_file(tmp_path / "parent/model.safetensors").keys()
