@@ -147,8 +147,6 @@ class GroupObjective(Objective):
 class ValuedObjective(GroupObjective):
     """The same with advantages by token, which a critic gives."""
 
-    streams = False
-
     def __init__(self, job: Job, samples: Sequence[Rollout]) -> None:
         super().__init__(job, samples)
         self._clipped = job.train.ppo

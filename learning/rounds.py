@@ -1,7 +1,7 @@
 """What a training goes over, round by round: all its samples at once, or batch after batch of a stream.
 
 A round is a stretch of optimiser steps on one set of samples. A training that is handed everything has one round of
-`job.steps`; a streaming one has a round per batch, each going over its samples `train.group.epochs` times, and waits
+`job.steps`; a streaming one has a round per batch, each going over its samples so many epochs, and waits
 where the next batch is not there yet. Steps are counted through, so a step names a round, whoever counts.
 """
 
@@ -67,7 +67,7 @@ class Rounds:
         except ValueError as error:
             raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
         if steps is None:
-            steps = max(1, math.ceil(len(samples) * train.group.epochs / train.batch))
+            steps = max(1, math.ceil(len(samples) * train.clipped.epochs / train.batch))
         return Round(number, first, first + steps, samples, screenshots, sampler)
 
     def _wait(self, folder: StreamFolder, number: int) -> bool:

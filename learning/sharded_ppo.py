@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -43,6 +44,12 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
         self._valuation = Valuation(job, samples, self._targets, self._critic, world)
         self._right = 0
 
+    def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
+        """Goes on with these plays; what is compared with is from now on what policy and critic say as they are."""
+        self._kept = []
+        super().renew(samples, screenshots)
+        self._valuation = self._valuation.renewed(samples, self._targets)
+
     def step(self, batch: "Future[Prepared]", rate: float) -> Taken:
         """One step of policy and critic; the loss is the mean over all reply tokens of the batch."""
         self._begin()
@@ -67,7 +74,8 @@ class ShardedPpoLearner(WithCritic, ShardedLearner):
 
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""
-        self._begin()
+        if self._job.stream is None:
+            self._begin()
         return {**super().numbers(), **self._valuation.numbers()}
 
     def _begin(self) -> None:

@@ -7,6 +7,7 @@ says of them before the policy moves is `learning.valuation`'s; the policy's ste
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,16 @@ from learning.rollouts import Rollout
 from learning.sample import read_screenshots
 from learning.small import FlatLearner
 from learning.small_critic import SmallBody
-from learning.small_groups import COUNTED, TOGETHER, check_drawn, group_loss, means_of, served_logprobs
+from learning.small_groups import (
+    COUNTED,
+    FRESH,
+    TOGETHER,
+    check_drawn,
+    fresh_gap,
+    group_loss,
+    means_of,
+    served_logprobs,
+)
 from learning.valuation import Numbers, Valuation, WithCritic
 from models.fast import TinyNet
 
@@ -35,18 +45,20 @@ class PpoLearner(WithCritic, FlatLearner):
     """
 
     def __init__(self, job: Job, samples: Sequence[Rollout], rank: int, world: int) -> None:
-        for sample in samples:
-            check_drawn(sample)
-        self._job, self._samples, self._rank, self._world = job, samples, rank, world
+        self._job, self._rank, self._world = job, rank, world
         self._net = TinyNet.load(job.parent)
-        self._layer = ReplyLayer(job.parent, self._net, read_screenshots(job.screenshots))
+        lengths = self._take(samples, job.screenshots)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, job.train, rank, world)
         self._critic = Critic(job, rank, world, partial(SmallBody, job, rank, world))
-        lengths = [len(self._layer.tokens(sample)) for sample in samples]
         self._valuation = Valuation(job, samples, lengths, self._critic, world)
         self._tokens = self._valuation.tokens
-        self._counts = torch.zeros(COUNTED, dtype=torch.float64)
+        self._counts = torch.zeros(COUNTED + FRESH, dtype=torch.float64)
+
+    def renew(self, samples: Sequence[Rollout], screenshots: Path) -> None:
+        """Goes on with these plays; what is compared with is from now on what policy and critic say as they are."""
+        self._valuation = self._valuation.renewed(samples, self._take(samples, screenshots))
+        self._tokens = self._valuation.tokens
 
     def step(self, batch: Sequence[Draw], rate: float) -> Taken:
         """One step of policy and critic; the loss is the mean over all reply tokens of the batch."""
@@ -70,10 +82,19 @@ class PpoLearner(WithCritic, FlatLearner):
 
     def numbers(self) -> dict[str, float]:
         """As for groups, and the valuation's."""
-        self._begin()
+        if self._job.stream is None:
+            self._begin()
         if self._world > 1:
             dist.all_reduce(self._counts)
-        return {**means_of(self._counts), **self._valuation.numbers()}
+        return {**means_of(self._counts, self._job.stream is not None), **self._valuation.numbers()}
+
+    def _take(self, samples: Sequence[Rollout], screenshots: Path) -> list[int]:
+        """Makes ready to lay these samples out; the length of each reply."""
+        for sample in samples:
+            check_drawn(sample)
+        self._samples = samples
+        self._layer = ReplyLayer(self._job.parent, self._net, read_screenshots(screenshots))
+        return [len(self._layer.tokens(sample)) for sample in samples]
 
     def _begin(self) -> None:
         """Before the first step: old log probabilities, the critic's training alone, advantages and returns."""
@@ -90,7 +111,8 @@ class PpoLearner(WithCritic, FlatLearner):
         rollouts = [self._samples[member] for member in members]
         served = torch.tensor([value for rollout in rollouts for value in served_logprobs(rollout, self._layer)])
         losses, counts = group_loss(new, self._old[at], served, known.advantages[at], self._job.train.ppo)
-        self._counts += counts
+        ages = torch.tensor([rollout.age for rollout in rollouts])[replies.rows]
+        self._counts += torch.cat([counts, fresh_gap(self._old[at], served, ages)])
         values = critic.values(hidden if critic.body is None else reply_hidden(critic.body.net, replies))
         return losses.sum() / tokens + known.beside(new, values, at, tokens, right)
 
@@ -106,8 +128,11 @@ class PpoLearner(WithCritic, FlatLearner):
 
     @torch.no_grad()
     def _read_by_parent(self) -> tuple[Tensor, Tensor]:
-        """The parent's log probabilities (n,), and hidden states (n, hidden) where the critic needs them."""
-        parent = TinyNet.load(self._job.parent)
+        """The parent's log probabilities (n,), and hidden states (n, hidden) where the critic needs them.
+
+        Of a batch of a stream it is the weights as they are, which a training goes on from, that count as the parent.
+        """
+        parent = TinyNet.load(self._job.parent) if self._job.stream is None else self._net
         shared = self._critic.body is None and not self._valuation.ready
         old = torch.zeros(self._tokens.count)
         seen = torch.zeros(self._tokens.count if shared else 0, parent.text["hidden_size"])

@@ -53,7 +53,7 @@ def staleness(chosen_at: int | None, trained_at: int) -> int | None:
 
 
 def leave_out_stale(
-    rollouts: Sequence[Rollout], ages: Mapping[tuple[str, int], int | None], most: int
+    rollouts: Sequence[Rollout], ages: Mapping[tuple[str, int], int | None], most: int, whole: bool = False
 ) -> tuple[list[Rollout], int]:
     """The rollouts that are at most `most` updates old, each with its age, and how many were left out.
 
@@ -61,9 +61,15 @@ def leave_out_stale(
         rollouts: of any trajectories.
         ages: `staleness` by trajectory and step; a rollout that is not there was not drawn by a policy, and stays.
         most: updates, at least 0.
+        whole: whether a trajectory goes as a whole if one of its steps is too old: advantages over its turns need all.
     """
     aged = [(rollout, ages.get((rollout.trajectory_id, rollout.step), 0)) for rollout in rollouts]
-    kept = [replace(rollout, age=age) for rollout, age in aged if age is not None and age <= most]
+    broken = {rollout.trajectory_id for rollout, age in aged if whole and (age is None or age > most)}
+    kept = [
+        replace(rollout, age=age)
+        for rollout, age in aged
+        if age is not None and age <= most and rollout.trajectory_id not in broken
+    ]
     return kept, len(rollouts) - len(kept)
 
 

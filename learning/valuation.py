@@ -50,15 +50,21 @@ class Valuation:
         self.values = torch.zeros(self.tokens.count)
         """(n,) V before the policy moved, once it has settled."""
         self._told = torch.zeros(3)
-        self._ready = False
+        self._settled = self._ready = False
         self._estimates: ppo.Estimates | None = None
         correct = torch.tensor([sample.correct for sample in samples])
         self.correct = correct.repeat_interleave(torch.tensor(list(lengths)))
         """(n,) whether the token's play succeeded."""
 
+    def renewed(self, samples: Sequence[Rollout], lengths: Sequence[int]) -> "Valuation":
+        """Of other plays, which come while the training goes on: the critic is not trained alone again."""
+        made = Valuation(self._job, samples, lengths, self._critic, self._world)
+        made._told, made._settled = self._told, self._settled
+        return made
+
     @property
     def ready(self) -> bool:
-        """Whether the critic has been trained alone, now or before the training was interrupted."""
+        """Whether the values are known, now or before the training was interrupted."""
         return self._ready
 
     @property
@@ -71,10 +77,12 @@ class Valuation:
         rewards = np.zeros(self.tokens.count)
         rewards[self.tokens.edges[1:] - 1] = [sample.reward for sample in self._samples]
         plays = self._plays()
-        if not self._ready:
+        if not self._settled:
             alone = self._config.model_copy(update={"critic_lambda": 1.0})
             self.returns = torch.tensor(ppo.estimates(rewards, self.values, plays, alone).returns).float()
             self._pretrain(judged)
+            self._settled = True
+        if not self._ready:
             self.values.copy_(self._values_of(np.arange(len(self._samples)), judged))
             self._ready = True
         self._estimates = ppo.estimates(rewards, self.values, plays, self._config)
@@ -106,24 +114,28 @@ class Valuation:
         return self.tokens.of([sample for sample in samples if self._samples[sample].correct])
 
     def state(self) -> State:
-        """What the critic said before the policy moved, to be saved and loaded in place."""
-        return {"ppo.values": self.values, "ppo.pretraining": self._told}
+        """What the critic said before the policy moved, to be saved and loaded in place.
+
+        With a stream there is a checkpoint after each batch, and the next batch has values of its own.
+        """
+        values = {"ppo.values": self.values} if self._job.stream is None else {}
+        return {"ppo.pretraining": self._told, **values}
 
     def restored(self) -> int:
         """Goes on from what was loaded into `state`; returns the steps that the critic made alone."""
-        self._ready = True
+        self._settled, self._ready = True, self._job.stream is None
         return int(self._told[0])
 
     def numbers(self) -> dict[str, float]:
-        """Explained variance of plays left out, steps of the critic alone, the policy's mean lambda."""
-        assert self._estimates is not None
+        """Explained variance of plays left out, steps of the critic alone, the mean lambda of the plays read."""
         steps, before, after = self._told.tolist()
+        lambdas = {} if self._estimates is None else {"policy_lambda": float(self._estimates.lambdas.mean())}
         return {
             "value_steps": steps,
             "explained_variance_before": before,
             "explained_variance": after,
             "critic_kept": float(self._critic.kept),
-            "policy_lambda": float(self._estimates.lambdas.mean()),
+            **lambdas,
         }
 
     def _pretrain(self, judged: Judged) -> None:

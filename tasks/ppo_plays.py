@@ -7,7 +7,7 @@ at `train.group.temperature` and with their log probabilities, on tasks that it 
 
 import math
 
-from learning.groups import plays_of
+from learning.groups import Played, Rows, plays_of
 from learning.ppo import one_outcome, rewarded
 from learning.rollouts import write_rollouts
 from schemas.config import Config
@@ -20,8 +20,7 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's plays, environment failures left out; nothing where all of them have one reward."""
     chosen = config.train.ppo
     rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
-    outcomes = config.train.group.model_copy(update={"overlong": 0})
-    groups = plays_of(rows, config.policy, outcomes)
+    groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, chosen, config.policy.max_new_tokens)
     steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
     made = [play for plays in groups.values() for play in plays]
@@ -44,3 +43,8 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         said=f"{len(rollouts)} steps of {plays} plays",
         nothing=f"nothing to learn from: {nothing}" if one_outcome(rollouts) else "",
     )
+
+
+def outcomes_of(config: Config, rows: Rows) -> dict[str, list[Played]]:
+    """Plays by group with the outcome alone, from rows of `storage/queries/training_groups.sql`."""
+    return plays_of(rows, config.policy, config.train.group.model_copy(update={"overlong": 0}))

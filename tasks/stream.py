@@ -122,7 +122,7 @@ def _renewed(config: Config, recipe: Recipe, folder: StreamFolder, parent: Polic
 
 
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:
-    chosen = config.train.group
+    chosen = config.train.clipped
     steady = {"batch": chosen.batch, "warmup": 0, "decay": 0.0}
     job = Job(
         parent=checkpoint_folder(lake, recipe.parent),

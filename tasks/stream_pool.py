@@ -13,7 +13,8 @@ from typing import Any
 from environments.catalog import catalog
 from environments.session import Play
 from learning.advantages import is_informative
-from learning.groups import plays_of, train_on
+from learning.groups import Groups, Rows, plays_of, train_on
+from learning.ppo import one_outcome, rewarded
 from learning.stream import StreamFolder, leave_out_stale, staleness, updates_of
 from schemas.config import Config
 from schemas.config.training import GroupConfig
@@ -24,6 +25,7 @@ from storage.lake import Lake
 from tasks.group_plays import stored_successes
 from tasks.material import Recipe, pngs_of, seed_of
 from tasks.playing import ATTEMPTS
+from tasks.ppo_plays import outcomes_of
 
 _SEEN = ["group_id", "task_id", "attempt", "success", "reward"]
 
@@ -41,6 +43,8 @@ class StreamPool:
     def __init__(self, config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder) -> None:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
+        self._critic = config.train.method == "ppo"
+        """Whether a critic says what to expect of a play, and not the others of its group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}
         self._scored = {task.task_id for task in catalog(config) if task.verifier == JUDGED}
@@ -134,7 +138,8 @@ class StreamPool:
 
     def _judge(self, group: str) -> None:
         """A finished group waits for its batch, or is done with."""
-        if can_teach(list(self._worth[group].values()), self._group):
+        worth = list(self._worth[group].values())
+        if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group):
             self._ready.append(group)
         else:
             self._spent.add(group)
@@ -145,9 +150,7 @@ class StreamPool:
         recipe, updates = self._recipe, self._folder.batches()
         found = ask(self._lake, "training_groups", iteration=recipe.iteration).to_pylist()
         rows = [row for row in found if row["group_id"] in set(groups)]
-        plays = plays_of(rows, self._config.policy, self._group)
-        stored = stored_successes(self._config, self._lake, recipe, rows)
-        made = train_on(plays, stored, self._group, seed_of(self._config, recipe) + updates)
+        made = self._rollouts(rows, seed_of(self._config, recipe) + updates)
         ages = {
             (row["trajectory_id"], row["step"]): staleness(
                 updates_of(row["policy_version"], recipe.version, recipe.parent), updates
@@ -155,8 +158,8 @@ class StreamPool:
             for row in rows
             if row["step"] is not None
         }
-        kept, stale = leave_out_stale(made.rollouts, ages, self._stream.stale)
-        if not kept:
+        kept, stale = leave_out_stale(made.rollouts, ages, self._stream.stale, whole=self._critic)
+        if not kept or (self._critic and one_outcome(kept)):
             return False
         notes = {
             "groups": list(groups),
@@ -170,6 +173,17 @@ class StreamPool:
         shown = sorted({digest for rollout in kept for digest in rollout.screenshots})
         self._folder.put(kept, pngs_of(self._lake, shown), notes)
         return True
+
+    def _rollouts(self, rows: Rows, seed: int) -> Groups:
+        """What these plays are to be trained on as."""
+        if not self._critic:
+            plays = plays_of(rows, self._config.policy, self._group)
+            stored = stored_successes(self._config, self._lake, self._recipe, rows)
+            return train_on(plays, stored, self._group, seed)
+        plays = outcomes_of(self._config, rows)
+        rollouts = rewarded(plays, self._config.train.ppo, self._config.policy.max_new_tokens)
+        failed = sum(not math.isfinite(play.reward) for played in plays.values() for play in played)
+        return Groups(rollouts, len(plays), len({rollout.group_id for rollout in rollouts}), 0, failed)
 
 
 def can_teach(worth: Sequence[float | None], group: GroupConfig) -> bool:

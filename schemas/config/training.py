@@ -121,7 +121,8 @@ class LoraConfig(Section):
 
 
 class StreamConfig(Section):
-    """Training while plays go on, for `train.method=grpo`: the trainer takes finished groups, the others play on."""
+    """Training while plays go on, for `train.method=grpo` and `ppo`: the trainer takes finished groups, the others play
+    on."""
 
     on: bool = False
     """Whether collecting and training run side by side; else an iteration first plays all its groups."""
@@ -205,8 +206,8 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _streams(self) -> "TrainConfig":
-        if self.stream.on and self.method != "grpo":
-            raise ValueError(f"stream.on needs method grpo, not {self.method}")
+        if self.stream.on and self.method not in ("grpo", "ppo"):
+            raise ValueError(f"stream.on needs method grpo or ppo, not {self.method}")
         return self
 
     @model_validator(mode="after")
@@ -214,6 +215,11 @@ class TrainConfig(Section):
         if self.ct_every and self.method != "sft":
             raise ValueError(f"ct_every is {self.ct_every}, and continual training comes before method sft alone")
         return self
+
+    @property
+    def clipped(self) -> ClippedConfig:
+        """How a training on rewards is done: `ppo`'s settings for it, else those of the group methods."""
+        return self.ppo if self.method == "ppo" else self.group
 
     @property
     def in_groups(self) -> bool:

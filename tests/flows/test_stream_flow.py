@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flows.flywheel import flywheel
+from models.layout import CRITIC
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -61,8 +62,23 @@ def test_groups_are_trained_on_while_others_are_played_and_every_step_names_its_
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
 
 
-def test_streaming_is_for_group_rewards_only(small: Config) -> None:
+def test_a_critic_judges_what_is_trained_on_while_others_play(
+    small: Config, begun: Lake, play_by: Callable[[float], None]
+) -> None:
+    play_by(0.4)
+    fields = streamed(small, groups=8, stale=1).model_dump()
+    fields["train"] |= {"method": "ppo", "ppo": {**fields["train"]["ppo"], "value_steps": 3, "batch": 4}}
+    flywheel(config_of(fields), iterations=1)
+    row = policy_row(begun, "policy-0001")
+    metrics = json.loads(row["metrics"])
+    assert (row["method"], row["parent"]) == ("ppo", "policy-0000")
+    assert metrics["updates"] >= 2 and metrics["age_max"] <= 1 and 0 < metrics["value_steps"] <= 3
+    assert {"explained_variance", "policy_lambda", "mismatch_fresh", "sandbox_idle"} <= metrics.keys()
+    assert (checkpoint_folder(begun, "policy-0001") / CRITIC).exists()
+
+
+def test_streaming_is_for_methods_that_play_their_own_rewards(small: Config) -> None:
     fields = small.model_dump()
     fields["train"] |= {"stream": {"on": True}}
-    with pytest.raises(UsageError, match=r"stream\.on needs method grpo"):
+    with pytest.raises(UsageError, match=r"stream\.on needs method grpo or ppo"):
         config_of(fields)

@@ -19,7 +19,7 @@ from schemas.config.training import PpoConfig
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.plays import ppo_job
 from tests.unit.learning.replies import job as reply_job
-from tests.unit.learning.replies import played, streamed
+from tests.unit.learning.replies import played, streamed, valued
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -105,7 +105,7 @@ def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_s
 
 
 def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_number_of_ranks(tmp_path: Path) -> None:
-    plan, stream = streamed(tmp_path, "qwen3_vl", 2)
+    plan, stream = streamed(tmp_path, "qwen3_vl", "ppo", 2)
     killed = start(plan, 2)
     assert killed.stdout is not None
     for line in killed.stdout:
@@ -114,7 +114,7 @@ def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_num
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     rollouts, pngs = played(plan.parent)
-    stream.put(rollouts, pngs, {})
+    stream.put([valued(rollout, at) for at, rollout in enumerate(rollouts)], pngs, {})
     stream.end()
 
     said = whole(plan, 1)

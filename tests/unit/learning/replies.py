@@ -12,7 +12,7 @@ from models.policy import Context
 from models.prompt import messages_of
 from models.random_vlm import build_random
 from models.stock import StockSpeaker
-from schemas.config.training import GroupConfig, PreferenceConfig
+from schemas.config.training import GroupConfig, PpoConfig, PreferenceConfig
 from schemas.observation import Observation, Turn
 from tests.unit.learning.chats import POLICY, TRAIN
 from tests.unit.learning.samples import HEIGHT, WIDTH, WORDS, samples
@@ -84,10 +84,13 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
     ]
 
 
-def streamed(folder: Path, kind: str, batches: int = 3, **train: object) -> tuple[Job, StreamFolder]:
+def streamed(folder: Path, kind: str, method: str = "grpo", batches: int = 3) -> tuple[Job, StreamFolder]:
     """A job that takes one step on each batch of a stream; later batches hold replies of age 1, too."""
-    plan = job(folder, kind, "grpo", steps=1, group=GroupConfig(epochs=1.0), **train)
+    ppo = PpoConfig(epochs=1.0, value_steps=3, policy_lambda=1.0)
+    plan = job(folder, kind, method, steps=1, group=GroupConfig(epochs=1.0), ppo=ppo)
     rollouts, pngs = played(plan.parent)
+    if method == "ppo":
+        rollouts = [valued(rollout, at) for at, rollout in enumerate(rollouts)]
     stream = StreamFolder(folder / "stream")
     for number in range(batches):
         aged = [replace(rollout, age=min(number, at % 2)) for at, rollout in enumerate(rollouts)]

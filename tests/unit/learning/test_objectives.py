@@ -94,7 +94,8 @@ def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(start.folder / start.kind, tmp_path / start.kind)
-    plan, stream = streamed(tmp_path, start.kind, 3)
+    method = "ppo" if start.kind == KINDS[1] else "grpo"
+    plan, stream = streamed(tmp_path, start.kind, method)
     stream.end()
     train(plan)
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
@@ -105,18 +106,20 @@ def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives
     # one step a batch: nothing has moved when its loss is taken, but the weights have, since the replies were drawn
     assert numbers["moved"] < 1e-4 and numbers["clipped"] == 0.0 and numbers["mismatch"] > 1e-3
     assert numbers["mismatch_fresh"] != numbers["mismatch"]
+    assert numbers.get("value_steps", 0) == (3 if method == "ppo" else 0)  # before the first batch alone
     folders = (plan.parent, *(stream.weights(updates) for updates in (1, 2, 3)), plan.out)
     weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
     assert len(set(weights)) == 4 and weights[3] == weights[4]
     assert act(stream.weights(2)) is not None
 
 
-def test_a_critic_does_not_go_on_with_other_plays(tmp_path: Path) -> None:
-    plan = job(tmp_path, "qwen3_vl", "ppo", ppo=PpoConfig(critic="shared"))
-    learner = learner_of(plan, read_rollouts(plan.samples), 0, 1)
+def test_a_frozen_reference_is_not_renewed(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "dpo")
+    samples = READERS["dpo"](plan.samples)
+    learner = learner_of(plan, samples, 0, 1)
     try:
         with pytest.raises(CheckpointError, match=r"train\.stream\.on"):
-            learner.renew(read_rollouts(plan.samples), plan.screenshots)
+            learner.renew(samples, plan.screenshots)
     finally:
         learner.close()
 

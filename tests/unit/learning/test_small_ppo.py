@@ -19,12 +19,13 @@ from learning.replies import ReplyLayer, reply_logprobs
 from learning.rollouts import read_rollouts
 from learning.sample import read_screenshots
 from learning.small_ppo import PpoLearner
+from learning.stream import StreamFolder
 from learning.trainer import train
 from learning.valuation import TokensOf
 from models.fast import TinyNet
 from models.layout import CRITIC
 from schemas.failure import CheckpointError, FlywheelError
-from tests.unit.learning.plays import ppo_job
+from tests.unit.learning.plays import plays, ppo_job
 from tests.unit.learning.samples import job as supervised_job
 from tests.unit.learning.samples import parent
 
@@ -134,6 +135,29 @@ def test_the_critic_is_kept_beside_the_weights_and_goes_on(
     other = {"shared": "alone", "alone": "shared"}[critic]
     third = ppo_job(start, tmp_path / "three", critic=other, value_steps=0, steps=1)
     assert trained(third.model_copy(update={"parent": first.out}), capsys)["critic_kept"] == 0
+
+
+@pytest.mark.parametrize("critic", ["shared", "alone"])
+def test_batches_of_a_stream_are_judged_by_a_critic_that_was_trained_alone_once(
+    start: Path, tmp_path: Path, critic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = ppo_job(start, tmp_path, critic=critic, value_steps=4, epochs=1.0, batch=64, policy_lambda=1.0)
+    rollouts, pngs = plays(start, 16)
+    stream = StreamFolder(tmp_path / "stream")
+    for first in (0, 8, 16):
+        stream.put(rollouts[first : first + 16], pngs, {})
+    stream.end()
+    plan = plan.model_copy(
+        update={"stream": tmp_path / "stream", "samples": stream.rollouts(1), "screenshots": stream.screenshots(1)}
+    )
+    numbers = trained(plan, capsys)
+    assert numbers["value_steps"] == 4 and numbers["moved"] == 0.0  # one step a batch, each from the weights before it
+    assert 0.0 < numbers["mismatch_fresh"] == pytest.approx(numbers["mismatch"])
+    places = (plan.parent, *(stream.weights(updates) for updates in (1, 2, 3)), plan.out)
+    weights = [(place / "model.safetensors").read_bytes() for place in places]
+    assert len(set(weights)) == 4 and weights[3] == weights[4]
+    critics = [(place / CRITIC).read_bytes() for place in places[1:]]
+    assert len(set(critics)) == 3 and critics[2] == critics[3]
 
 
 def test_a_child_of_another_method_takes_no_critic_over(

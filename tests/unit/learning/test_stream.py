@@ -47,6 +47,13 @@ def test_of_a_play_that_spans_weights_only_the_steps_beyond_the_bound_are_left_o
     assert leave_out_stale(steps, ages, 0)[1] == 3
 
 
+def test_of_a_play_that_a_critic_judges_none_is_left_where_one_step_is_too_old() -> None:
+    steps = [rollout(name, step) for name in ("old", "young") for step in range(2)]
+    ages: dict[tuple[str, int], int | None] = {("old", 0): 3, ("old", 1): 0, ("young", 0): 1, ("young", 1): 0}
+    kept, left_out = leave_out_stale(steps, ages, 2, whole=True)
+    assert [(one.trajectory_id, one.age) for one in kept] == [("young", 1), ("young", 0)] and left_out == 2
+
+
 def test_what_no_policy_drew_is_never_too_old() -> None:
     kept, left_out = leave_out_stale([rollout("demonstration")], {}, 0)
     assert len(kept) == 1 and left_out == 0

@@ -47,6 +47,18 @@ def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
     assert pool.may_begin(firsts[-1]) is None
 
 
+def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_batch(tmp_path: Path) -> None:
+    train = {"method": "ppo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
+    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"]}, "train": train}
+    config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
+    lake = Lake.open(config.lake)
+    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
+    plays = group_plays(config, lake, 1, catalog(config)[0], 6, "policy-0000")
+    assert [pool.may_begin(one) for one in plays[0::2]] == [True, True, None]
+    pool.finished([finished(one, False) for one in plays[:2]])
+    assert pool.may_begin(plays[4]) is None
+
+
 @pytest.mark.parametrize(("scores", "teaches"), [((0.2, 0.4), True), ((0.2, 0.2), False)])
 def test_plays_of_a_judged_task_that_all_fail_teach_by_their_scores(
     tmp_path: Path, scores: tuple[float, float], teaches: bool
