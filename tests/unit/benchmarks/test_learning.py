@@ -15,7 +15,7 @@ from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
 from benchmarks.learning._slow_sandbox import Law, SlowSandbox, slow_pages
 from benchmarks.learning.ablation import ARMS, learn
-from benchmarks.learning.curriculum import curve_of, reached, share_needed
+from benchmarks.learning.curriculum import interval, needed, reached, reigns
 from benchmarks.learning.scaling import _precision_rows, _share
 from environments.catalog import task_named
 from environments.hosts import FakeHost
@@ -126,14 +126,14 @@ def test_every_arm_of_the_ablation_is_a_valid_config_and_names_what_it_lacks() -
     assert _options(["ablation"]).seeds == 5 and _options(["rl"]).seeds == 3
 
 
-def test_a_policy_that_was_not_promoted_does_not_count_and_trajectories_add_up() -> None:
+def test_a_policy_that_was_not_promoted_does_not_reign_and_trajectories_add_up() -> None:
     laps = [
-        {"trajectories": 10, "promoted": True, "success": 0.5},
-        {"trajectories": 20, "promoted": False, "success": 0.9},
-        {"trajectories": 10, "promoted": True, "success": 0.75},
-        {"trajectories": 10, "promoted": False, "success": None},
+        {"trajectories": 5, "promoted": False, "policy": "a"},
+        {"trajectories": 5, "promoted": True, "policy": "b"},
+        {"trajectories": 20, "promoted": False, "policy": "c"},
+        {"trajectories": 10, "promoted": True, "policy": "d"},
     ]
-    assert curve_of(laps) == [(10, 0.5), (30, 0.5), (40, 0.75), (50, 0.75)]
+    assert reigns(laps) == [(5, None), (10, "b"), (30, "b"), (40, "d")]
 
 
 def test_a_success_is_reached_with_the_trajectories_of_its_first_iteration_or_never() -> None:
@@ -141,8 +141,11 @@ def test_a_success_is_reached_with_the_trajectories_of_its_first_iteration_or_ne
     assert [reached(curve, at) for at in (0.5, 0.6, 0.9)] == [10.0, 30.0, math.inf]
 
 
-def test_the_share_is_over_all_training_seeds_and_infinite_if_one_never_gets_there() -> None:
-    ratio, low, high = share_needed([(10, 40), (30, 40)])
-    assert ratio == 0.5 and low == 0.25 and high == 0.75
-    assert math.isinf(share_needed([(10, 40), (math.inf, 40)])[0])
-    assert share_needed([(20, 40)]) == (0.5, 0.5, 0.5)
+def test_the_share_is_of_the_mean_over_training_seeds_and_infinite_if_it_is_never_reached() -> None:
+    uniform = [(10, 0.1), (20, 0.2), (30, 0.3), (40, 0.4)]
+    early, late = [(10, 0.4), (20, 0.5), (30, 0.5), (40, 0.5)], [(10, 0.1), (20, 0.1), (30, 0.3), (40, 0.5)]
+    never = [(played, 0.0) for played, _ in uniform]
+    assert [needed([(one, uniform)])["share"] for one in (early, late, never)] == [0.25, 1.0, math.inf]
+    both = [(early, uniform), (late, uniform)]
+    assert needed(both)["share"] == 0.75 and needed(both)["target"] == pytest.approx(0.4)
+    assert interval(both) == (0.25, 1.0) and interval(both[:1]) == (0.25, 0.25)
