@@ -1,4 +1,4 @@
-"""Figures as PNG: points with their 95 % intervals."""
+"""Figures as PNG: points or curves with their 95 % intervals."""
 
 import math
 from collections.abc import Sequence
@@ -29,6 +29,17 @@ def save_points(
     if not success:
         panels = panels.resolve_scale(x="independent", y="independent")
     panels.save(str(path), scale_factor=2)
+
+
+def save_curves(rows: Sequence[dict[str, Any]], path: Path, x: str, arm: str, title: str) -> None:
+    """One curve of success per value of `arm`, with its interval (`mean`, `low`, `high`), over `x`, in one panel."""
+    shown = [{**row, **{end: _within(row[end]) for end in ("low", "high")}} for row in rows]
+    base = alt.Chart(alt.Data(values=shown)).encode(x=alt.X(f"{x}:Q"), color=alt.Color(f"{arm}:N", title=None))
+    scale = alt.Scale(zero=False)
+    bands = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title="success", scale=scale), y2="high:Q")
+    curves = base.mark_line(point=True).encode(y="mean:Q")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    alt.layer(bands, curves).properties(width=640, height=320, title=title).save(str(path), scale_factor=2)
 
 
 def _within(value: float) -> float | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks._arms import Arm, root_of
 from benchmarks._report import Bar, finish
-from benchmarks.learning._figure import save_points
+from benchmarks.learning._figure import save_curves
 from benchmarks.learning._start import NETWORK
 from schemas.config import load_config
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         for lap, (played, success) in enumerate(curve)
     ]
     if options.figure:
-        save_points(_points(curves), options.figure, "trajectories", "arm", "Success by trajectories played")
+        save_curves(_points(curves), options.figure, "trajectories", "arm", "Success by trajectories played")
     bar = Bar("trajectories to uniform's last success, curriculum over uniform", found[-1]["share"], SHARE, "lower")
     return finish("curriculum", [*rows, *found], [bar], options.json, [found, rows])
 
