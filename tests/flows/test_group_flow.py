@@ -189,13 +189,11 @@ def test_from_nothing_the_error_names_supervised_training(small: Config) -> None
         flywheel(grouped(small), iterations=1)
 
 
-def test_a_model_that_the_method_cannot_train_is_refused_before_anything_is_made(small: Config, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
-    other = small.policy.model_copy(update={"base": str(folder)})
-    with pytest.raises(FlywheelError, match=r"train\.ppo\.critic"):
-        flywheel(grouped(small, method="ppo").model_copy(update={"policy": other}), iterations=1)
+def test_adapters_for_a_model_that_has_none_are_refused_before_anything_is_made(small: Config, tmp_path: Path) -> None:
+    fields = grouped(small).model_dump()
+    fields["train"]["lora"] |= {"rank": 4}
+    with pytest.raises(UsageError, match=r"train\.lora\.rank"):
+        flywheel(config_of(fields), iterations=1)
     assert not (tmp_path / "lake").exists()
 
 
