@@ -23,6 +23,10 @@ from tests.unit.learning.replies import played, streamed, valued
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
+EACH = ("small", "ppo", "qwen3_vl", "qwen3_vl ppo")
+PLANS = EACH if os.environ.get("FLYWHEEL_SLOW") == "full" else ("small", "qwen3_vl ppo")
+"""What is trained; the reduced tier leaves out what the others hold too."""
+
 
 def start(plan: Job, ranks: int) -> subprocess.Popen[str]:
     plan = plan.model_copy(update={"train": plan.train.model_copy(update={"processes": ranks})})
@@ -66,7 +70,7 @@ def losses(said: list[dict[str, Any]]) -> dict[int, float]:
     return {one["step"]: one["loss"] for one in said if "step" in one}
 
 
-@pytest.fixture(params=["small", "ppo", "qwen3_vl", "qwen3_vl ppo"])
+@pytest.fixture(params=PLANS)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     """One epoch: every sample once."""
     if request.param == "small":
@@ -84,6 +88,7 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     return made
 
 
+@pytest.mark.slow
 def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_sample_once_on_others(plan: Job) -> None:
     folder = plan.out.parent
     unbroken = losses(whole(plan.model_copy(update={"out": folder / "unbroken"}), 2))
