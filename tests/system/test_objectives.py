@@ -1,5 +1,6 @@
 """Group methods and preferences on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,8 @@ def prepare(folder: Path, kind: str) -> None:
         prepare_valued(folder, kind, critic)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS if os.environ.get("FLYWHEEL_SLOW") == "full" else KINDS[-1:])
 def test_the_gradient_of_two_ranks_is_that_of_plain_transformers_under_every_plan(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path, kind)
     said = run(

@@ -1,5 +1,6 @@
 """The learner of any model on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,12 @@ def prepared(folder: Path, kind: Kind) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS if os.environ.get("FLYWHEEL_SLOW") == "full" else KINDS[:1])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("model"), request.param)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_four_ranks_does_not_depend_on_the_plan(folder: Path) -> None:
     said = run("tests.system.sharded_ranks", folder)
     assert said.count(": ") == 10, said
