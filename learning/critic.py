@@ -78,9 +78,7 @@ class Critic(Generic[AnyBody]):
         CheckpointError: the parent's critic cannot be read or is of another size.
     """
 
-    def __init__(
-        self, job: Job, rank: int, world: int, make_body: Callable[[Mapping[str, Tensor]], AnyBody] | None = None
-    ) -> None:
+    def __init__(self, job: Job, rank: int, world: int, make_body: Callable[[Mapping[str, Tensor]], AnyBody]) -> None:
         self._rank, self._world, self._clip = rank, world, job.train.clip
         config = read_config(job.parent)
         width = config.get("text_config", config)["hidden_size"]
@@ -96,7 +94,7 @@ class Critic(Generic[AnyBody]):
         self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
         self.body: AnyBody | None = None
         """The network of a critic that stands alone."""
-        if alone and make_body is not None:
+        if alone:
             own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
             self.body = make_body(own)
 

@@ -23,8 +23,8 @@ def check_before_spending(config: Config) -> None:
 
     Raises:
         UsageError: an unknown task, one without a verifier and no judge, or adapters for the small policy.
-        FlywheelError: no browser, a checkpoint folder that is not there, no peft where
-            adapters are asked for, no answer from the server that is to play.
+        FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
+            answer from the server that is to play.
         LakeError: a disk that is nearly full.
     """
     if any(task.verifier == JUDGED for task in catalog(config)):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from learning.ppo import explained_variance
 from learning.replies import ReplyLayer, reply_logprobs
 from learning.rollouts import read_rollouts
 from learning.sample import read_screenshots
+from learning.small_critic import SmallBody
 from learning.small_ppo import PpoLearner
 from learning.stream import StreamFolder
 from learning.trainer import train
@@ -74,7 +76,8 @@ def test_the_critic_learns_the_returns_while_the_policy_stands_still(start: Path
 
 
 def test_a_head_learns_returns_that_hidden_states_tell(start: Path, tmp_path: Path) -> None:
-    critic = Critic(ppo_job(start, tmp_path, critic="shared"), 0, 1)
+    plan = ppo_job(start, tmp_path, critic="shared")
+    critic = Critic(plan, 0, 1, partial(SmallBody, plan, 0, 1))
     hidden = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))
     returns = (hidden[:, 0] > 0).float()
     for _ in range(200):
