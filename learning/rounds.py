@@ -1,8 +1,8 @@
 """What a training goes over, round by round: all its samples at once, or batch after batch of a stream.
 
 A round is a stretch of optimiser steps on one set of samples. A training that is handed everything has one round of
-`job.steps`; a streaming one has a round per batch, each going over its samples so many epochs, and waits
-where the next batch is not there yet. Steps are counted through, so a step names a round, whoever counts.
+`job.steps`; a streaming one has a round per batch, goes over the samples of each as often as the method's `epochs` say,
+and waits where the next batch is not there yet. Steps are counted through, so a step names a round, whoever counts.
 """
 
 import math
