@@ -1,5 +1,7 @@
 # Everything runs in .venv, made on the first call.
 PYTHON ?= python3
+# Two files of tests at once: most of them wait for processes that they start. Long ones come first.
+SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_WAIT_POLICY = PASSIVE
 
 .PHONY: run test test-slow check bench setup clean
@@ -13,10 +15,10 @@ run: .venv/ready
 	@.venv/bin/flywheel run
 
 test: .venv/ready
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 test-slow: .venv/ready
-	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest -m "slow or not slow"
+	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "slow or not slow"
 
 check: .venv/ready
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports
