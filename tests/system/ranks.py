@@ -1,9 +1,9 @@
-"""Starts real gloo ranks on this machine under torchrun, as a user would."""
+"""Starts real gloo ranks on this machine: under torchrun, as a user would, or forked from one process, which is fast."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,18 +27,11 @@ def start(
     """
     named = [str(program)] if isinstance(program, Path) else ["-m", program]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.Popen(
-        [*torchrun, *named, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **(environ or {})},
-    )
+    return _popen([*torchrun, *named, *map(str, arguments)], environ or {})
 
 
 def wait(launched: subprocess.Popen[str], timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Waits for the end of all ranks: torchrun's exit status and what was printed.
+    """Waits for the end of all ranks: the launcher's exit status and what was printed.
 
     Raises:
         subprocess.TimeoutExpired: they took longer than `timeout` seconds; then none of them is left.
@@ -52,7 +45,7 @@ def wait(launched: subprocess.Popen[str], timeout: float = 120.0) -> subprocess.
 
 
 def end(launched: subprocess.Popen[str]) -> None:
-    """Kills torchrun and every rank of it: ranks are in sessions of their own and outlive a killed torchrun."""
+    """Kills the launcher and every rank of it: torchrun's are in sessions of their own and outlive a killed torchrun."""
     ranks = psutil.Process(launched.pid).children(recursive=True) if launched.poll() is None else []
     launched.kill()
     for rank in ranks:
@@ -68,8 +61,10 @@ def run(
     environ: Mapping[str, str] | None = None,
     timeout: float = 120.0,
 ) -> str:
-    """Runs a program that must end well on every rank; what they printed."""
-    done = wait(start(program, *arguments, ranks=ranks, environ=environ), timeout)
+    """Runs a program that must end well on every rank, without torchrun, which only costs time; what they printed."""
+    forked = [sys.executable, "-m", "tests.system.forked", str(ranks), str(program)]
+    launched = _popen([*forked, *map(str, arguments)], environ or {})
+    done = wait(launched, timeout)
     assert done.returncode == 0, done.stderr[-_SHOWN:]
     return done.stdout
 
@@ -79,3 +74,14 @@ def run_text(source: str, folder: Path, *arguments: object, ranks: int = 4, time
     script = folder / "on_ranks.py"
     script.write_text(source)
     return run(script, *arguments, ranks=ranks, timeout=timeout)
+
+
+def _popen(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[str]:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **environ},
+    )
