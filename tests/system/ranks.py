@@ -1,4 +1,4 @@
-"""Starts real gloo ranks on this machine: under torchrun, as a user would, or forked from one process, which is fast."""
+"""Starts real gloo ranks on this machine: under torchrun, as a user would, or forked from one process: faster."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def wait(launched: subprocess.Popen[str], timeout: float = 120.0) -> subprocess.
 
 
 def end(launched: subprocess.Popen[str]) -> None:
-    """Kills the launcher and every rank of it: torchrun's are in sessions of their own and outlive a killed torchrun."""
+    """Kills the launcher and its ranks: those of torchrun are in sessions of their own and outlive it."""
     ranks = psutil.Process(launched.pid).children(recursive=True) if launched.poll() is None else []
     launched.kill()
     for rank in ranks:
