@@ -36,6 +36,7 @@ def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
         forgetting=chosen.forgetting,
         floor=chosen.floor,
         most_shown=chosen.most_shown,
+        saturated=chosen.saturated,
     ).to_pylist()
     played = config.collect.trajectories_per_task * len(tasks)
     practised = config.collect.practice_trajectories * len(practice)

@@ -60,6 +60,9 @@ class CurriculumConfig(Section):
     most_shown: Positive = 3.0
     """How much a task that the explorer has to show may weigh at the most; one that the policy solves every second time
     weighs 1. More reaches for tasks that hardly anybody solves, less stays with what the policy can learn by itself."""
+    saturated: Positive = 0.1
+    """How much a task weighs that the policy always solves. More sees sooner what is forgotten, less leaves more plays
+    for what there is to learn."""
 
 
 class CollectConfig(Section):

@@ -7,15 +7,14 @@
 -- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
 -- policy's next plays differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p is
 -- taken one posterior standard deviation towards 1/2, so that a task of few plays gets the benefit of the doubt.
--- A saturated task gets a small fixed weight. Where the policy has nothing to go on (unseen, hopeless) the explorer has
--- to show it, so such a task weighs by how many plays a demonstration costs: rate_for_one / q, q the explorer's own
--- success, from its plays and its evaluation; never below least_shown nor above $most_shown. A learnable task in which
--- neither of them succeeds often weighs by the same cost of a success.
+-- A saturated task weighs $saturated. Where the policy has nothing to go on (unseen, hopeless) the explorer has to show
+-- it, so such a task weighs by how many plays a demonstration costs: rate_for_one / q, q the explorer's own success, from
+-- its plays and its evaluation; never above $most_shown. A learnable task in which neither of them succeeds often weighs
+-- by the same cost of a success.
 WITH
 constants AS (
     SELECT
-        0.05 AS hopeless_below, 0.95 AS saturated_above, 0.10 AS saturated_weight,
-        0.30 AS rate_for_one, 0.30 AS least_shown
+        0.05 AS hopeless_below, 0.95 AS saturated_above, 0.30 AS rate_for_one
 ),
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
@@ -81,12 +80,12 @@ weighed AS (
     SELECT
         *,
         CASE pool
-            WHEN 'saturated' THEN saturated_weight
+            WHEN 'saturated' THEN $saturated::DOUBLE
             WHEN 'learnable' THEN greatest(
                 2 * sqrt(optimistic * (1 - optimistic)),
                 least($most_shown::DOUBLE, rate_for_one / greatest(optimistic, rate)))
             WHEN 'uniform' THEN 1.0
-            ELSE greatest(least_shown, least($most_shown::DOUBLE, rate_for_one / rate))
+            ELSE least($most_shown::DOUBLE, rate_for_one / rate)
         END AS raw
     FROM pools
 ),

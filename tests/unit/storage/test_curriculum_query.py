@@ -8,7 +8,7 @@ import pytest
 from storage.catalog import ask
 from storage.lake import Lake
 
-POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25, "most_shown": 3.0}
+POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25, "most_shown": 3.0, "saturated": 0.1}
 
 
 def _choices(lake: Lake, tasks: list[str], iteration: int = 3, **changes: Any) -> dict[str, dict[str, Any]]:
@@ -53,6 +53,13 @@ def test_each_pool_gets_its_weight_and_the_floor_is_shared_evenly(lake: Lake, pl
         "always": "saturated",
     }
     assert sum(choice["weight"] for choice in choices.values()) == pytest.approx(1.0)
+
+
+def test_a_saturated_task_weighs_what_the_config_says(lake: Lake, play) -> None:
+    play("always", 40, 0)
+    play("even", 20, 20)
+    choices = _choices(lake, ["always", "even"], floor=0.0, saturated=0.02)
+    assert choices["always"]["weight"] == pytest.approx(0.02 / 1.02)
 
 
 def test_older_plays_count_less(lake: Lake, play) -> None:
