@@ -20,7 +20,7 @@ NEEDED = (checkpoint, fsdp, tensor)
 
 
 def main() -> int:
-    """The exit status of the first rank that ends badly, which ends the others; 0 if there is none."""
+    """0 if every rank ends well; else 1: the first that does not ends the others."""
     count, program, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     path = program.endswith(".py")
     if not path:
