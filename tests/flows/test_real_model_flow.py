@@ -1,7 +1,6 @@
 """An iteration on rewards with a model of a real architecture: played, trained on every rank's path, measured."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.checkpoints import champion, checkpoint_folder, policy_row
 from tests.flows.test_group_flow import play_by, sometimes  # noqa: F401  (fixture)
+from tests.tier import FULL
 
-METHODS = ("ppo", "grpo", "dpo", "grpo stream") if os.environ.get("FLYWHEEL_SLOW") == "full" else ("ppo",)
+METHODS = ("ppo", "grpo", "dpo", "grpo stream") if FULL else ("ppo",)
 
 
 @pytest.mark.slow

@@ -15,8 +15,9 @@ from schemas.config import load_config
 from schemas.stage import STAGES
 from schemas.tables import TABLES
 from storage.lake import Lake
+from tests.tier import FULL
 
-KILLS = 20 if os.environ.get("FLYWHEEL_SLOW") == "full" else 3
+KILLS = 20 if FULL else 3
 PATIENCE_S = 300
 """A run whose Prefect server is killed while it starts waits for it, 120 s at the most, and ends with an error."""
 CONFIG = """

@@ -1,6 +1,5 @@
 """Group methods and preferences on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from models.random_vlm import KINDS
 from schemas.config.training import PpoConfig
 from tests.system.plain import plain_logits
 from tests.system.ranks import run
+from tests.tier import FULL
 from tests.unit.learning.replies import job
 
 
@@ -145,7 +145,7 @@ def prepare(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if os.environ.get("FLYWHEEL_SLOW") == "full" else KINDS[-1:])
+@pytest.mark.parametrize("kind", KINDS if FULL else KINDS[-1:])
 def test_the_gradient_of_two_ranks_is_that_of_plain_transformers_under_every_plan(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path, kind)
     said = run(

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from learning.job import Job
 from learning.resume import steps_folder
 from schemas.config.training import PpoConfig
+from tests.tier import FULL
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.plays import ppo_job
 from tests.unit.learning.replies import job as reply_job
@@ -24,7 +25,7 @@ from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
 EACH = ("small", "ppo", "qwen3_vl", "qwen3_vl ppo")
-PLANS = EACH if os.environ.get("FLYWHEEL_SLOW") == "full" else ("small", "qwen3_vl ppo")
+PLANS = EACH if FULL else ("small", "qwen3_vl ppo")
 """What is trained; the reduced tier leaves out what the others hold too."""
 
 

@@ -1,6 +1,5 @@
 """The learner of any model on real gloo ranks: whatever the plan, the gradient is that of plain `transformers`."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from schemas.config.training import LoraConfig
 from tests.system.plain import plain_logits
 from tests.system.ranks import run
 from tests.system.test_resume import whole
+from tests.tier import FULL
 from tests.unit.learning.chats import job
 
 
@@ -49,7 +49,7 @@ def prepared(folder: Path, kind: Kind) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=KINDS if os.environ.get("FLYWHEEL_SLOW") == "full" else KINDS[:1])
+@pytest.fixture(scope="module", params=KINDS if FULL else KINDS[:1])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("model"), request.param)
 
