@@ -15,8 +15,8 @@ from rich.console import Console
 
 from apps.environment import PROJECT, home
 from apps.lakes import lake_if_any
-from environments.browser import Browser, browser_version, find_browser
 from environments.catalog import catalog
+from environments.chromium.browser import Browser, browser_version, find_browser
 from schemas.config import Config
 from schemas.failure import FlywheelError, SandboxFailure
 from storage.address import require_bucket

@@ -9,7 +9,7 @@ from schemas.stage import STAGES
 from storage.blobs import FsspecBlobStore
 from storage.lake import Lake
 from storage.mark import NAME as MARK
-from storage.status import iterations
+from tasks.shared.status import iterations
 
 
 def open_lake(config: Config) -> Lake:

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from apps.environment import home
 from apps.lakes import is_finished, lake_if_any, laps
-from environments.browser import find_browser
 from environments.catalog import catalog
+from environments.chromium.browser import find_browser
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.stage import STAGES

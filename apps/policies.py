@@ -16,7 +16,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from storage.blobs import MANIFEST
 from storage.lake import Lake
-from tasks.places import cache_folder
+from tasks.shared.places import cache_folder
 
 
 def measure(

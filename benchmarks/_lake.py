@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from environments.catalog import catalog
-from environments.session import Play
-from learning.balance import Ints
+from learning.planning.balance import Ints
 from models.explorer import Explorer
+from rollout.actors import BatchedActor
+from rollout.player import play_all
+from rollout.session import Play
 from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.trajectory import trajectory_id
 from storage.lake import Lake
-from tasks.actors import BatchedActor
-from tasks.collect import write
-from tasks.playing import play_all
+from tasks.collect.collect import write
+from tasks.shared.console import bar
 
 PATCH, MERGE = 14, 2
 """Pixels of a patch, and patches of a token's side: Qwen2.5-VL's."""
@@ -65,7 +66,9 @@ def play_small_lake(folder: Path, plays: int = 150) -> Lake:
         for seed in range(plays)
     ]
     try:
-        play_all(config, made, lambda _: [explorer], lambda chunk: write(lake, chunk), "a small lake", for_data=True)
+        play_all(
+            config, made, lambda _: [explorer], lambda chunk: write(lake, chunk), bar, "a small lake", for_data=True
+        )
     finally:
         explorer.close()
     return lake

@@ -6,8 +6,8 @@ import random
 
 from PIL import Image, ImageDraw
 
-from learning.sample import Past, TrainSample
 from schemas.action import Click, to_json
+from schemas.sample import Past, TrainSample
 
 SIZES = ((96, 64), (192, 160), (320, 256))
 NAMES = ("ok", "cancel", "submit", "next", "search", "open")

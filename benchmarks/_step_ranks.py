@@ -15,17 +15,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import learning.phases
-from learning.balance import Ints
-from learning.dispatch import travel
+import learning.engines.fsdp.phases
+from learning.data.sample import read_samples
+from learning.engines.fsdp.learner import Prepared, ShardedLearner
+from learning.engines.learner import Draw
 from learning.job import read_job
-from learning.learner import Draw
-from learning.sample import read_samples
-from learning.sequence_cost import ClusterCost, Group
-from learning.sequence_fill import homogeneous
-from learning.sequence_plan import cut
-from learning.sharded import Prepared, ShardedLearner
-from learning.step_plan import Item, MicroBatch, Rules, plan_of, plan_step, predicted
+from learning.parallel.dispatch import travel
+from learning.planning.balance import Ints
+from learning.planning.sequence_cost import ClusterCost, Group
+from learning.planning.sequence_fill import homogeneous
+from learning.planning.sequence_plan import cut
+from learning.planning.step_plan import Item, MicroBatch, Rules, plan_of, plan_step, predicted
 from schemas.failure import PlanError
 
 Planner = Callable[[list[Item]], list[MicroBatch]]
@@ -47,7 +47,7 @@ def timed(learner: ShardedLearner, ready: Prepared) -> list[tuple[float, float]]
         arrived.register_hook(lambda _: marks.append(time.thread_time()))
         return arrived
 
-    learning.phases.travel = marked
+    learning.engines.fsdp.phases.travel = marked
     for work in ready.works:
         dist.barrier()
         marks.clear()
@@ -56,7 +56,7 @@ def timed(learner: ShardedLearner, ready: Prepared) -> list[tuple[float, float]]
         forward, back = marks
         ended = time.thread_time()
         seconds.append((forward - started + ended - back, back - forward))
-    learning.phases.travel = travel
+    learning.engines.fsdp.phases.travel = travel
     return seconds
 
 

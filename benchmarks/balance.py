@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks._lake import Sample, columns, open_lake, play_small_lake, step_samples, trajectory_samples
 from benchmarks._report import Bar, add_options, finish
-from learning.balance import Cost, Ints, Phase, balance, longest_first, near_home, step_cost
+from learning.planning.balance import Cost, Ints, Phase, balance, longest_first, near_home, step_cost
 
 LANGUAGE = Cost(linear=456_000, quadratic=6)
 """Per token and token^2, in 10^5 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""

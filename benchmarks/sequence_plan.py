@@ -31,10 +31,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._report import Bar, add_options, finish
-from learning.sequence_cost import ClusterCost, MicroBatch
-from learning.sequence_fill import enumerate_and_fill, homogeneous
-from learning.sequence_milp import buckets, mixed_integer
-from learning.sequence_plan import cut, plan, total
+from learning.planning.sequence_cost import ClusterCost, MicroBatch
+from learning.planning.sequence_fill import enumerate_and_fill, homogeneous
+from learning.planning.sequence_milp import buckets, mixed_integer
+from learning.planning.sequence_plan import cut, plan, total
 
 Lengths = npt.NDArray[np.int64]
 Planner = Callable[[Lengths], MicroBatch | None]

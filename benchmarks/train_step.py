@@ -21,13 +21,14 @@ import torch
 
 from benchmarks._mixed_samples import MOST_SCREENS, NAMES, mixed_samples
 from benchmarks._report import Bar, finish, options
-from learning.chats import Chats
+from learning.data.sample import Screenshots, write_samples, write_screenshots
+from learning.engines.fsdp.chats import Chats
+from learning.engines.fsdp.learner import ShardedLearner
 from learning.job import Job
-from learning.sample import Screenshots, TrainSample, write_samples, write_screenshots
-from learning.sharded import ShardedLearner
 from models.random_vlm import build_random
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
+from schemas.sample import TrainSample
 
 RANKS = 4
 BATCH = 16

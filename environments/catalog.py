@@ -107,7 +107,7 @@ def _check(field: str, name: str, known: list[str] | tuple[str, ...]) -> None:
 def _entries(kind: str) -> dict[str, dict[str, Any]]:
     if kind == "fake":
         return _FAKE
-    return tomllib.loads(Path(__file__).with_name("miniwob_tasks.toml").read_text())
+    return tomllib.loads((Path(__file__).parent / "miniwob" / "tasks.toml").read_text())
 
 
 @cache

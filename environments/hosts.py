@@ -3,9 +3,9 @@
 import asyncio
 from abc import ABC, abstractmethod
 
-from environments.browser import Browser, find_browser
-from environments.fake import FakeSandbox
-from environments.miniwob import MiniwobSandbox
+from environments.chromium.browser import Browser, find_browser
+from environments.fake.sandbox import FakeSandbox
+from environments.miniwob.sandbox import MiniwobSandbox
 from environments.sandbox import Sandbox
 from schemas.config.sections import EnvironmentConfig
 

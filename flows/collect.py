@@ -4,11 +4,11 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.check import check_before_spending
-from tasks.collect import collect_trajectories
+from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
-from tasks.iterations import plan_iterations
 from tasks.prepare import prepare_lake
+from tasks.shared.iterations import plan_iterations
 
 
 @flow(name="collect")

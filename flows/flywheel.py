@@ -6,12 +6,12 @@ from flows.learn import learn
 from schemas.config import Config
 from tasks.annotate import annotate_steps
 from tasks.check import check_before_spending
-from tasks.collect import collect_trajectories
+from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
-from tasks.iterations import close_iteration, plan_iterations
 from tasks.prepare import prepare_lake
 from tasks.quality import check_quality
+from tasks.shared.iterations import close_iteration, plan_iterations
 
 
 @flow(name="flywheel")

@@ -5,7 +5,7 @@ from prefect import flow
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate
 from tasks.promote import promote_candidate
-from tasks.train import continue_training, train_policy
+from tasks.train.train import continue_training, train_policy
 
 
 @flow(name="learn")

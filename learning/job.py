@@ -23,15 +23,15 @@ class Job(BaseModel):
     out: Path
     """Directory to make; appears only when it is whole."""
     samples: Path
-    """Parquet of `learning.sample.write_samples`."""
+    """Parquet of `learning.data.sample.write_samples`."""
     screenshots: Path
-    """Parquet of `learning.sample.write_screenshots`."""
+    """Parquet of `learning.data.sample.write_screenshots`."""
     steps: Annotated[int, Field(ge=1)]
     """Optimiser steps in all; with a stream the batches decide, and this is not looked at."""
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int = 0
     stream: Path | None = None
-    """Folder of `learning.stream` in which batches appear while training goes on, `samples` being the first one."""
+    """Folder of `learning.data.stream` in which batches appear during the training, `samples` being the first one."""
     trace: Path | None = None
     """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
     policy: PolicyConfig = PolicyConfig()

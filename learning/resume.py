@@ -2,7 +2,7 @@
 
 What decides the numbers of a training is the job's identity: parent, samples, seed, steps, rates and the like. How many
 ranks run it and how they share the work is not, so a training can go on on another number of ranks. Which samples come
-next is arithmetic of the step (`learning.sampler`), so no loader state is kept.
+next is arithmetic of the step (`learning.data.sampler`), so no loader state is kept.
 """
 
 import hashlib
@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 
 from learning.checkpoint import Checkpoints
+from learning.engines.learner import Learner
 from learning.job import Job
-from learning.learner import Learner
 
 WORK = (
     "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",

@@ -1,12 +1,12 @@
 """The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small
-policy by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
+Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small policy
+by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
 (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a stream trains
-on batches as they come, and publishes its weights after each (`learning.rounds`, `learning.stream`). Progress goes to
-standard output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`, `{"published"}`
-with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a
-non-zero exit. The checkpoint appears at once and whole, or not at all.
+on batches as they come, and publishes its weights after each (`learning.data.rounds`, `learning.data.stream`). Progress
+goes to standard output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`,
+`{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
+`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -28,21 +28,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from learning.data.preferences import read_preferences
+from learning.data.rollouts import read_rollouts
+from learning.data.rounds import Round, Rounds
+from learning.data.sample import read_samples
+from learning.data.sampler import Sampler
+from learning.data.stream import StreamFolder
+from learning.engines.learner import Draw, Learner, Taken
+from learning.engines.tiny.groups import GroupLearner
+from learning.engines.tiny.learner import SmallLearner
+from learning.engines.tiny.optimizer import learning_rate
+from learning.engines.tiny.pairs import PairLearner
+from learning.engines.tiny.ppo import PpoLearner
 from learning.job import TIED, Job, read_job
-from learning.learner import Draw, Learner, Taken
-from learning.optimizer import learning_rate
-from learning.preferences import read_preferences
 from learning.resume import Kept
-from learning.rollouts import read_rollouts
-from learning.rounds import Round, Rounds
-from learning.sample import read_samples
-from learning.sampler import Sampler
-from learning.small import SmallLearner
-from learning.small_groups import GroupLearner
-from learning.small_pairs import PairLearner
-from learning.small_ppo import PpoLearner
-from learning.stream import StreamFolder
-from models.layout import OWN, is_tiny, read_config
+from models.tiny.layout import OWN, is_tiny, read_config
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 
@@ -128,8 +128,8 @@ def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learn
             raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
         return SMALL[job.train.method](job, samples, rank, world)
     # transformers takes seconds that the small policy need not wait for
-    from learning.sharded import ShardedLearner
-    from learning.sharded_ppo import ShardedPpoLearner
+    from learning.engines.fsdp.learner import ShardedLearner
+    from learning.engines.fsdp.ppo import ShardedPpoLearner
 
     made = ShardedPpoLearner if job.train.method == "ppo" else ShardedLearner
     return made(job, samples, rank, world)

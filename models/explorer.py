@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from models.dialects import format_action, format_reply, parse_reply
+from models.families.dialects import format_action, format_reply, parse_reply
 from models.policy import Context, Policy, Reply
 from schemas import action as act
 from schemas.observation import Element

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from models.tokens import build_tokenizer
+from models.tiny.tokens import build_tokenizer
 from schemas.failure import UsageError
 
 Kind = Literal["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]

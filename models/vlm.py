@@ -9,11 +9,11 @@ from typing import Protocol
 
 import torch
 
-from models.dialects import parse_reply
-from models.layout import is_tiny, read_config
+from models.families.dialects import parse_reply
+from models.families.prompt import Message, messages_of
 from models.policy import Context, Policy, Reply
-from models.prompt import Message, messages_of
-from models.speaker import Spoken, TinySpeaker
+from models.tiny.layout import is_tiny, read_config
+from models.tiny.speaker import Spoken, TinySpeaker
 from schemas.config.sections import PolicyConfig
 
 
@@ -47,14 +47,14 @@ class VlmPolicy(Policy):
         self.speaker: Speaker
         architecture = read_config(directory)
         if config.server.url:
-            from models.server import ServerSpeaker
+            from models.serving.server import ServerSpeaker
 
             self.speaker = ServerSpeaker(config.server, directory, self.version)
             self.side_by_side = config.server.concurrency
         elif is_tiny(architecture) and not stock:
             self.speaker = _tiny_speaker(directory, config.precision)
         else:
-            from models.stock import StockSpeaker
+            from models.serving.stock import StockSpeaker
 
             self.speaker = StockSpeaker(directory, config.precision, config.device)
         self.absolute = architecture.get("model_type") == "qwen2_5_vl"
@@ -86,6 +86,6 @@ class VlmPolicy(Policy):
 def _tiny_speaker(directory: Path, precision: str) -> TinySpeaker:
     if precision == "full":
         return TinySpeaker(directory, torch.bfloat16)
-    from models.int8 import Int8Net
+    from models.tiny.int8 import Int8Net
 
     return TinySpeaker(directory, net=Int8Net.load(directory, torch.float32))

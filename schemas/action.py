@@ -1,7 +1,7 @@
 """The unified action space of UI-TARS (arXiv 2501.12326, Table 1) as a closed, typed union.
 
 Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these
-actions are *dialects* and live in `models.dialects`; this module knows only the typed action and its one
+actions are *dialects* and live in `models.families.dialects`; this module knows only the typed action and its one
 canonical JSON form, which is what the lake stores.
 """
 

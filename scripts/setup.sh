@@ -69,7 +69,7 @@ install_packages() {
 
 # Prints the browser the project would use, if there is one that runs.
 browser() {
-    .venv/bin/python -c 'from environments.browser import browser_version, find_browser
+    .venv/bin/python -c 'from environments.chromium.browser import browser_version, find_browser
 path = find_browser(); print(path, "|", browser_version(path))' 2>/dev/null
 }
 

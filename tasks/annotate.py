@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 
-from learning.annotation import (
+from curation.annotation import (
     error_annotation,
     grounding_annotations,
     inverse_annotation,
@@ -19,8 +19,8 @@ from schemas.observation import elements_of
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.filter import steps_by_trajectory
-from tasks.preferences import find_pairs
-from tasks.stage import stage
+from tasks.shared.stage import stage
+from tasks.train.preferences import find_pairs
 
 COLUMNS = [
     "trajectory_id", "step", "iteration", "screenshot", "next_screenshot",

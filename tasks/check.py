@@ -8,13 +8,13 @@ from prefect.cache_policies import NO_CACHE
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
-from learning.adapters import require_peft
-from models.server import require_server
+from learning.engines.fsdp.adapters import require_peft
+from models.serving.server import require_server
+from rollout.judging import judge_of
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.task import JUDGED
-from tasks.judging import judge_of
-from tasks.places import home
+from tasks.shared.places import home
 
 
 @task(name="check", cache_policy=NO_CACHE)

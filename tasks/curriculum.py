@@ -2,15 +2,15 @@
 
 from typing import Any
 
+from curation.curriculum import apportion, mix
 from environments.catalog import catalog
-from learning.curriculum import apportion, mix
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.group_plays import choose_groups
-from tasks.iterations import IN_GROUPS
-from tasks.stage import stage
+from tasks.shared.iterations import IN_GROUPS
+from tasks.shared.stage import stage
+from tasks.train.groups import choose_groups
 
 
 @stage("curriculum")

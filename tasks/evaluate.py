@@ -3,20 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from curation.intervals import mean_interval
 from environments.catalog import catalog
-from environments.session import Play, Record
 from models.explorer import Explorer
 from models.policy import Policy
+from rollout.actors import BatchedActor
+from rollout.player import play_all
+from rollout.session import Play, Record
 from schemas.config import Config
 from schemas.evaluation import Evaluation
 from schemas.task import GuiTask, Split
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
-from storage.intervals import mean_interval
 from storage.lake import Lake
-from tasks.actors import BatchedActor
-from tasks.checkpoints import candidate_of, load_policy
-from tasks.playing import play_all
-from tasks.stage import stage
+from tasks.shared.console import bar
+from tasks.shared.policies import candidate_of, load_policy
+from tasks.shared.stage import stage
 
 SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 
@@ -68,7 +69,7 @@ def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any, te
     """Plays, greedily unless a temperature is given, and hands finished plays to `sink`; nothing is recorded here."""
     actor = BatchedActor("explorer" if policy.needs_elements else "policy", policy, temperature)
     try:
-        play_all(config, plays, lambda _: [actor], sink, "evaluate")
+        play_all(config, plays, lambda _: [actor], sink, bar, "evaluate")
     finally:
         actor.close()
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from learning.filtering import verdicts_of
+from curation.filtering import verdicts_of
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.stage import stage
+from tasks.shared.stage import stage
 
 
 @stage("filter")

@@ -7,16 +7,16 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from environments.catalog import catalog
-from environments.session import Play, Record
 from models.policy import Policy
 from models.vlm import VlmPolicy
+from rollout.session import Play, Record
 from schemas.config import Config
 from schemas.config.sections import SuiteConfig
 from schemas.failure import UsageError
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
 from storage.lake import Lake
-from tasks.checkpoints import load_policy
 from tasks.evaluate import evaluation_rows, explorer_policy, perform, summary
+from tasks.shared.policies import load_policy
 
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from learning.merging import check_alike, check_shares, grid, merge_checkpoints
+from learning.algorithms.merging import check_alike, check_shares, grid, merge_checkpoints
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
@@ -18,11 +18,11 @@ from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from schemas.trajectory import SPLIT_STARTS
 from storage.lake import Lake
-from tasks.checkpoints import checkpoint_folder, last_iteration, policy_row
-from tasks.console import console
 from tasks.measure import measured
-from tasks.places import work_folder
-from tasks.version import code_version
+from tasks.shared.console import console
+from tasks.shared.places import work_folder
+from tasks.shared.policies import checkpoint_folder, last_iteration, policy_row
+from tasks.shared.version import code_version
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
 """First of the held-out seeds that weights are searched on: a promotion, which looks at others, stays fair."""

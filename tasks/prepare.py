@@ -8,17 +8,17 @@ from typing import Any
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
-from models.tiny import build_tiny
+from models.tiny.build import build_tiny
 from schemas.config import Config
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from schemas.task import GuiTask
 from storage.lake import Lake
-from tasks.checkpoints import load_policy
 from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
-from tasks.places import work_folder
-from tasks.stage import stage
-from tasks.version import code_version
+from tasks.shared.places import work_folder
+from tasks.shared.policies import load_policy
+from tasks.shared.stage import stage
+from tasks.shared.version import code_version
 
 INITIAL = "policy-initial"
 PAGES = {"train": 12, "practice": 60}

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-from learning.promotion import decide
+from curation.intervals import paired_difference
+from curation.promotion import decide
 from schemas.config import Config
-from storage.intervals import paired_difference
 from storage.lake import Lake
-from tasks.checkpoints import candidate_of, champion, measured_ancestor, policy_row
-from tasks.stage import stage
+from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row
+from tasks.shared.stage import stage
 
 
 @stage("promote")

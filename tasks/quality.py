@@ -7,8 +7,8 @@ from schemas.failure import GateRefused
 from schemas.quality import QualityResult
 from storage.lake import Lake
 from storage.quality import run_gate
-from tasks.places import docs_folder
-from tasks.stage import stage
+from tasks.shared.places import docs_folder
+from tasks.shared.stage import stage
 
 GATED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "pairs", "curriculum")
 

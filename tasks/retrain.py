@@ -9,11 +9,11 @@ from prefect.cache_policies import NO_CACHE
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.checkpoints import champion, last_iteration, load_policy, policy_row
 from tasks.evaluate import measure_suites
-from tasks.material import Recipe
 from tasks.promote import challenge
-from tasks.train import pins_of, train_from
+from tasks.shared.material import Recipe
+from tasks.shared.policies import champion, last_iteration, load_policy, policy_row
+from tasks.train.train import pins_of, train_from
 
 
 @task(name="pin", cache_policy=NO_CACHE)

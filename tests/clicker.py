@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from environments.fake import _COLOURS
-from models.dialects import format_action, parse_reply
+from environments.fake.sandbox import _COLOURS
+from models.families.dialects import format_action, parse_reply
 from models.policy import Context, Policy, Reply
-from models.speaker import read_tokenizer, token_id
-from models.tokens import END
+from models.tiny.speaker import read_tokenizer, token_id
+from models.tiny.tokens import END
 from schemas.action import Action, Click, Type, Wait
 
 

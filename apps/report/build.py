@@ -17,7 +17,7 @@ from apps.report.replays import replays
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.places import work_folder
+from tasks.shared.places import work_folder
 
 PAGE = "index.html"
 ALL = "window.vegaEmbed = vegaEmbed;"

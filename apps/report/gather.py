@@ -11,8 +11,8 @@ from schemas.config import Config
 from schemas.stage import PREPARE, STAGES
 from storage.catalog import ask
 from storage.lake import Lake
-from storage.status import iterations, verified
-from tasks.places import docs_folder
+from tasks.shared.places import docs_folder
+from tasks.shared.status import iterations, verified
 
 Rows = list[dict[str, Any]]
 START = "start"

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from benchmarks._report import add_options
-from learning.packed_attention import Packed
-from learning.sharded_model import load_model
+from learning.engines.fsdp.model import load_model
+from learning.parallel.packed_attention import Packed
 from models.random_vlm import build_random
 
 NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."

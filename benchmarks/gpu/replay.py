@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks._report import Bar, finish
 from benchmarks.balance import karmarkar_karp
 from benchmarks.gpu._device import chosen, device_name, language_pass, milliseconds, random_model, vision_pass
-from learning.balance import Ints, Phase, balance, longest_first
-from learning.model_costs import shape_of
+from learning.engines.fsdp.costs import shape_of
+from learning.planning.balance import Ints, Phase, balance, longest_first
 
 RANKS = {"cuda": 16, "cpu": 2}
 EACH = 8

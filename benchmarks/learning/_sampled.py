@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._paired import Key, bootstrap
-from learning.passk import pass_at_k
+from learning.algorithms.passk import pass_at_k
 
 
 def by_seed(plays: Sequence[Sequence[Any]], training_seed: int) -> dict[Key, list[bool]]:

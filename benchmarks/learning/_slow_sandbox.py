@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from environments.fake import FakeSandbox
+from environments.fake.sandbox import FakeSandbox
 from environments.hosts import FakeHost
 from environments.sandbox import Sandbox
 from schemas.action import Action

@@ -3,10 +3,10 @@
 Episodes until a policy succeeds in 90 % of its plays, with the whole recipe, with one part of it taken away, and with
 none. This runs on a small multi-turn task of tokens, with networks of two layers (`benchmarks/learning/_corridor`), not
 on screens: the small policy would need hours for as many trainings. Advantages, losses and the training of the critic
-alone are the very functions that `train.method=ppo` trains with (`learning.ppo`, `learning.gae`,
-`learning.policy_losses`), and an iteration is made as there: plays of the policy that stands still, the critic alone on
-them until it has settled, then policy and critic. What an arm that does not get there in time counts is the bound, so
-its mean is a lower one.
+alone are the very functions that `train.method=ppo` trains with (`learning.algorithms.ppo`, `learning.algorithms.gae`,
+`learning.algorithms.policy_losses`), and an iteration is made as there: plays of the policy that stands still, the
+critic alone on them until it has settled, then policy and critic. What an arm that does not get there in time counts is
+the bound, so its mean is a lower one.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from scipy import stats
 from benchmarks._report import finish
 from benchmarks.learning._corridor import SYMBOLS, TOKENS, Plays, Reader, imitate, play
 from benchmarks.learning._figure import save_points
-from learning.policy_losses import value_loss
-from learning.ppo import estimates, explained_variance, pretrain, whitened
-from learning.small_groups import group_loss
+from learning.algorithms.policy_losses import value_loss
+from learning.algorithms.ppo import estimates, explained_variance, pretrain, whitened
+from learning.engines.tiny.groups import group_loss
 from schemas.config import load_config
 from schemas.config.training import PpoConfig
 
@@ -102,7 +102,7 @@ def learn(
     config: PpoConfig,
     rng: np.random.Generator,
 ) -> None:
-    """One iteration's training, in the order of `learning.small_ppo`."""
+    """One iteration's training, in the order of `learning.engines.tiny.ppo`."""
     alone = config.model_copy(update={"critic_lambda": 1.0})
     _pretrain(
         critic,

@@ -21,12 +21,12 @@ from benchmarks.learning._start import SHORT, branch, reigning, start_of
 from environments.catalog import catalog
 from schemas.config import load_config
 from storage.lake import Lake
-from tasks.checkpoints import load_policy, version_of
-from tasks.collect import write
-from tasks.group_plays import group_plays
-from tasks.material import Recipe
-from tasks.places import work_folder
-from tasks.stream import play_and_train
+from tasks.collect.collect import write
+from tasks.collect.stream import play_and_train
+from tasks.shared.material import Recipe
+from tasks.shared.places import work_folder
+from tasks.shared.policies import load_policy, version_of
+from tasks.train.groups import group_plays
 
 FASTER = 1.5
 WORDS = (

@@ -15,7 +15,7 @@ from learning.checkpoint.boxes import Box
 from learning.checkpoint.manifest import Manifest, folder_of, read_manifest
 from learning.checkpoint.offline import read_tensors
 from learning.checkpoint.store import Store
-from models.layout import CRITIC
+from models.tiny.layout import CRITIC
 from schemas.failure import CheckpointError, UsageError
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")

@@ -11,10 +11,10 @@ from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.catalog import ask
 from storage.lake import Lake
-from storage.status import iterations
-from tasks.checkpoints import checkpoint_folder, measured_ancestor, policy_row
-from tasks.material import Recipe
-from tasks.train import gather, pins_of
+from tasks.shared.material import Recipe
+from tasks.shared.policies import checkpoint_folder, measured_ancestor, policy_row
+from tasks.shared.status import iterations
+from tasks.train.train import gather, pins_of
 
 
 def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:

@@ -15,9 +15,9 @@ from schemas.failure import CheckpointError, UsageError
 from schemas.stage import STAGES
 from schemas.tables import TABLES
 from storage.lake import Lake
-from storage.status import iterations
-from tasks.checkpoints import champion, checkpoint_folder, policy_row
-from tasks.iterations import finished_iterations
+from tasks.shared.iterations import finished_iterations
+from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.status import iterations
 
 
 def keys_are_unique(lake: Lake) -> bool:

@@ -13,8 +13,8 @@ from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
-from tasks.checkpoints import champion, checkpoint_folder, policy_row
 from tasks.curriculum import choose_tasks
+from tasks.shared.policies import champion, checkpoint_folder, policy_row
 from tests.clicker import Clicker
 from tests.flows.conftest import wheel
 
@@ -62,7 +62,7 @@ def play_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def choose(share: float) -> None:
         monkeypatch.setattr(
-            "tasks.collect.load_policy",
+            "tasks.collect.collect.load_policy",
             lambda config, lake, version: Clicker(checkpoint_folder(lake, version), version, share),
         )
 

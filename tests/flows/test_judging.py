@@ -7,16 +7,16 @@ import pytest
 
 from environments.catalog import task_named
 from environments.pool import SandboxPool
-from environments.session import Play, Record, play
 from flows.collect import collect
-from models.judge import Case, FakeJudge, Judge, JudgeFailure, Judgement
+from models.judges.judge import Case, FakeJudge, Judge, JudgeFailure, Judgement
 from models.policy import Reply
+from rollout.judging import with_judgement
+from rollout.session import Play, Record, play
 from schemas.action import Click, Type
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from schemas.observation import Observation, Turn
 from storage.lake import Lake
-from tasks.judging import with_judgement
 
 
 class Silent(Judge):
@@ -88,7 +88,7 @@ def test_a_reply_without_an_action_is_worth_nothing_and_is_not_judged(small: Con
 def test_a_judge_that_fails_makes_an_environment_failure_that_is_played_again_and_goes_nowhere(
     small: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.playing.judge_of", lambda config: Silent())
+    monkeypatch.setattr("rollout.player.judge_of", lambda config: Silent())
     config = judged(small, kind="fake")
     collect(config)
     lake = Lake.open(config.lake)

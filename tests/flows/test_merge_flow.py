@@ -10,8 +10,8 @@ from flows.retrain import retrain
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
-from storage.status import iterations
-from tasks.checkpoints import policy_row
+from tasks.shared.policies import policy_row
+from tasks.shared.status import iterations
 
 
 def with_seed(config: Config, seed: int) -> Config:

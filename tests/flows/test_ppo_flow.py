@@ -7,10 +7,10 @@ from typing import Any
 from apps.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
-from models.layout import CRITIC
+from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, checkpoint_folder, policy_row
 from tests.flows.test_group_flow import begun, first_lake, grouped, play_by, result  # noqa: F401  (fixtures)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from flows.flywheel import flywheel
-from models.layout import CRITIC
 from models.random_vlm import build_random
+from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.checkpoints import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, checkpoint_folder, policy_row
 from tests.flows.test_group_flow import play_by, sometimes  # noqa: F401  (fixture)
 from tests.tier import FULL
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from flows.flywheel import flywheel
-from models.layout import CRITIC
+from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.checkpoints import checkpoint_folder, policy_row
+from tasks.shared.policies import checkpoint_folder, policy_row
 from tests.clicker import Clicker
 from tests.flows.test_group_flow import begun, first_lake, grouped, result
 
@@ -32,8 +32,8 @@ def play_by(monkeypatch: pytest.MonkeyPatch, begun: Lake) -> Callable[[float], N
         def clicker(version: str) -> Clicker:
             return Clicker(checkpoint_folder(begun, "policy-0000"), version, share)
 
-        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: clicker(version))
-        monkeypatch.setattr("tasks.stream.VlmPolicy", lambda folder, config, version: clicker(version))
+        monkeypatch.setattr("tasks.collect.collect.load_policy", lambda config, lake, version: clicker(version))
+        monkeypatch.setattr("tasks.collect.stream.VlmPolicy", lambda folder, config, version: clicker(version))
 
     return choose
 

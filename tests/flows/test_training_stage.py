@@ -11,15 +11,15 @@ import pytest
 from flows.flywheel import flywheel
 from models.policy import Context
 from models.random_vlm import build_random
-from models.stock import StockSpeaker
+from models.serving.stock import StockSpeaker
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
 from storage.lake import Lake
-from tasks.checkpoints import checkpoint_folder, load_policy, policy_row
-from tasks.material import Recipe
-from tasks.places import work_folder
-from tasks.train import PINNED, train_from
+from tasks.shared.material import Recipe
+from tasks.shared.places import work_folder
+from tasks.shared.policies import checkpoint_folder, load_policy, policy_row
+from tasks.train.train import PINNED, train_from
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from learning.engines.fsdp.learner import ShardedLearner, gradients_of
+from learning.engines.fsdp.ppo import ShardedPpoLearner
 from learning.job import read_job
-from learning.sharded import ShardedLearner, gradients_of
-from learning.sharded_ppo import ShardedPpoLearner
-from learning.step_plan import MicroBatch
+from learning.planning.step_plan import MicroBatch
 from learning.trainer import READERS
 from tests.system.sharded_ranks import check, random_plan
 

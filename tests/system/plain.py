@@ -7,8 +7,8 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from learning.chats import Chat, Encoder
-from learning.sample import Screenshots
+from learning.data.sample import Screenshots
+from learning.engines.fsdp.chats import Chat, Encoder
 
 
 def plain_logits(

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from learning.data.sample import read_samples
+from learning.engines.fsdp.learner import ShardedLearner
 from learning.job import read_job
-from learning.sample import read_samples
-from learning.sequence_plan import Group
-from learning.sharded import ShardedLearner
-from learning.step_plan import MicroBatch, plan_step
+from learning.planning.sequence_plan import Group
+from learning.planning.step_plan import MicroBatch, plan_step
 
 SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
 """Every way to part four ranks into groups."""

@@ -10,16 +10,16 @@ from unittest.mock import patch
 
 from environments.catalog import catalog
 from models.policy import Context, Reply
-from models.tiny import build_tiny
+from models.tiny.build import build_tiny
+from rollout.player import left_of
 from schemas.config import Config, config_of
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.collect import drop_unfinished, finished, write
-from tasks.group_plays import group_plays
-from tasks.material import Recipe
-from tasks.playing import left_of
-from tasks.stream import play_and_train
+from tasks.collect.collect import drop_unfinished, finished, write
+from tasks.collect.stream import play_and_train
+from tasks.shared.material import Recipe
+from tasks.train.groups import group_plays
 from tests.clicker import Clicker
 
 PARENT, CANDIDATE = "policy-0000", "policy-0001"
@@ -89,7 +89,9 @@ def run(config: Config, lake: Lake, groups: int, folder: Path) -> dict[str, Any]
     left = left_of(plays, finished(lake, 1))
     player = Player(folder / "parent", PARENT, HITS)
     recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
-    with patch("tasks.stream.VlmPolicy", lambda place, policy, version: Player(folder / "parent", version, HITS)):
+    with patch(
+        "tasks.collect.stream.VlmPolicy", lambda place, policy, version: Player(folder / "parent", version, HITS)
+    ):
         return play_and_train(config, lake, recipe, left, player, lambda records: write(lake, records))
 
 

@@ -13,9 +13,9 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from environments.browser import Browser, find_browser
 from environments.catalog import task_named
-from environments.page import Page
+from environments.chromium.browser import Browser, find_browser
+from environments.chromium.page import Page
 from environments.pool import SandboxPool
 from schemas.action import Action, CallUser, Click, Hotkey, LongPress, Scroll, Type, Wait
 from schemas.config.sections import EnvironmentConfig
@@ -206,9 +206,9 @@ def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
 
 PARENT = """
 import asyncio
-from environments.browser import Browser, find_browser
+from environments.chromium.browser import Browser, find_browser
 from environments.catalog import task_named
-from environments.page import Page
+from environments.chromium.page import Page
 from environments.pool import SandboxPool
 from schemas.config.sections import EnvironmentConfig
 

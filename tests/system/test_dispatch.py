@@ -9,7 +9,7 @@ from tests.system.ranks import run_text
 SCRIPT = """
 import sys
 import numpy as np, torch, torch.distributed as dist
-from learning.dispatch import route, travel
+from learning.parallel.dispatch import route, travel
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)

@@ -8,8 +8,8 @@ import pytest
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from storage.status import iterations
-from tasks.checkpoints import policy_row
+from tasks.shared.policies import policy_row
+from tasks.shared.status import iterations
 from tests.flows.conftest import prefect_server  # noqa: F401  (pytest finds the fixture by its name)
 
 

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from environments import miniwob
-from environments.browser import Browser
 from environments.catalog import task_named
-from environments.page import Page
+from environments.chromium.browser import Browser
+from environments.chromium.page import Page
+from environments.miniwob import sandbox as miniwob
 from environments.pool import SandboxPool
 from models.explorer import Explorer
 from models.policy import Context

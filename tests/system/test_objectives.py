@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from learning.critic import BIAS, BODY, WEIGHT
+from learning.algorithms.critic import BIAS, BODY, WEIGHT
+from learning.algorithms.objectives import OBJECTIVES
+from learning.data.sample import Screenshots
 from learning.job import Job
-from learning.objectives import OBJECTIVES
-from learning.sample import Screenshots
 from learning.trainer import READERS
-from models.layout import CRITIC
 from models.random_vlm import KINDS
+from models.tiny.layout import CRITIC
 from schemas.config.training import PpoConfig
 from tests.system.plain import plain_logits
 from tests.system.ranks import run

@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from learning.chats import Chats
+from learning.data.sample import Screenshots, read_samples
+from learning.engines.fsdp.chats import Chats
 from learning.job import Job
-from learning.sample import Screenshots, read_samples
 from learning.trainer import train
 from models.random_vlm import KINDS, Kind
 from schemas.config.training import LoraConfig

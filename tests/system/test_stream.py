@@ -16,19 +16,19 @@ import pytest
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
-from environments.session import play
-from learning.stream import StreamFolder
-from models.renewed import RenewedPolicy
+from learning.data.stream import StreamFolder
+from rollout.actors import BatchedActor
+from rollout.renewed import RenewedPolicy
+from rollout.session import play
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from schemas.failure import FlywheelError
 from storage.lake import Lake
-from tasks.actors import BatchedActor
-from tasks.checkpoints import candidate_of, checkpoint_folder, policy_row
-from tasks.collect import collect_trajectories
-from tasks.group_plays import group_plays
-from tasks.places import work_folder
-from tasks.train import train_policy
+from tasks.collect.collect import collect_trajectories
+from tasks.shared.places import work_folder
+from tasks.shared.policies import candidate_of, checkpoint_folder, policy_row
+from tasks.train.groups import group_plays
+from tasks.train.train import train_policy
 from tests.system import streaming
 from tests.system.streaming import CANDIDATE, PARENT
 
@@ -53,8 +53,8 @@ def clickers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float],
 
     def choose(share: float) -> None:
         made = lambda version: streaming.Player(folder / "parent", version, share)  # noqa: E731
-        monkeypatch.setattr("tasks.collect.load_policy", lambda config, lake, version: made(version))
-        monkeypatch.setattr("tasks.stream.VlmPolicy", lambda place, config, version: made(version))
+        monkeypatch.setattr("tasks.collect.collect.load_policy", lambda config, lake, version: made(version))
+        monkeypatch.setattr("tasks.collect.stream.VlmPolicy", lambda place, config, version: made(version))
 
     return choose
 

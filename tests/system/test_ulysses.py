@@ -9,7 +9,7 @@ from tests.system.ranks import run_text
 SCRIPT = """
 import sys
 import torch, torch.distributed as dist
-from learning.ulysses import GroupPool, to_heads, to_tokens
+from learning.parallel.ulysses import GroupPool, to_heads, to_tokens
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)

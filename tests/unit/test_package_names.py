@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("apps", "flows", "tasks", "learning", "models", "environments", "storage", "schemas", "benchmarks")
+OURS = (
+    "apps",
+    "flows",
+    "tasks",
+    "rollout",
+    "curation",
+    "learning",
+    "models",
+    "environments",
+    "storage",
+    "schemas",
+    "benchmarks",
+)
 
 
 @pytest.mark.parametrize("name", OURS)

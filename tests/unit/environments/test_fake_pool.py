@@ -7,9 +7,9 @@ import pytest
 
 from environments.catalog import all_templates, catalog, task_named
 from environments.pool import SandboxPool
-from environments.session import Play, Record, play
 from models.explorer import Explorer
 from models.policy import Context, Reply
+from rollout.session import Play, Record, play
 from schemas.config import Config, config_of
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure, UsageError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.browser import VARIABLE, browser_version, find_browser
+from environments.chromium.browser import VARIABLE, browser_version, find_browser
 from schemas.failure import FlywheelError
 
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.sample import write_screenshots
 from learning.job import Job
-from learning.rollouts import Rollout, prompt_after, write_rollouts
-from learning.sample import write_screenshots
+from models.families.prompt import messages_of
 from models.policy import Context
-from models.prompt import messages_of
-from models.speaker import TinySpeaker
+from models.tiny.speaker import TinySpeaker
 from schemas.config.training import PpoConfig
 from schemas.observation import Observation
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, samples

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+from learning.data.preferences import Preference, write_preferences
+from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.sample import write_screenshots
+from learning.data.stream import StreamFolder
 from learning.job import Job
-from learning.preferences import Preference, write_preferences
-from learning.rollouts import Rollout, prompt_after, write_rollouts
-from learning.sample import write_screenshots
-from learning.stream import StreamFolder
+from models.families.prompt import messages_of
 from models.policy import Context
-from models.prompt import messages_of
 from models.random_vlm import build_random
-from models.stock import StockSpeaker
+from models.serving.stock import StockSpeaker
 from schemas.config.training import GroupConfig, PpoConfig, PreferenceConfig
 from schemas.observation import Observation, Turn
 from tests.unit.learning.chats import POLICY, TRAIN

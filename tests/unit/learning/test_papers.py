@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from learning.advantages import of_group, soft_overlong
-from learning.gae import advantages, length_adaptive_lambda
-from learning.passk import analytic
-from learning.policy_losses import clipped_loss, dpo_loss
-from models.dialects import parse_reply, smart_resize
+from learning.algorithms.advantages import of_group, soft_overlong
+from learning.algorithms.gae import advantages, length_adaptive_lambda
+from learning.algorithms.passk import analytic
+from learning.algorithms.policy_losses import clipped_loss, dpo_loss
+from models.families.dialects import parse_reply, smart_resize
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[2] / "golden" / "papers.json").read_text())
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from learning.data.sample import write_samples
 from learning.job import Job
 from learning.resume import identity, steps_folder, sweep
-from learning.sample import write_samples
 from tests.unit.learning.samples import job, samples
 
 

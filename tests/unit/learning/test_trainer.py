@@ -10,18 +10,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from learning.batches import Batcher
+from learning.data.sample import read_samples, read_screenshots, write_samples
+from learning.engines.tiny.batches import Batcher
+from learning.engines.tiny.learner import batch_loss
 from learning.job import TIED, Job, read_job
-from learning.sample import TrainSample, read_samples, read_screenshots, write_samples
-from learning.small import batch_loss
 from learning.trainer import train
-from models.fast import TinyNet
 from models.policy import Context
-from models.speaker import read_tokenizer
+from models.tiny.network import TinyNet
+from models.tiny.speaker import read_tokenizer
 from models.vlm import VlmPolicy
 from schemas.action import Click, from_json
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
+from schemas.sample import TrainSample
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, job, parent, samples
 
 

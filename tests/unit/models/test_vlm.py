@@ -9,12 +9,12 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from models.fast import Grid, TinyNet
-from models.packing import pack, visible
+from models.families.prompt import messages_of
 from models.policy import Context
-from models.prompt import messages_of
-from models.speaker import TinySpeaker, prompt_text
-from models.tiny import build_tiny
+from models.tiny.build import build_tiny
+from models.tiny.network import Grid, TinyNet
+from models.tiny.packing import pack, visible
+from models.tiny.speaker import TinySpeaker, prompt_text
 from models.vlm import VlmPolicy
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError

@@ -6,7 +6,7 @@ import pytest
 
 from storage.catalog import FOLDER, ask, sql
 from storage.lake import Lake
-from storage.status import iterations
+from tasks.shared.status import iterations
 
 
 @pytest.fixture

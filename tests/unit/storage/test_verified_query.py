@@ -3,7 +3,7 @@
 import pytest
 
 from storage.lake import Lake
-from storage.status import iterations, verified
+from tasks.shared.status import iterations, verified
 
 
 @pytest.fixture

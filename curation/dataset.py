@@ -1,0 +1,139 @@
+"""From rows of the lake to training samples: one sample per step worth imitating, and screens that teach grounding.
+
+The history of a sample is the shortest way to its screen, not everything the player tried. A task's share of the
+training follows its weakness; inside a task, samples share equally.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from curation.curriculum import weakness
+from curation.selection import shortest_way
+from schemas.action import Click, from_json
+from schemas.sample import Past, Question, TrainSample
+
+Rows = Sequence[Mapping[str, Any]]
+GROUNDING_SHARE = 0.15
+"""The part of a task's training that goes to screens of its failed trajectories."""
+
+
+def samples_of(
+    trajectories: Rows,
+    steps: Mapping[str, Rows],
+    thoughts: Mapping[tuple[str, int], str],
+    questions: Mapping[str, Sequence[Question]],
+    history_images: int,
+) -> list[TrainSample]:
+    """One sample per kept step of accepted (`sft`) trajectories; a grounding screen per step of failed (`ct`) ones.
+
+    Plays of one group that did the very same thing teach it once.
+
+    Args:
+        trajectories: rows with trajectory_id, task_id, group_id, instruction, route.
+        steps: rows in order by trajectory: step, screenshot, thought, action.
+        thoughts: annotated thoughts by (trajectory, step), for steps without one of their own.
+        questions: grounding questions by screenshot.
+        history_images: how many of the last screenshots a sample shows.
+    """
+    samples: list[TrainSample] = []
+    asked: set[str] = set()
+    grouped: set[tuple[str, TrainSample]] = set()
+    for trajectory in trajectories:
+        played = steps.get(trajectory["trajectory_id"], ())
+        if trajectory["route"] == "sft":
+            made = _imitation(trajectory, played, thoughts, questions, history_images)
+            if (group := trajectory["group_id"]) is not None:
+                made = [sample for sample in made if (group, sample) not in grouped]
+                grouped.update((group, sample) for sample in made)
+            samples += made
+            asked.update(row["screenshot"] for row in played)
+    for trajectory in trajectories:
+        if trajectory["route"] == "ct":
+            for row in steps.get(trajectory["trajectory_id"], ()):
+                if row["screenshot"] not in asked and questions.get(row["screenshot"]):
+                    asked.add(row["screenshot"])
+                    samples.append(_grounding(trajectory, row, questions))
+    return samples
+
+
+def weigh(
+    samples: Sequence[TrainSample],
+    success: Mapping[str, float],
+    balance: float,
+    practice: Collection[str] = (),
+    practice_share: float = 0.0,
+) -> list[TrainSample]:
+    """Samples with their weights: tasks by weakness (`curation.curriculum.weakness`), equal inside a task.
+
+    Args:
+        samples: all there are.
+        success: the parent's success by task.
+        balance: how far weakness decides; with 0 tasks share equally.
+        practice: the tasks that are practice pages.
+        practice_share: what all their samples together weigh, of 1; every one of them the same.
+    """
+    counts = Counter((sample.task_id, sample.action is None) for sample in samples)
+    practised = sum(sample.task_id in practice for sample in samples)
+    suite = sorted({sample.task_id for sample in samples} - set(practice))
+    shares = weakness(success, suite, balance) if suite else {}
+    mass = practice_share if practised and suite else float(bool(practised))
+    raw = []
+    for sample in samples:
+        part = GROUNDING_SHARE if sample.action is None else 1.0 - GROUNDING_SHARE
+        raw.append(shares.get(sample.task_id, 0.0) * part / counts[sample.task_id, sample.action is None])
+    scale = (1.0 - mass) / sum(raw) if suite else 0.0
+    return [
+        replace(sample, weight=mass / practised if sample.task_id in practice else scale * weight)
+        for sample, weight in zip(samples, raw, strict=True)
+    ]
+
+
+def questions_of(annotations: Rows) -> dict[str, list[Question]]:
+    """Grounding questions by screenshot, from annotation rows joined with their step's screenshot."""
+    found: dict[str, list[Question]] = {}
+    for row in annotations:
+        click = from_json(row["action"])
+        if isinstance(click, Click):
+            found.setdefault(row["screenshot"], []).append(Question(row["thought"], click.x, click.y))
+    return found
+
+
+def _imitation(
+    trajectory: Mapping[str, Any],
+    played: Rows,
+    thoughts: Mapping[tuple[str, int], str],
+    questions: Mapping[str, Sequence[Question]],
+    history_images: int,
+) -> list[TrainSample]:
+    kept = [played[index] for index in shortest_way([row["screenshot"] for row in played])]
+    past: list[Past] = []
+    samples = []
+    for number, row in enumerate(kept):
+        thought = row["thought"] or thoughts.get((trajectory["trajectory_id"], row["step"]), "")
+        screens = tuple(seen["screenshot"] for seen in kept[max(0, number + 1 - history_images) : number + 1])
+        samples.append(
+            TrainSample(
+                task_id=trajectory["task_id"],
+                screenshots=screens,
+                instruction=trajectory["instruction"],
+                history=tuple(past),
+                thought=thought,
+                action=row["action"],
+                questions=tuple(questions.get(row["screenshot"], ())),
+            )
+        )
+        past.append(Past(thought, row["action"]))
+    return samples
+
+
+def _grounding(
+    trajectory: Mapping[str, Any], row: Mapping[str, Any], questions: Mapping[str, Sequence[Question]]
+) -> TrainSample:
+    return TrainSample(
+        task_id=trajectory["task_id"],
+        screenshots=(row["screenshot"],),
+        instruction=trajectory["instruction"],
+        questions=tuple(questions[row["screenshot"]]),
+    )

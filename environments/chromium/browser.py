@@ -1,0 +1,189 @@
+"""A headless Chromium that draws only when asked, driven over a pipe.
+
+Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
+display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
+that is deleted, and it dies with us even if we are killed outright (`environments.chromium.tether`).
+
+One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from environments.chromium import tether
+from environments.chromium.cdp import Connection
+from schemas.failure import FlywheelError, SandboxFailure
+
+if TYPE_CHECKING:
+    from environments.chromium.page import Page
+
+VARIABLE = "FLYWHEEL_BROWSER"
+PROFILE = "flywheel-browser-"
+LAUNCH_TIMEOUT_S = 60.0
+FLAGS = (
+    "--headless",
+    "--remote-debugging-pipe",
+    "--enable-begin-frame-control",
+    "--run-all-compositor-stages-before-draw",
+    "--deterministic-mode",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--in-process-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-checker-imaging",
+    "--disable-partial-raster",
+    "--disable-lcd-text",
+    "--disable-smooth-scrolling",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-field-trial-config",
+    "--disable-sync",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--no-pings",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--hide-scrollbars",
+    "--password-store=basic",
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+    "--force-device-scale-factor=1",
+    "--allow-file-access-from-files",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--disable-features=BackForwardCache,OptimizationHints,MediaRouter,Translate,PaintHolding,RenderDocument,SpareRendererForSitePerProcess",
+)
+
+
+def find_browser(path: str | None = None) -> Path:
+    """The headless shell to use: `path`, else `FLYWHEEL_BROWSER`, else an installed one, else Playwright's own.
+
+    Raises:
+        FlywheelError: there is none, or `path` is not a program; says how to install one.
+    """
+    asked = path or os.environ.get(VARIABLE)
+    if asked:
+        if os.access(asked, os.X_OK) and Path(asked).is_file():
+            return Path(asked)
+        raise FlywheelError(f"`environment.browser`: {asked} is not a program.", _INSTALL)
+    for candidate in _candidates():
+        if os.access(candidate, os.X_OK):
+            return candidate
+    raise FlywheelError("No headless Chromium was found (`environment.browser`).", _INSTALL)
+
+
+_INSTALL = (
+    "Install one: `apt install chromium-headless-shell` (Debian), or `pip install playwright && playwright install "
+    f"--only-shell chromium`; or name its path in environment.browser or {VARIABLE}."
+)
+
+
+def browser_version(path: Path) -> str:
+    """What the browser calls itself, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not run."""
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise FlywheelError(f"{path} does not run: {error}.", _INSTALL) from error
+    return answer.stdout.strip()
+
+
+def _candidates() -> Iterator[Path]:
+    yield Path("/usr/lib/chromium/chromium-headless-shell")
+    for name in ("chrome-headless-shell", "headless_shell"):
+        if found := shutil.which(name):
+            yield Path(found)
+    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
+    for name in ("chrome-headless-shell", "headless_shell"):
+        yield from sorted(cache.glob(f"chromium_headless_shell-*/*/{name}"), reverse=True)
+
+
+class Browser:
+    """One running browser. Made by `launch`, ended by `close`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, connection: Connection, profile: str) -> None:
+        self._process = process
+        self._profile = profile
+        self.connection = connection
+        self.frames = asyncio.Lock()
+        """Held while a frame is drawn: one at a time in the whole browser."""
+        self.resting: list[Page] = []
+        """Pages that no trajectory holds."""
+
+    @classmethod
+    async def launch(cls, path: Path) -> "Browser":
+        """Starts a browser.
+
+        Raises:
+            SandboxFailure: it did not start within a minute.
+        """
+        _sweep()
+        profile = tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
+        connection = Connection()
+        process = await _spawn(path, profile, connection)
+        browser = cls(process, connection, profile)
+        try:
+            async with asyncio.timeout(LAUNCH_TIMEOUT_S):
+                await connection.send("Browser.getVersion")
+        except (TimeoutError, SandboxFailure) as error:
+            await browser.close()
+            raise SandboxFailure(f"{path} did not start: {error}") from error
+        return browser
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be used."""
+        return not self.connection.gone and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Its process, which is also its process group."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Ends it at once; whatever is pending in it fails."""
+        self.connection.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Ends it, waits for it, and deletes its profile."""
+        self.kill()
+        await self._process.wait()
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+
+async def _spawn(path: Path, profile: str, connection: Connection) -> asyncio.subprocess.Process:
+    to_read, for_writing = os.pipe()
+    for_reading, to_write = os.pipe()
+    tied = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), str(to_read), str(to_write)]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *tied, str(path), *FLAGS, f"--user-data-dir={profile}", "about:blank",
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(to_read, to_write), start_new_session=True, env={**os.environ, "TMPDIR": profile},
+        )  # fmt: skip
+    finally:
+        os.close(to_read)
+        os.close(to_write)
+    await connection.open(for_reading, for_writing)
+    return process
+
+
+def _sweep() -> None:
+    """Deletes profiles whose owner was killed before it could."""
+    for leftover in Path(tempfile.gettempdir()).glob(f"{PROFILE}*"):
+        owner = leftover.name.removeprefix(PROFILE).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -1,0 +1,150 @@
+"""One page of a browser: its own target and session, evaluated, fed with input, and drawn on demand.
+
+Every trajectory gets a document freshly written, with a JavaScript world of its own: a document that is seeded again
+instead keeps enough of its past to change rewards. The target around it stays, and the document is opened in a frame
+(`stage.js`): a navigation of the whole target would cost twice as much, most of it in the browser's own process.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from environments.chromium.browser import Browser
+from environments.chromium.cdp import Reply
+from schemas.failure import SandboxFailure
+
+PUMP_S = 0.005
+OPENINGS = 120
+"""Documents opened in one target before it is closed, so that what is left of them stays under about 300 MB."""
+STAGE = Path(__file__).with_name("stage.js").read_text()
+_LOADED = (
+    "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
+)
+SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
+
+
+class Page:
+    """A page, held by one trajectory at a time; every method raises SandboxFailure once it is gone."""
+
+    def __init__(self, browser: Browser, target: str, session: str) -> None:
+        self._browser = browser
+        self._target = target
+        self._session = session
+        self._openings = 0
+        self._drawn = False
+
+    @classmethod
+    async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> "Page":
+        """A page of this many pixels, at rest.
+
+        Args:
+            browser: where it is.
+            width: pixels.
+            height: pixels.
+            ground: the address that relative ones in the documents start from; something in which nothing runs.
+            script: what runs before anything of a document.
+        """
+        if browser.resting:
+            return browser.resting.pop()
+        send = browser.connection.send
+        shape = {"url": "about:blank", "width": width, "height": height, "enableBeginFrameControl": True}
+        target = (await send("Target.createTarget", shape))["targetId"]
+        session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
+        page = cls(browser, target, session)
+        await page.send("Emulation.setFocusEmulationEnabled", enabled=True)
+        answer = await page.send("Page.navigate", url=ground)
+        if "errorText" in answer:
+            raise SandboxFailure(f"{ground}: {answer['errorText']}")
+        await page.evaluate(f"({_LOADED}).then(() => {STAGE.strip()}({json.dumps(script)}))")
+        return page
+
+    async def give_back(self) -> None:
+        """Keeps the page for the next trajectory, its pointer at rest; closes it when it is worn out."""
+        if self._openings >= OPENINGS:
+            await self.close()
+        elif self._browser.alive:
+            await self.input([self.send("Input.dispatchMouseEvent", type="mouseReleased", x=0, y=0, button="left")])
+            self._browser.resting.append(self)
+
+    def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":
+        """Sends a command to the page without waiting."""
+        return self._browser.connection.send(method, params, self._session)
+
+    async def open(self, url: str, start: str) -> Any:
+        """Opens the document at `url` in place of the last one.
+
+        Args:
+            url: where it is; it is read once and kept.
+            start: a JavaScript expression of its `world` (the window) and of the `notes` kept about it.
+
+        Returns:
+            What `start` is, or what its promise comes to.
+        """
+        self._openings += 1
+        self._drawn = False
+        return await self.evaluate(f"stage({json.dumps(url)}).then(([world, notes]) => {start})")
+
+    async def evaluate(self, expression: str) -> Any:
+        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a SandboxFailure.
+
+        In it, `world` is the window of the open document.
+        """
+        answer = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise SandboxFailure(f"script: {details.get('exception', {}).get('description', details['text'])}")
+        return answer["result"].get("value")
+
+    async def ready(self) -> None:
+        """Draws the document's first frame if nobody has: before it, input is acknowledged and lost."""
+        if not self._drawn:
+            await self.frame()
+
+    async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
+        """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
+        pending = set(events)
+        while pending:
+            pending = (await asyncio.wait(pending, timeout=PUMP_S))[1]
+            if pending:
+                await self.frame()
+        for event in events:
+            event.result()
+
+    async def frame(self) -> None:
+        """Draws a frame."""
+        await self._draw({})
+
+    async def screenshot(self) -> bytes:
+        """Draws a frame and returns it as PNG."""
+        for _ in range(3):
+            drawn = await self._draw(SCREENSHOT)
+            if "screenshotData" in drawn:
+                return base64.b64decode(drawn["screenshotData"])
+        raise SandboxFailure("the browser draws no screenshots")
+
+    async def _draw(self, params: Reply) -> Reply:
+        """Draws to the end even if nobody waits any more: the next frame must not begin before this one is done."""
+        drawing = asyncio.ensure_future(self._draw_alone(params))
+        _heard(drawing)
+        return await asyncio.shield(drawing)
+
+    async def _draw_alone(self, params: Reply) -> Reply:
+        async with self._browser.frames:
+            drawn = await self.send("HeadlessExperimental.beginFrame", **params)
+        self._drawn = True
+        return drawn
+
+    async def close(self) -> None:
+        """Closes the page, not while a frame is in flight."""
+        with contextlib.suppress(SandboxFailure):
+            async with self._browser.frames:
+                await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
+
+
+def _heard(work: "asyncio.Future[Any]") -> None:
+    """Marks a failure as heard: it is told to whoever waits, and nobody may be waiting any more."""
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())

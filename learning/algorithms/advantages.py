@@ -1,0 +1,69 @@
+"""Advantages of whole trajectories from the rewards of a group: plays of one task and seed by one policy.
+
+GRPO (arXiv 2402.03300): A_i = (R_i - mean) / std. The standard deviation is the population's (over N): pass@1 is then
+exactly Pass@k with k = 1 (`learning.algorithms.passk`). Public code (verl) takes the sample's, over N - 1, which
+`ddof=1` gives.
+
+A reward that is not a number marks an environment failure: it enters no mean, and its own advantage is 0. Rewards that
+are all equal teach nothing, so all their advantages are 0, and so is that of a group of one (verl keeps its reward).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Estimator = Callable[[Floats], Floats]
+"""Advantages (n,) of one group's rewards (n,), none of them missing."""
+
+
+def centred(rewards: Floats, ddof: int = 0) -> Floats:
+    """GRPO's z-scores (n,) of one group's rewards (n,); all 0 if the rewards are all equal."""
+    if len(rewards) <= ddof or np.ptp(rewards) == 0:
+        return np.zeros(len(rewards))
+    return (rewards - rewards.mean()) / rewards.std(ddof=ddof)
+
+
+def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
+    """An estimator's advantages of one group, environment failures (NaN) set apart.
+
+    Args:
+        rewards: (n,), NaN where the environment failed.
+        estimator: what is asked of the others.
+
+    Returns:
+        (n,), 0 for environment failures.
+    """
+    found = np.asarray(rewards, dtype=np.float64)
+    valid = np.isfinite(found)
+    advantages = np.zeros(len(found))
+    if valid.any():
+        advantages[valid] = estimator(found[valid])
+    return advantages
+
+
+def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
+    """Whether a group can teach: two of its valid rewards differ (dynamic sampling of DAPO, arXiv 2503.14476).
+
+    Args:
+        rewards: (n,), NaN where the environment failed.
+        spread: the least that the best reward must lie above the mean (prompt curation, Seed1.5-VL, arXiv 2505.07062).
+    """
+    found = np.asarray(rewards, dtype=np.float64)
+    found = found[np.isfinite(found)]
+    return len(found) > 1 and bool(np.ptp(found) > 0) and bool(found.max() - found.mean() >= spread)
+
+
+def soft_overlong(length: npt.ArrayLike, longest: int, cache: int) -> Floats:
+    """DAPO's penalty in [-1, 0] for replies that come near their limit.
+
+    0 up to longest - cache, then straight down to -1 at `longest`, -1 beyond.
+
+    Args:
+        length: tokens, any shape.
+        longest: the limit L_max in tokens.
+        cache: the last stretch before it, at least 1.
+    """
+    over = np.asarray(length, dtype=np.float64) - (longest - cache)
+    return np.clip(-over / cache, -1.0, 0.0) + 0.0

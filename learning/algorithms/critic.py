@@ -1,0 +1,186 @@
+"""The critic: a linear head on hidden states, those of the policy or of a network of its own.
+
+A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
+copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
+judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from learning.checkpoint import State
+from learning.engines.tiny.optimizer import moments_of
+from learning.job import Job
+from models.tiny.layout import CRITIC, read_config
+from schemas.failure import CheckpointError
+
+WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
+
+
+class Body(ABC):
+    """The network of a critic that stands alone, with its gradient and its optimiser; all ranks call every method."""
+
+    @abstractmethod
+    def zero(self) -> None:
+        """Forgets gradients."""
+
+    @abstractmethod
+    def norm(self) -> float:
+        """The norm of the gradient over all ranks, which `step` will follow."""
+
+    @abstractmethod
+    def step(self, rate: float) -> None:
+        """One step at a learning rate."""
+
+    @abstractmethod
+    def keep(self) -> list[Tensor]:
+        """A copy of the weights."""
+
+    @abstractmethod
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+        """Goes back to a copy; `steps` is how many were made since the network was made."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Weights and moments, to be saved and loaded in place."""
+
+    @abstractmethod
+    def restored(self, steps: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole weights by name; needed on rank 0 only."""
+
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+class Critic(Generic[AnyBody]):
+    """V of hidden states; all ranks hold the same.
+
+    Args:
+        job: the parent, where a critic of the configured kind may lie, and the rates.
+        rank, world: this rank and how many there are.
+        make_body: makes the network of a critic that stands alone, from its weights; from those of the parent if there
+            are none.
+
+    Raises:
+        CheckpointError: the parent's critic cannot be read or is of another size.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int, make_body: Callable[[Mapping[str, Tensor]], AnyBody]) -> None:
+        self._rank, self._world, self._clip = rank, world, job.train.clip
+        config = read_config(job.parent)
+        width = config.get("text_config", config)["hidden_size"]
+        alone = job.train.ppo.critic == "alone"
+        kept = read_critic(job.parent, alone, width)
+        self.kept = bool(kept)
+        """Whether it goes on from the parent's."""
+        self.head = torch.zeros(width + 1)
+        """(hidden + 1,): weights, then the bias. Zeros know nothing and expect nothing."""
+        if kept:
+            self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
+        self.head.requires_grad_().grad = torch.zeros_like(self.head)
+        self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
+        self.body: AnyBody | None = None
+        """The network of a critic that stands alone."""
+        if alone:
+            own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
+            self.body = make_body(own)
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
+        seen = hidden if hidden.dtype == torch.float64 else hidden.float()
+        head = self.head.to(seen)
+        return seen @ head[:-1] + head[-1]
+
+    @torch.no_grad()
+    def expect(self, value: float) -> None:
+        """Begins with this value for every state."""
+        self.head[-1] = value
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        assert self.head.grad is not None
+        self.head.grad.zero_()
+        if self.body is not None:
+            self.body.zero()
+
+    def step(self, rate: float) -> float:
+        """Adds the ranks' gradients up and makes one step; returns their norm; an unsound one moves nothing."""
+        assert self.head.grad is not None
+        if self._world > 1:
+            dist.all_reduce(self.head.grad)
+        norm = float(torch.linalg.vector_norm(self.head.grad))
+        body = self.body.norm() if self.body is not None else 0.0
+        if math.isfinite(norm + body):
+            self.head.grad.mul_(min(1.0, self._clip / (norm + 1e-6)))
+            self._adam.param_groups[0]["lr"] = rate
+            self._adam.step()
+            if self.body is not None:
+                self.body.step(rate)
+        return math.hypot(norm, body)
+
+    def keep(self) -> list[Tensor]:
+        """A copy of the weights."""
+        return [self.head.detach().clone(), *(self.body.keep() if self.body is not None else [])]
+
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+        """Goes back to a copy; `steps` is how many were made since the critic was made."""
+        with torch.no_grad():
+            self.head.copy_(kept[0])
+        if self.body is not None:
+            self.body.take_back(kept[1:], steps)
+
+    def state(self) -> State:
+        """Weights and moments, to be saved and loaded in place."""
+        moments = moments_of(self._adam, self.head)
+        found = {f"{BODY}head.{name}": moments[name] for name in ("exp_avg", "exp_avg_sq")}
+        body = self.body.state() if self.body is not None else {}
+        return {f"{BODY}head.weight": self.head.detach(), **found, **{f"{BODY}{name}": body[name] for name in body}}
+
+    def restored(self, steps: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+        moments_of(self._adam, self.head)["step"].fill_(steps)
+        if self.body is not None:
+            self.body.restored(steps)
+
+    def write(self, folder: Path) -> None:
+        """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16. All ranks call it."""
+        body = self.body.tensors() if self.body is not None else {}
+        if self._rank == 0:
+            tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
+            tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
+            save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
+
+
+def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:
+    """The tensors of a checkpoint's critic; none if it has none of this kind.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is of another size.
+    """
+    path = checkpoint / CRITIC
+    if not path.exists():
+        return {}
+    try:
+        found = load_file(path)
+        weight, bias = found[WEIGHT], found[BIAS]
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: {error}.", "Remove the file: a critic is then begun anew.") from error
+    if weight.shape != (width,) or bias.shape != (1,):
+        raise CheckpointError(
+            f"{path}: a head of {tuple(weight.shape)}, the policy's hidden states are ({width},).",
+            "Remove the file: a critic is then begun anew.",
+        )
+    return found if any(name.startswith(BODY) for name in found) == alone else {}

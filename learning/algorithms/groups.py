@@ -1,0 +1,195 @@
+"""From groups of plays (one task, one seed, one policy version) to rollouts with advantages.
+
+The reward is the verifier's: 1 for success, 0 for failure; or, where there is no verifier, the judge's score in [0, 1],
+in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment failure has none. Pass@k is about
+success, so its forms take a judged play as 1 or 0 by the judge's threshold. All steps of a play get its advantage
+(ZeroGUI). Groups whose rewards are all equal are left out (dynamic sampling). Where it is configured, an all-failed
+group is shown one stored success in place of its last play (ARPO, arXiv 2505.16282), preferably of the same seed: its
+tokens were not drawn by this policy, so they have no log probabilities of serving.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from learning.algorithms import passk
+from learning.algorithms.advantages import Floats, centred, is_informative, of_group, soft_overlong
+from learning.data.rollouts import Rollout, prompt_after
+from models.families.dialects import format_action, format_reply
+from models.tiny.layout import reply_grid
+from schemas.action import from_json
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import GroupConfig
+from schemas.failure import FlywheelError
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One play of a group: its rollouts, without advantages yet, and its reward (NaN for an environment failure)."""
+
+    seed: int
+    reward: float
+    rollouts: tuple[Rollout, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What a group method trains on, and what it was made from."""
+
+    rollouts: list[Rollout]
+    groups: int
+    informative: int
+    injected: int
+    environment_failures: int
+
+
+def plays_of(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> dict[str, list[Played]]:
+    """Plays by group, from rows of `storage/queries/training_groups.sql`.
+
+    Raises:
+        FlywheelError: a step that a policy played has no token ids or log probabilities.
+    """
+    steps: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        steps.setdefault((row["group_id"], row["trajectory_id"]), []).append(row)
+    found: dict[str, list[Played]] = {}
+    for (name, _), played in steps.items():
+        found.setdefault(name, []).append(_played(played, policy, group))
+    return found
+
+
+def demonstration(rows: Rows, policy: PolicyConfig) -> Played:
+    """A stored success as a play of a group; `rows` are its steps by the shortest way through its screens."""
+    said: list[str] = []
+    rollouts = []
+    grid = reply_grid(policy.base)
+    for number, row in enumerate(rows):
+        reply = format_reply(row["thought"], format_action(from_json(row["action"]), policy.dialect, grid))
+        rollouts.append(_rollout(row, rows, number, said, reply, policy))
+        said.append(reply)
+    return Played(rows[0]["seed"], 1.0, tuple(rollouts))
+
+
+def train_on(
+    groups: Mapping[str, Sequence[Played]],
+    stored: Callable[[str, int], Played | None],
+    config: GroupConfig,
+    seed: int,
+) -> Groups:
+    """Rollouts of the informative groups, with their advantages; rollouts without one are left out.
+
+    Args:
+        groups: plays by group.
+        stored: a success to show an all-failed group of this task and seed, or None; asked only if `config.inject`.
+        config: which advantage, and k.
+        seed: draws the bootstrap's groups.
+    """
+    kept: list[list[Played]] = []
+    injected = 0
+    for plays in groups.values():
+        shown = list(plays)
+        if config.inject and (success := _missing(shown, stored)):
+            valid = [at for at, play in enumerate(shown) if math.isfinite(play.reward)]
+            shown[valid[-1]] = success
+            injected += 1
+        if is_informative([play.reward for play in shown], config.spread):
+            kept.append(shown)
+    advantages = group_advantages([np.array([play.reward for play in plays]) for plays in kept], kept, config, seed)
+    rollouts = [
+        replace(rollout, advantage=float(gain))
+        for plays, gains in zip(kept, advantages, strict=True)
+        for play, gain in zip(plays, gains, strict=True)
+        for rollout in play.rollouts
+        if gain != 0
+    ]
+    failures = sum(not math.isfinite(play.reward) for plays in groups.values() for play in plays)
+    return Groups(rollouts, len(groups), len(kept), injected, failures)
+
+
+def group_advantages(
+    rewards: Sequence[Floats], plays: Sequence[Sequence[Played]], config: GroupConfig, seed: int
+) -> list[Floats]:
+    """Advantages of every group's plays by the configured form; 0 for environment failures."""
+    if config.advantage == "adaptive":
+        valid = [np.isfinite(group) for group in rewards]
+        whole = [group[there] for group, there in zip(rewards, valid, strict=True)]
+        made = passk.adaptive(whole, [_entropy(group) for group in plays], config.k)
+        found = [np.zeros(len(group)) for group in rewards]
+        for into, there, values in zip(found, valid, made, strict=True):
+            into[there] = values
+        return found
+    rng = np.random.default_rng(seed)
+    forms: dict[str, Callable[[Floats], Floats]] = {
+        "pass1": centred,
+        "passk": lambda group: passk.analytic(group, config.k),
+        "full": lambda group: passk.full_sampling(group, config.k),
+        "bootstrap": lambda group: passk.bootstrap(group, config.k, len(group), rng),
+        "combined": lambda group: passk.combined(group, config.k),
+        "exceeding": lambda group: passk.exceeding(group, config.k),
+    }
+    return [of_group(group, forms[config.advantage]) for group in rewards]
+
+
+def _missing(plays: Sequence[Played], stored: Callable[[str, int], Played | None]) -> Played | None:
+    """The stored success that an all-failed group lacks."""
+    valid = [play for play in plays if math.isfinite(play.reward)]
+    if not valid or max(play.reward for play in valid) > 0:
+        return None
+    task = next((rollout.task_id for play in valid for rollout in play.rollouts), None)
+    return stored(task, valid[0].seed) if task else None
+
+
+def _entropy(plays: Sequence[Played]) -> float:
+    """Mean of -log p over the drawn tokens: an estimate of the entropy of what was drawn, in nats."""
+    drawn = [value for play in plays for rollout in play.rollouts for value in rollout.logprobs]
+    return -sum(drawn) / len(drawn) if drawn else 0.0
+
+
+def _played(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> Played:
+    steps = [row for row in rows if row["step"] is not None]
+    temperature = float(json.loads(rows[0]["sampling"])["temperature"])
+    rollouts = []
+    for number, row in enumerate(steps):
+        if row["token_ids"] is None or row["logprobs"] is None:
+            raise FlywheelError(
+                f"Step {row['step']} of trajectory {row['trajectory_id']} has no token ids or log probabilities.",
+                "Group methods train on what a model with log probabilities played.",
+            )
+        said = [past["raw_text"] for past in steps[:number]]
+        drawn = _rollout(row, steps, number, said, row["raw_text"], policy)
+        tokens, logprobs = tuple(row["token_ids"]), tuple(row["logprobs"])
+        rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
+    worth = rows[0]["reward"] if group.advantage == "pass1" else rows[0]["success"]
+    return Played(rows[0]["seed"], _reward(worth, rollouts, policy, group), tuple(rollouts))
+
+
+def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
+    """What the play was worth, less the mean soft overlong penalty of its replies where there is one; NaN for None."""
+    if worth is None:
+        return math.nan
+    if not group.overlong or not rollouts:
+        return float(worth)
+    lengths = [len(rollout.token_ids) for rollout in rollouts]
+    return float(worth) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
+
+
+def _rollout(
+    row: Mapping[str, Any], steps: Rows, number: int, said: Sequence[str], reply: str, policy: PolicyConfig
+) -> Rollout:
+    screens = steps[max(0, number + 1 - policy.history_images) : number + 1]
+    return Rollout(
+        trajectory_id=row["trajectory_id"],
+        step=row["step"],
+        task_id=row["task_id"],
+        screenshots=tuple(seen["screenshot"] for seen in screens),
+        prompt=prompt_after(row["instruction"], said, policy.dialect),
+        reply=reply,
+        instruction=row["instruction"],
+        said=tuple(said),
+    )

@@ -1,0 +1,79 @@
+"""What a training goes over, round by round: all its samples at once, or batch after batch of a stream.
+
+A round is a stretch of optimiser steps on one set of samples. A training that is handed everything has one round of
+`job.steps`; a streaming one has a round per batch, goes over the samples of each as often as the method's `epochs` say,
+and waits where the next batch is not there yet. Steps are counted through, so a step names a round, whoever counts.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learning.data.sampler import Sampler
+from learning.data.stream import StreamFolder
+from learning.job import Job
+from schemas.failure import FlywheelError
+
+LOOK_S = 0.02
+"""How often it is looked whether the next batch is there."""
+Reader = Callable[[Path], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Optimiser steps [first, end) on one set of samples."""
+
+    number: int
+    """From 1."""
+    first: int
+    end: int
+    samples: Sequence[Any]
+    screenshots: Path
+    sampler: Sampler
+
+
+class Rounds:
+    """The rounds of a job, in order; iterating may wait.
+
+    Raises:
+        FlywheelError: there are no samples, none has a weight, or a stream ended without a batch.
+    """
+
+    def __init__(self, job: Job, read: Reader) -> None:
+        self._job, self._read = job, read
+        self.waited_s = 0.0
+        """Seconds that were spent waiting for batches."""
+
+    def __iter__(self) -> Iterator[Round]:
+        if self._job.stream is None:
+            yield self._round(1, 0, self._job.steps, self._job.samples, self._job.screenshots)
+            return
+        folder, number, first = StreamFolder(self._job.stream), 1, 0
+        while self._wait(folder, number):
+            made = self._round(number, first, None, folder.rollouts(number), folder.screenshots(number))
+            yield made
+            number, first = number + 1, made.end
+        if number == 1:
+            raise FlywheelError(f"{self._job.stream}: the stream ended without a batch.", "Nothing was trained.")
+
+    def _round(self, number: int, first: int, steps: int | None, path: Path, screenshots: Path) -> Round:
+        samples, train = self._read(path), self._job.train
+        seed = self._job.seed + (number - 1) * 1_000_003
+        try:
+            sampler = Sampler([sample.weight for sample in samples], seed)
+        except ValueError as error:
+            raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
+        if steps is None:
+            steps = max(1, math.ceil(len(samples) * train.clipped.epochs / train.batch))
+        return Round(number, first, first + steps, samples, screenshots, sampler)
+
+    def _wait(self, folder: StreamFolder, number: int) -> bool:
+        """Whether a batch comes; returns when it is there, or when none will follow."""
+        clock = time.perf_counter()
+        while not (ended := folder.ended()) and not folder.has(number):
+            time.sleep(LOOK_S)
+        self.waited_s += time.perf_counter() - clock
+        return not ended or folder.has(number)

@@ -1,0 +1,143 @@
+"""What lies between who plays and who trains while both run: a folder of batches one way, of weights the other.
+
+Streaming (UI-TARS-2, arXiv 2509.02544, 2.7) trains as soon as enough plays are finished and leaves the others in the
+pool. Batch k (from 1) is trained on by weights that have had k - 1 updates; what it makes are the weights of k updates.
+How old a step is follows from that alone: the k - 1 updates less those of the weights that chose it. The paper prints
+no bound; a step that is older than `train.stream.stale` updates is left out, and so is one of weights that this
+training never made (its folder was lost). The others are weighed by
+`learning.algorithms.policy_losses.truncated_weights`.
+
+A file or folder has its name only once it is whole, so a kill of either side leaves nothing that the other could
+mistake for a batch or for weights.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from learning.data.rollouts import Rollout, write_rollouts
+from learning.data.sample import write_screenshots
+
+KEEP = 3
+"""So many of the newest weights stay; whoever loads some has as long as two more updates take."""
+
+
+def weights_name(candidate: str, parent: str, updates: int) -> str:
+    """What the weights of a streaming training are called: the parent's name before the first update."""
+    return f"{candidate}+{updates}" if updates else parent
+
+
+def updates_of(name: str, candidate: str, parent: str) -> int | None:
+    """How many updates the weights of a name have had; None if they are not of this training."""
+    if name == parent:
+        return 0
+    head, plus, updates = name.rpartition("+")
+    return int(updates) if plus and head == candidate and updates.isdigit() else None
+
+
+def staleness(chosen_at: int | None, trained_at: int) -> int | None:
+    """Updates between the weights that chose a step and those that train on it.
+
+    Args:
+        chosen_at: updates that the former had had; None if they are not of this training.
+        trained_at: updates that the latter have had, at least 0.
+
+    Returns:
+        At least 0; None for weights that this training has not made, or not yet: nothing is known of their age.
+    """
+    if chosen_at is None or chosen_at > trained_at:
+        return None
+    return trained_at - chosen_at
+
+
+def leave_out_stale(
+    rollouts: Sequence[Rollout], ages: Mapping[tuple[str, int], int | None], most: int, whole: bool = False
+) -> tuple[list[Rollout], int]:
+    """The rollouts that are at most `most` updates old, each with its age, and how many were left out.
+
+    Args:
+        rollouts: of any trajectories.
+        ages: `staleness` by trajectory and step; a rollout that is not there was not drawn by a policy, and stays.
+        most: updates, at least 0.
+        whole: whether a trajectory goes as a whole if one of its steps is too old: advantages over its turns need all.
+    """
+    aged = [(rollout, ages.get((rollout.trajectory_id, rollout.step), 0)) for rollout in rollouts]
+    broken = {rollout.trajectory_id for rollout, age in aged if whole and (age is None or age > most)}
+    kept = [
+        replace(rollout, age=age)
+        for rollout, age in aged
+        if age is not None and age <= most and rollout.trajectory_id not in broken
+    ]
+    return kept, len(rollouts) - len(kept)
+
+
+class StreamFolder:
+    """The folder of one streaming training. One process puts batches, another publishes weights."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+
+    def rollouts(self, number: int) -> Path:
+        """Where the rollouts of a batch lie."""
+        return self._path / f"batch-{number:05d}.parquet"
+
+    def screenshots(self, number: int) -> Path:
+        """Where its screenshots lie."""
+        return self._path / f"batch-{number:05d}.screenshots.parquet"
+
+    def put(self, rollouts: Sequence[Rollout], pngs: Mapping[str, bytes], notes: Mapping[str, Any]) -> int:
+        """Adds the next batch; its notes are for who puts. Returns its number."""
+        number = self.batches() + 1
+        write_rollouts(self.rollouts(number), rollouts)
+        write_screenshots(self.screenshots(number), pngs)
+        self._mark(self._notes(number), notes)
+        return number
+
+    def batches(self) -> int:
+        """How many batches there are."""
+        return len(list(self._path.glob("batch-*.json")))
+
+    def notes(self) -> list[dict[str, Any]]:
+        """The notes of all batches, in order."""
+        return [json.loads(self._notes(number).read_text()) for number in range(1, self.batches() + 1)]
+
+    def has(self, number: int) -> bool:
+        """Whether a batch is there."""
+        return self._notes(number).exists()
+
+    def end(self) -> None:
+        """Says that no batch will follow."""
+        self._mark(self._path / "end.json", {"batches": self.batches()})
+
+    def ended(self) -> bool:
+        """Whether no batch will follow."""
+        return (self._path / "end.json").exists()
+
+    def weights(self, updates: int) -> Path:
+        """The checkpoint of the weights after so many updates."""
+        return self._path / f"weights-{updates:05d}"
+
+    def published(self) -> int:
+        """Updates of the newest weights that are there; 0 if there are none."""
+        found = [folder.name.removeprefix("weights-") for folder in self._path.glob("weights-*")]
+        return max((int(name) for name in found if name.isdigit()), default=0)
+
+    def forget(self) -> None:
+        """Removes all weights but the newest few."""
+        newest = self.published()
+        for folder in self._path.glob("weights-*"):
+            name = folder.name.removeprefix("weights-")
+            if name.isdigit() and int(name) <= newest - KEEP:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _notes(self, number: int) -> Path:
+        return self._path / f"batch-{number:05d}.json"
+
+    def _mark(self, path: Path, content: Mapping[str, Any]) -> None:
+        part = path.with_name(f"{path.name}.part")
+        part.write_text(json.dumps(content, sort_keys=True))
+        part.replace(path)

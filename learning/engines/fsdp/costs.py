@@ -1,0 +1,140 @@
+"""What samples cost a model, by operations: the lengths' only, so every rank and every machine counts the same.
+
+Forward and backward of a token take 6 operations per weight that it meets (Kaplan et al., arXiv 2001.08361), and
+attention 12 per layer, width and pair of tokens, half of that where a token sees only those before it. Divided by 6.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from learning.planning.balance import Cost
+from learning.planning.sequence_plan import ClusterCost, legal_degrees
+from schemas.failure import CheckpointError, PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What counts of a model."""
+
+    vision: Cost
+    """Of a screen, per patch."""
+    language: Cost
+    """Of a sample, per token."""
+    query_heads: int
+    key_heads: int
+    exchanged: int
+    """Numbers per token that the all-to-alls of a step move, forward and backward, over all layers."""
+    weights: int = 0
+    """All of them: every micro-batch gathers them twice and shares their gradients out once."""
+    blocks: int = 0
+    """Layers of both phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """What a plan assumes of a cluster; only the ratio of computing to exchanging decides."""
+
+    operations: float
+    """Per second and rank."""
+    near: float
+    """All-to-all inside a node, GB/s."""
+    far: float
+    """All-to-all between nodes, GB/s."""
+    bytes: int
+    """Per number exchanged."""
+    block: float
+    """Seconds that every block of a micro-batch takes beside its operations: starting them, gathering its weights."""
+
+
+GPU = Speeds(operations=4e14, near=100.0, far=10.0, bytes=2, block=1e-3)
+"""An H100-class GPU at 40 % of its bf16 peak, NVLink and 400 Gb InfiniBand by FlexSP's measured ratio (their release
+has 96 to 120 GB/s inside a node, 5 to 10 between nodes). Assumed, not measured here."""
+CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
+"""One core and shared memory. Assumed, not measured here."""
+
+
+def shape_of(model: Any) -> Shape:
+    """The costs of a model's phases.
+
+    Raises:
+        CheckpointError: its config does not say how many heads and layers it has.
+    """
+    text, vision = model.config.get_text_config(), model.config.vision_config
+    try:
+        heads, layers, width = text.num_attention_heads, text.num_hidden_layers, text.hidden_size
+        keys = getattr(text, "num_key_value_heads", None) or heads
+        depth = getattr(vision, "depth", None) or vision.num_hidden_layers
+        seen = vision.hidden_size
+    except AttributeError as error:
+        raise CheckpointError(f"config.json: {error}.", "The trainer cannot tell what this model costs.") from error
+    head = getattr(text, "head_dim", None) or width // heads
+    experts = getattr(text, "num_experts", 0) or 0
+    share = text.num_experts_per_tok / experts if experts else 1.0
+    full = getattr(vision, "fullatt_block_indexes", None)
+    language_weights = _weights(model.base_model.language_model, share)
+    vision_weights = _weights(model.base_model.visual, 1.0)
+    return Shape(
+        vision=Cost(vision_weights, 2 * seen * (len(full) if full else depth)),
+        language=Cost(language_weights, layers * heads * head),
+        query_heads=heads,
+        key_heads=keys,
+        exchanged=2 * layers * head * (2 * heads + 2 * keys),
+        weights=sum(weight.numel() for weight in model.parameters()),
+        blocks=layers + depth,
+    )
+
+
+def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Speeds) -> ClusterCost:
+    """The cost model of sequence plans (FlexSP, eqs. 11 to 14): operations at assumed speeds, memory as tokens.
+
+    Args:
+        shape: of the model.
+        ranks: how many there are.
+        per_node: of which so many share a node.
+        cap: tokens that a rank takes.
+        speeds: of the cluster.
+
+    Raises:
+        PlanError: not a power of two of ranks.
+    """
+    degrees = legal_degrees(ranks, shape.query_heads, shape.key_heads)
+    gathered = 3 * shape.weights * speeds.bytes / 1e6 / (speeds.near if ranks <= per_node else speeds.far)
+    return ClusterCost(
+        quadratic=6e3 * shape.language.quadratic / speeds.operations,
+        linear=6e3 * shape.language.linear / speeds.operations,
+        fixed=gathered + 1e3 * shape.blocks * speeds.block,
+        exchanged=shape.exchanged * speeds.bytes / 2**20,
+        bandwidth=tuple(
+            (degree, speeds.near if degree <= per_node else speeds.far) for degree in degrees if degree > 1
+        ),
+        token=1.0,
+        states=0.0,
+        memory=float(cap),
+        degrees=degrees,
+    )
+
+
+def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | None) -> None:
+    """Raises `PlanError`, naming the sample, if the longest of all fits on no rank and no group."""
+    if cap is None or longest <= cap:
+        return
+    if cost is None:
+        raise PlanError(
+            f"sample {sample} has {longest} tokens, a rank takes {cap} (train.token_cap).",
+            "Raise train.token_cap, show fewer screenshots (policy.history_images), or train with sequence plans "
+            "(train.sequence_plans) on a power of two of ranks.",
+        )
+    try:
+        cost.least_degree(longest)
+    except PlanError as error:
+        heads = f"the model's heads and the ranks allow groups of {', '.join(map(str, cost.degrees))}"
+        raise PlanError(f"sample {sample}: {error.problem} ({heads}).", error.mend) from error
+
+
+def _weights(module: Any, expert_share: float) -> int:
+    """Weights of the matrices that a token meets; tables are looked up and cost nothing."""
+    total = 0.0
+    for name, weight in module.named_parameters():
+        if weight.ndim >= 2 and "embed" not in name.replace("patch_embed", ""):
+            total += weight.numel() * (expert_share if weight.ndim == 3 and "experts" in name else 1.0)
+    return int(total)

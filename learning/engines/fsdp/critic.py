@@ -1,0 +1,104 @@
+"""The network of a critic that stands alone beside a policy of any `transformers` directory."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from learning.algorithms.critic import Body
+from learning.checkpoint import State
+from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.learner import state_of
+from learning.engines.fsdp.model import device_of, load_model, optimizer_of, shard, start_group
+from learning.engines.fsdp.phases import Work
+from learning.engines.tiny.optimizer import moments_of
+from learning.job import Job
+from models.tiny.layout import CRITIC
+from schemas.failure import CheckpointError
+
+
+class ShardedBody(Body):
+    """A model of a critic's own, sharded block by block over all ranks; adapters and all as the policy has them.
+
+    Args:
+        job: the parent and the training's settings.
+        rank, world: this rank and how many there are.
+        dtype: of weights, gradients and moments.
+        weights: to begin with, by their `transformers` names; none for the parent's.
+
+    Raises:
+        CheckpointError: the parent cannot be loaded, or the weights are not of such a model.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
+        self._rank, self._clip = rank, job.train.clip
+        device = device_of(job.train)
+        start_group(world, device)
+        self._model = load_model(job.parent, dtype)
+        if weights:
+            _fill(self._model, weights, job)
+        add_adapters(self._model, job.train.lora, job.seed)
+        self._net = shard(self._model, device, world, dtype, job.train.activation_checkpointing)
+        self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
+        self._optimizer = optimizer_of(self._net, job.train, device)
+
+    def hidden(self, work: Work) -> Tensor:
+        """What it makes of the tokens before the work's targets, (m, width)."""
+        return self._net(work)[1]
+
+    def reshard(self) -> None:
+        """To be called after passes without gradient: they leave weights gathered that a step would not change."""
+        cast(FSDPModule, self._net).reshard()
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def norm(self) -> float:
+        """The norm over all ranks' shards; what is above `train.clip` is clipped here."""
+        norm = torch.nn.utils.clip_grad_norm_(self._weights, self._clip)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def step(self, rate: float) -> None:
+        """One step at a learning rate."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+
+    def keep(self) -> list[Tensor]:
+        """A copy of this rank's shards."""
+        return [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+        """Goes back to a copy."""
+        for weight, before in zip(self._weights, kept, strict=True):
+            weight.copy_(before)
+        self.restored(steps)
+
+    def state(self) -> State:
+        """As the policy's."""
+        return state_of(self._model, self._optimizer)
+
+    def restored(self, steps: int) -> None:
+        """Goes on after so many steps."""
+        for weight in self._weights:
+            moments_of(self._optimizer, weight)["step"].fill_(steps)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole weights by name, with the adapters in them, on rank 0."""
+        found = ((name, full.detach()) for name, full in merged(self._model))
+        return {name: full.to("cpu", torch.bfloat16) for name, full in found if self._rank == 0}
+
+
+def _fill(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
+    wanted = {name: weight.shape for name, weight in model.named_parameters()}
+    if wanted != {name: weight.shape for name, weight in weights.items()}:
+        raise CheckpointError(
+            f"{job.parent / CRITIC}: the network in it is not of the policy's architecture.",
+            "Remove the file: a critic is then begun anew.",
+        )
+    model.load_state_dict(dict(weights), strict=False)  # tied weights have one name here

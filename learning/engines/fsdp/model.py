@@ -1,0 +1,101 @@
+"""A directory's model made ready to be trained: its device, its attention, its shards, its optimiser."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from learning.engines.fsdp.phases import TwoPhases
+from learning.parallel.packed_attention import NAME
+from schemas.config.training import TrainConfig
+from schemas.failure import CheckpointError, FlywheelError
+
+BETAS = (0.9, 0.95)
+
+
+def device_of(train: TrainConfig) -> torch.device:
+    """Where this rank computes; raises `FlywheelError` if there is no such device."""
+    if train.device == "cuda" and not torch.cuda.is_available():
+        raise FlywheelError("train.device is cuda and there is no GPU here.", "Set train.device to auto or cpu.")
+    if train.device == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """The model of a directory, on the CPU, with packed attention; `dtype` is what it will be trained in.
+
+    Raises:
+        CheckpointError: it cannot be loaded, or does not take encoded screens or packed documents.
+    """
+    from transformers import AutoModelForImageTextToText
+
+    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
+    try:
+        model: Any = AutoModelForImageTextToText.from_pretrained(directory, attn_implementation=NAME, **experts)
+    except Exception as error:  # whatever the library raises, the directory is what is wrong
+        raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+    core, text = model.base_model, model.config.get_text_config()
+    lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
+    if lacks:
+        raise CheckpointError(
+            f"{directory}: a {model.config.model_type!r} model has no {', '.join(lacks)}.",
+            "The trainer takes models of the Qwen-VL family and those with the same interface.",
+        )
+    if any("sliding" in kind for kind in getattr(text, "layer_types", None) or ()):
+        raise CheckpointError(f"{directory}: sliding-window attention.", "The trainer runs full attention only.")
+    return model
+
+
+def shard(model: Any, device: torch.device, world: int, dtype: torch.dtype, checkpointing: bool) -> TwoPhases:
+    """The model, sharded block by block over all ranks, its weights in `dtype`."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    if checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
+    half = device.type == "cuda"
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+    net = TwoPhases(model).train()
+    for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
+        _widen(block, dtype)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    _widen(net, dtype)
+    fully_shard(net, mesh=mesh, mp_policy=policy)
+    for module in net.modules():
+        if isinstance(module, FSDPModule):  # sums, no means: a rank's part of the loss is its part of the batch's
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return net
+
+
+def _widen(module: nn.Module, dtype: torch.dtype) -> None:
+    for weight in module.parameters():
+        if not isinstance(weight, DTensor):
+            weight.data = weight.data.to(dtype)
+
+
+def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW; vectors (norms, biases) do not decay."""
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda")
+
+
+def start_group(world: int, device: torch.device) -> None:
+    """A process that was started alone is a group of one."""
+    if world == 1 and not dist.is_initialized():
+        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)

@@ -1,0 +1,194 @@
+"""One micro-batch on one rank: what it is made of, and its two phases as one forward pass.
+
+The vision tower runs over the screens that the plan gave this rank; what it makes of them travels to the ranks that
+hold their tokens (`learning.parallel.dispatch`, DeepStack's features beside the last ones); the language model runs
+over packed documents (`learning.parallel.packed_attention`). A rank without screens encodes a blank one and a rank
+without samples reads one token of padding, with no target: both then take part in every collective, and give no
+gradient.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from learning.algorithms.losses import token_logprobs
+from learning.engines.fsdp.chats import Chat, Encoder, Measure
+from learning.parallel.dispatch import Route, route, travel
+from learning.parallel.packed_attention import Packed
+from learning.parallel.ulysses import GroupPool
+from learning.planning.sequence_plan import Group
+from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
+
+
+@dataclass(slots=True)
+class Work:
+    """What one rank does in one micro-batch."""
+
+    pixels: Tensor
+    """(patches, width of a patch) of the screens it encodes; a blank one's if it has none."""
+    grids: Tensor
+    """(screens, 3)."""
+    seen: int
+    """Tokens that the vision tower makes of them; 0 for a blank one."""
+    way: Route
+    """How those travel to the ranks that hold them."""
+    ids: Tensor
+    """(1, n) the tokens it holds."""
+    positions: Tensor
+    """(axes, 1, n), or (1, n) for a model with one axis."""
+    packed: Packed
+    places: Tensor
+    """(m,) which of its tokens are followed by a target."""
+    targets: Tensor
+    """(m,)."""
+    tokens: Tensor
+    """(m,) the number of each target among those of all documents."""
+    rows: Tensor
+    """(m,) the number, in the step, of each target's document."""
+    temperatures: Tensor | None
+    """(m,) that logits are divided by; None for 1."""
+
+    def to(self, device: torch.device) -> "Work":
+        """The same on a device."""
+        for name in _TENSORS:
+            held = getattr(self, name)
+            setattr(self, name, None if held is None else held.to(device, non_blocking=True))
+        self.way = Route(self.way.order.to(device), self.way.sent, self.way.received, self.way.place.to(device))
+        return self
+
+
+_TENSORS = ("pixels", "grids", "ids", "positions", "places", "targets", "tokens", "rows", "temperatures")
+
+
+class TwoPhases(nn.Module):
+    """A model that is called with `Work`: one forward pass, so that what its blocks share is gathered once."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, work: Work) -> tuple[Tensor, Tensor]:
+        """The log probability of each of this rank's targets, (m,), and the hidden states behind it, (m, width)."""
+        core = self.model.base_model
+        seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
+        levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
+        rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
+        parts = travel(rows, work.way).chunk(1 + len(levels), dim=1)
+        seen.pooler_output = [parts[0]]
+        if levels:
+            seen.deepstack_features = [[part] for part in parts[1:]]
+        out = core(
+            input_ids=work.ids,
+            position_ids=work.positions,
+            mm_encoder_outputs={"image": seen},
+            packed=work.packed,
+            use_cache=False,
+        )
+        hidden = out.last_hidden_state[0, work.places]
+        logits = self.model.get_output_embeddings()(hidden)
+        return token_logprobs(logits, work.targets, work.temperatures), hidden
+
+
+class WorkMaker:
+    """Makes one rank's `Work` of a plan: it encodes the texts, and decodes the screens, of that work and no other.
+
+    Args:
+        model: the model; only what it says of positions is asked.
+        chats: the encoder.
+        samples: all documents.
+        starts: the number of each document's first target among those of all.
+        rank, world: this rank and how many there are.
+        groups: the process groups that plans may name; None if every sample stays on one rank.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        chats: Encoder[Any],
+        samples: Sequence[Any],
+        starts: Sequence[int],
+        rank: int,
+        world: int,
+        groups: GroupPool | None,
+    ) -> None:
+        self._core, self._chats, self._samples, self._starts = model.base_model, chats, samples, starts
+        self._rank, self._world, self._groups = rank, world, groups
+
+    def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> Work:
+        """This rank's work.
+
+        Args:
+            batch: the micro-batch.
+            chosen: the index of each document of the step, by its number in the plan.
+            measures: their lengths.
+        """
+        pixels, grids, seen = self._screens(batch, measures)
+        pieces = fragments(batch, [measure.item for measure in measures])
+        way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
+        group = next(one for one in batch.groups if one.holds(self._rank))
+        return self._text(group, chosen, measures, (pixels, grids, seen, way))
+
+    def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
+        """Patches, grids and tokens of the screens that this rank encodes."""
+        chosen = [measures[sample] for sample in batch.samples]
+        shown = [screen for one in chosen for screen in zip(one.digests, one.item.screens, strict=True)]
+        mine = [screen for screen, rank in zip(shown, batch.encoders, strict=True) if rank == self._rank]
+        made = [self._chats.pixels(digest) for digest, _ in mine] or [self._chats.blank()]
+        tokens = sum(piece.tokens for _, piece in mine)
+        return torch.cat([pixels for pixels, _ in made]), torch.stack([grid for _, grid in made]), tokens
+
+    def _text(
+        self,
+        group: Group,
+        chosen: Sequence[int],
+        measures: Sequence[Measure],
+        seen: tuple[Tensor, Tensor, int, Route],
+    ) -> Work:
+        """This rank's stretch of its group's documents."""
+        items = [measure.item for measure in measures]
+        members = sorted(group.sequences)
+        chats = [self._chats.encode(self._samples[chosen[sample]]) for sample in members]
+        edges, stretch = edges_of(group, items), stretch_of(group, items)
+        blank = edges[-1] - sum(len(chat.ids) for chat in chats)
+        ids = torch.cat([*(chat.ids for chat in chats), torch.zeros(blank, dtype=torch.long)])
+        targets = torch.cat([*(chat.targets for chat in chats), torch.full((blank,), -1)])
+        positions = [*(self._positions(chat) for chat in chats)]
+        axes = positions[0].shape[0] if positions else self._axes
+        positions = torch.cat([*positions, torch.zeros(axes, blank, dtype=torch.long)], dim=1)
+        start = (self._rank - group.first) * stretch
+        here = slice(start, start + stretch)
+        places = (targets[here] >= 0).nonzero()[:, 0]
+        first = int((targets[:start] >= 0).sum())
+        tokens, rows, temperatures = self._named(chats, members, chosen, slice(first, first + len(places)))
+        ranks = self._groups.of(group.first, group.degree) if self._groups and group.degree > 1 else None
+        held = positions[:, None, here] if axes > 1 else positions[:, here]
+        asked = (places, targets[here][places], tokens, rows, temperatures)
+        return Work(*seen, ids[None, here], held, Packed(edges, ranks), *asked)
+
+    def _named(
+        self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Which targets these are, of which documents, and by what their logits are divided."""
+        counts = torch.tensor([int((chat.targets >= 0).sum()) for chat in chats], dtype=torch.long)
+        rows = torch.tensor(members, dtype=torch.long).repeat_interleave(counts)
+        starts = torch.tensor([self._starts[chosen[member]] for member in members], dtype=torch.long)
+        tokens = torch.arange(len(rows)) + (starts - counts.cumsum(0) + counts).repeat_interleave(counts)
+        divisors = torch.tensor([chat.temperature for chat in chats], dtype=torch.float64)
+        divided = bool((divisors != 1).any())
+        return tokens[here], rows[here], divisors.repeat_interleave(counts)[here] if divided else None
+
+    @property
+    def _axes(self) -> int:
+        return 3 if hasattr(self._core, "get_rope_index") else 1
+
+    def _positions(self, chat: Chat) -> Tensor:
+        """(axes, n): time, row and column of every token where the model has them, else its place."""
+        if not hasattr(self._core, "get_rope_index"):
+            return torch.arange(len(chat.ids))[None]
+        found, _ = self._core.get_rope_index(
+            input_ids=chat.ids[None], mm_token_type_ids=chat.kinds[None], image_grid_thw=chat.grids
+        )
+        return found[:, 0]

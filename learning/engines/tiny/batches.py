@@ -1,0 +1,281 @@
+"""Batches for the small policy: screens, one row of tokens per sample, and where the loss looks.
+
+A row is the step's own prompt and reply, then questions about the same screen (which is encoded once); the packing
+keeps them from seeing each other. Screens are moved by a few pixels and every coordinate with them, in targets,
+questions and history alike, so that a place is read off the screen and not remembered.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from learning.planning.balance import Cost, padded
+from models.families.dialects import format_action, format_reply
+from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
+from models.tiny.network import Grid, TinyNet
+from models.tiny.packing import MULTIPLE, Packed, pack
+from models.tiny.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
+from models.tiny.speaker import token_id
+from models.tiny.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
+from schemas.action import Action, Click, Type, from_json
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
+from schemas.sample import TrainSample
+
+PER_TOKEN = Cost(linear=1, quadratic=0)
+_AXES = ("x", "y", "to_x", "to_y")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one forward pass needs."""
+
+    patches: Tensor
+    grid: Grid
+    screens: int
+    packed: Packed
+    rows: Tensor
+    """(n,) row of every supervised position."""
+    columns: Tensor
+    """(n,) its index among the row's text tokens."""
+    targets: Tensor
+    """(n,) ids to be said there."""
+    places: Tensor
+    """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
+    weights: Tensor
+    """(n,)."""
+    words: Tensor
+    """(m, 3) row, block of the current screen, and id of a token that is written there."""
+    shares: Tensor
+    """(m,) the share of the name that the token is."""
+    members: tuple[int, ...] = ()
+    """Which of the samples that were given it is made of."""
+
+
+@dataclass(slots=True)
+class _Row:
+    questions: list[list[int]] = field(default_factory=list)
+    length: int = 0
+    supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """(column, target, place, weight)."""
+    words: list[tuple[float, float, list[int]]] = field(default_factory=list)
+    """Short names and where they are written: (x, y) in [0, 1] of the moved screen."""
+
+    def add(self, prompt: list[int], reply: list[tuple[int, float]], weight: float, skip: int = 0) -> None:
+        """Adds prompt and reply; the loss covers the reply from its token `skip` on."""
+        for index, (token, place) in enumerate(reply[skip:], skip):
+            self.supervised.append((self.length + len(prompt) + index - 1, token, place, weight))
+        tokens = [*prompt, *(token for token, _ in reply[:-1])]
+        self.questions.append(tokens)
+        self.length += len(tokens)
+
+
+_Shown = list[tuple[Pixels, int, int]]
+"""Screens with how far they are moved down and right."""
+
+
+class Batcher:
+    """Makes batches of samples.
+
+    Args:
+        tokenizer: the policy's.
+        net: the network they are for (its patch size).
+        pngs: PNG by sha256.
+        policy, train: dialect; questions, shift.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        net: TinyNet,
+        pngs: Mapping[str, bytes],
+        policy: PolicyConfig,
+        train: TrainConfig,
+    ) -> None:
+        self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
+        self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
+        self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
+        self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
+        families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
+        self.first = torch.full((tokenizer.get_vocab_size(),), -1)
+        for family in families:
+            self.first[family] = family[0]
+        self._coordinates = {token for family in families for token in family}
+        self._patch_cost = 1 / self._merge**2 + net.vision_parameters / net.text_parameters
+        self._pad = token_id(tokenizer, PAD)
+        self._end = token_id(tokenizer, END)
+
+    def batches(
+        self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
+    ) -> list[Batch]:
+        """This rank's part of the batch of these samples, each moved and questioned by its own seed.
+
+        Rows are padded to the longest beside them, so the parts are made by `learning.planning.balance.padded`: long
+        rows together, fewer of them. A row is shown no more screens than it has, as when the policy plays: one batch
+        for each number of screens, none if there is nothing left for this rank.
+        """
+        made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
+        members = [index for index, (row, _) in enumerate(made) if row.supervised]
+        if world > 1 and self._train.balance:
+            plan = padded([self._cost(*made[index]) for index in members], world, PER_TOKEN)
+            members = [members[place] for place in np.flatnonzero(plan == rank)]
+        else:
+            members = members[rank::world]
+        alike: dict[int, list[int]] = {}
+        for index in members:
+            alike.setdefault(len(made[index][1]), []).append(index)
+        return [
+            replace(self._lay(*zip(*(made[index] for index in chosen), strict=True)), members=tuple(chosen))
+            for _, chosen in sorted(alike.items())
+        ]
+
+    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
+        draw = random.Random(hash(seed))
+        images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
+        down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
+        shift = (right / images[-1].shape[1], down / images[-1].shape[0])
+        row = self._row(sample, shift, draw)
+        if row is None:
+            down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
+        return row or _Row(), [(image, down, right) for image in images]
+
+    def _cost(self, row: _Row, shown: _Shown) -> int:
+        """What a row costs in tokens of text, its screens among them."""
+        grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
+        screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
+        return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
+
+    def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown]) -> Batch:
+        screens = len(shown[0])
+        flat = [item for images in shown for item in images]
+        height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
+        grid = grid_of(height, width, self._patch, self._merge)
+        canvases = [canvas_of(image, grid, self._patch, down, right) for image, down, right in flat]
+        marks = [(index, *mark) for index, row in enumerate(rows) for mark in row.supervised]
+        index, column, target, place, weight = zip(*marks, strict=True)
+        words = [
+            (index, self._block(place, images[-1][0], grid), token, 1 / len(place[2]))
+            for index, (row, images) in enumerate(zip(rows, shown, strict=True))
+            for place in row.words
+            for token in place[2]
+        ]
+        return Batch(
+            patches_of(canvases, self._patch, self._merge),
+            grid,
+            screens,
+            pack(
+                [row.questions for row in rows],
+                (grid.rows // self._merge, grid.columns // self._merge),
+                screens,
+                self._pad,
+            ),
+            torch.tensor(index),
+            torch.tensor(column),
+            torch.tensor(target),
+            torch.tensor(place),
+            torch.tensor(weight),
+            torch.tensor([word[:3] for word in words]).view(-1, 3),
+            torch.tensor([word[3] for word in words]),
+        )
+
+    def _block(self, place: tuple[float, float, list[int]], pixels: Pixels, grid: Grid) -> int:
+        """The block of the canvas that a place of the screen falls in."""
+        size = self._patch * self._merge
+        column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
+        return row * (grid.columns // self._merge) + column
+
+    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _Row | None:
+        """A sample's row, or None if the shift moves its target off the screen."""
+        row = _Row()
+        if sample.kind == "transition":
+            row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
+        if sample.action is not None:
+            action = _moved(from_json(sample.action), shift)
+            if action is None:
+                return None
+            row.add(self._prompt(sample, shift), self._reply(sample.thought, action), 1.0)
+        if self._train.words > 0:
+            for question in sample.questions:
+                moved = _moved(Click(x=question.x, y=question.y), shift)
+                ids = self._ids(question.name)
+                if isinstance(moved, Click) and max(moved.x, moved.y) < 1 and len(ids) <= SHORT:
+                    row.words.append((moved.x, moved.y, ids))
+        where, what = self._train.grounding, self._train.reading
+        if sample.kind == "naming":
+            where, what = 0, max(1, what, where)
+        for ask, most in ((self._where, where), (self._what, what)):
+            for question in draw.sample(sample.questions, min(most, len(sample.questions))):
+                click = _moved(Click(x=question.x, y=question.y), shift)
+                if click is not None:
+                    ask(row, question.name, self._said(click))
+        if sample.questions and sample.kind == "step" and draw.random() < self._train.copying:
+            self._copy(row, draw.choice(sample.questions).name)
+        return row if row.questions else None
+
+    def _copy(self, row: _Row, text: str) -> None:
+        """Copying: a quoted text, answered by typing it."""
+        typed = self._ids(format_action(Type(content=text), self._policy.dialect, GRID))
+        row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
+
+    def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+        """Grounding: a name, answered by a place."""
+        places = [index for index, (_, place) in enumerate(said) if place >= 0]
+        row.add(self._ids(f'"{name}"'), said[: places[-1] + 1], QUESTION_WEIGHT, places[0])
+
+    def _what(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+        """Reading: a place, answered by a name."""
+        place = [token for token, at in said if at >= 0]
+        row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
+
+    def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
+        """Instruction and history as `prompt_text` writes them; of two screens the question alone."""
+        if sample.kind == "inverse_dynamics":
+            return self._ids(f"{WHAT_WAS_DONE}{START}")
+        said = [sample.instruction]
+        for past in sample.history:
+            action = from_json(past.action)
+            text = format_action(_moved(action, shift) or action, self._policy.dialect, GRID)
+            said.append(f"{START}{format_reply(past.thought, text)}{END}")
+        return self._tokenizer.encode("".join([*said, START])).ids
+
+    def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
+        lead = format_reply(thought, "")
+        return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
+
+    def _plain(self, text: str) -> list[tuple[int, float]]:
+        return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
+
+    def _said(self, action: Action) -> list[tuple[int, float]]:
+        """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""
+        fields = action.model_dump()
+        places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
+        if self._policy.dialect == "bbox4":
+            places = [place for point in (places[:2], places[2:]) for place in point * 2]
+        waiting = iter(places)
+        ids = self._tokenizer.encode(format_action(action, self._policy.dialect, GRID)).ids
+        return [(token, next(waiting, -1.0) if token in self._coordinates else -1.0) for token in ids]
+
+
+QUESTION_WEIGHT = 1.0
+"""What one token of an answer to a question counts, next to 1 for a token of the reply."""
+
+
+SHORT = 2
+"""Tokens of a name that can be read at a glance; longer ones are spelt and belong to no one block."""
+
+
+def _moved(action: Action, shift: tuple[float, float]) -> Action | None:
+    """The action on the moved screen, or None if it would fall off."""
+    if shift == (0.0, 0.0):
+        return action
+    fields = action.model_dump()
+    moved = {axis: fields[axis] + shift[axis.endswith("y")] for axis in _AXES if axis in fields}
+    if any(not 0 <= place <= 1 for place in moved.values()):
+        return None
+    return action.model_copy(update=moved)

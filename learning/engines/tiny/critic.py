@@ -1,0 +1,64 @@
+"""The network of a critic that stands alone beside the small policy."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.algorithms.critic import Body
+from learning.checkpoint import State
+from learning.engines.tiny.optimizer import FlatOptimizer
+from learning.job import Job
+from models.tiny.layout import read_config
+from models.tiny.network import TinyNet
+
+
+class SmallBody(Body):
+    """A small network of a critic's own; all ranks hold the same.
+
+    Args:
+        job: the parent and the training's settings.
+        rank, world: this rank and how many there are.
+        weights: to begin with; none for the parent's.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor]) -> None:
+        self.net = TinyNet(read_config(job.parent), dict(weights)) if weights else TinyNet.load(job.parent)
+        self._world, self._gradient = world, self.net.gradients()
+        self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        self._gradient.zero_()
+
+    def norm(self) -> float:
+        """The norm of the sum over the ranks."""
+        if self._world > 1:
+            dist.all_reduce(self._gradient)
+        return float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
+
+    def step(self, rate: float) -> None:
+        """One step at a learning rate."""
+        self._optimizer.step(self._gradient, rate)
+
+    def keep(self) -> list[Tensor]:
+        """A copy of the weights, of the matrices this rank's stretch."""
+        return [self._optimizer.master.clone()]
+
+    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+        """Goes back to a copy."""
+        self._optimizer.master.copy_(kept[0])
+        self._optimizer.restored(steps)
+
+    def state(self) -> State:
+        """As the optimiser's."""
+        return self._optimizer.state()
+
+    def restored(self, steps: int) -> None:
+        """Goes on after so many steps."""
+        self._optimizer.restored(steps)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights by name."""
+        return dict(self.net.state())

@@ -1,0 +1,207 @@
+"""The optimiser: Muon for matrices, AdamW for tables and vectors, over one flat fp32 weight.
+
+Muon (K. Jordan et al., 2024) replaces a matrix's momentum by the nearest orthogonal matrix, so that a rare direction
+(how ONE differs from TWO, a few thin strokes of a white screen) moves as far as a loud one. The factor
+0.2 sqrt(max(rows, columns)) gives an update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share
+one learning rate.
+
+The network computes in bf16; a step of 1e-3 of a bf16 weight would be rounded away, so an fp32 copy moves.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.checkpoint import Part, State
+from learning.checkpoint import stretches as tensor_stretches
+from models.tiny.network import TinyNet
+from schemas.config.training import TrainConfig
+
+MOMENTUM = 0.95
+BLOCK = 96
+"""Matrices whose both sides are longer are made orthogonal in blocks of rows: cost grows with the square of a side."""
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of a matrix that are made orthogonal together: a stretch of the flat weight."""
+
+    start: int
+    rows: int
+    columns: int
+
+    @property
+    def cost(self) -> int:
+        """Operations, up to a factor."""
+        short, long = sorted((self.rows, self.columns))
+        return short * short * long
+
+
+class FlatOptimizer:
+    """Updates the weights of a network from one flat gradient.
+
+    Every rank keeps the state of, and moves, its own stretch of the matrices, then hands it to the others (ZeRO-1,
+    Rajbhandari et al., arXiv 1910.02054); the tables and vectors are small, so every rank moves all of them.
+    """
+
+    def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
+        self.master = net.flat.detach().float()
+        """The weights in fp32; of the matrices only this rank's stretch is kept up."""
+        self._flat, self._config, self._layout = net.flat, config, net.layout()
+        blocks = _blocks(net)
+        self._stretches = stretches(blocks, world)
+        self._own = slice(*self._stretches[rank])
+        self._matrices = self.master[self._own]
+        self._tail = net.sections[0]
+        self._rest = list(self.master[self._tail :].split(list(net.sections[1:])))
+        self._momentum = torch.zeros_like(self._matrices)
+        self._update = torch.zeros_like(self._matrices, dtype=torch.bfloat16)
+        self._groups = _grouped(
+            [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
+        )
+        decays = (config.weight_decay, 0.0)
+        groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(self._rest, decays, strict=True)]
+        self._adam = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True)
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float) -> float:
+        """One step at a learning rate; returns the gradient's norm before clipping. An unsound one moves nothing."""
+        norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float32))
+        if not math.isfinite(norm):
+            return norm
+        scale = min(1.0, self._config.clip / (norm + 1e-6))
+        rest = gradient[self._tail :].float().mul_(scale).split([len(part) for part in self._rest])
+        for part, piece in zip(self._rest, rest, strict=True):
+            part.grad = piece
+        for group in self._adam.param_groups:
+            group["lr"] = rate
+        self._adam.step()
+        matrices = gradient[self._own].float().mul_(scale)
+        self._momentum.lerp_(matrices, 1 - MOMENTUM)
+        update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
+        self._matrices.mul_(1 - rate * self._config.weight_decay).add_(update, alpha=-rate)
+        self._hand_on()
+        return norm
+
+    def state(self) -> State:
+        """Weights, Muon's momentum and AdamW's moments by tensor: this rank's stretch of the matrices, all the rest."""
+        found: dict[str, Part] = {}
+        kinds = [("model", self._own.start, self._matrices), ("optimizer.momentum", self._own.start, self._momentum)]
+        for part, start in zip(self._rest, (self._tail, self._tail + len(self._rest[0])), strict=True):
+            moments = moments_of(self._adam, part)
+            kinds += [
+                ("model", start, part),
+                *((f"optimizer.{name}", start, moments[name]) for name in ("exp_avg", "exp_avg_sq")),
+            ]
+        for kind, start, flat in kinds:
+            found |= {f"{kind}.{name}": part for name, part in tensor_stretches(flat, start, self._layout).items()}
+        return found
+
+    def restored(self, step: int) -> None:
+        """Goes on from what was loaded into `state` after so many steps."""
+        for part in self._rest:
+            moments_of(self._adam, part)["step"].fill_(step)
+        with torch.no_grad():
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """The network's weights from the fp32 ones, each rank's matrices from it."""
+        self._flat[self._own].copy_(self._matrices)
+        self._flat[self._tail :].copy_(self.master[self._tail :])
+        if len(self._stretches) > 1:
+            for owner, (start, end) in enumerate(self._stretches):
+                dist.broadcast(self._flat[start:end], owner)
+
+    def _orthogonal(self, direction: Tensor) -> Tensor:
+        """The scaled orthogonal update of this rank's matrices, flat."""
+        update = self._update
+        for (rows, columns), starts in self._groups.items():
+            size = rows * columns
+            stack = torch.stack([direction[start : start + size].view(rows, columns) for start in starts])
+            made = orthogonal(stack).mul_(0.2 * math.sqrt(max(rows, columns)))
+            for start, block in zip(starts, made, strict=True):
+                update[start : start + size] = block.flatten()
+        return update
+
+
+def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
+    """AdamW's state of a weight, begun with zeros if there was no step yet."""
+    state = adam.state[weight]
+    if not state:
+        state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device if adam.defaults["fused"] else "cpu")
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+    return state
+
+
+def orthogonal(stack: Tensor) -> Tensor:
+    """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds in bf16.
+
+    X <- a X + (b A + c A^2) X with A = X X^T; singular values end in about [0.7, 1.2].
+    """
+    x = stack.bfloat16()
+    upright = x.shape[1] > x.shape[2]
+    x = x.mT if upright else x
+    x = x / (x.float().square().sum((1, 2), keepdim=True).sqrt() + 1e-7).bfloat16()
+    a, b, c = _QUINTIC
+    for _ in range(_ROUNDS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if upright else x
+
+
+def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
+    """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
+
+    With a `decay` of 0 it never falls.
+
+    The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
+    Hu et al., arXiv 2404.06395).
+    """
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if decay == 0:
+        return peak
+    left = (steps - 1 - step) / max(1.0, decay * steps)
+    return peak * (floor + (1 - floor) * min(1.0, left))
+
+
+def _blocks(net: TinyNet) -> list[Block]:
+    """The blocks of all matrices, in flat order."""
+    blocks, start = [], 0
+    for shape in net.matrix_shapes():
+        rows, columns = shape[0], math.prod(shape[1:])
+        pieces = math.gcd(rows, -(-rows // BLOCK)) if min(rows, columns) > BLOCK else 1
+        for _ in range(pieces):
+            blocks.append(Block(start, rows // pieces, columns))
+            start += rows // pieces * columns
+    return blocks
+
+
+def stretches(blocks: list[Block], world: int) -> list[tuple[int, int]]:
+    """Each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
+    total, done, rank = sum(block.cost for block in blocks), 0, 0
+    edges = [0]
+    for block in blocks:
+        if rank < world - 1 and done + block.cost / 2 >= total * (rank + 1) / world:
+            edges.append(block.start)
+            rank += 1
+        done += block.cost
+    end = blocks[-1].start + blocks[-1].rows * blocks[-1].columns
+    edges += [end] * (world + 1 - len(edges))
+    return list(pairwise(edges))
+
+
+def _grouped(blocks: list[Block], offset: int) -> dict[tuple[int, int], list[int]]:
+    """Starts of the blocks, counted from `offset`, by their shape."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for block in blocks:
+        groups[block.rows, block.columns].append(block.start - offset)
+    return dict(groups)

@@ -1,0 +1,80 @@
+"""Sends samples, and what was computed of them, to the ranks that a plan names: one all-to-all each way.
+
+Between two phases with plans A and B a sample's outputs go straight from its rank in A to its rank in B
+(`learning.planning.balance`; OrchMLLM's rearrangement composition): never home first. The backward pass takes the same
+way back.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.planning.balance import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one rank's rows travel from plan A to plan B. Rows are held in the order of their sample numbers."""
+
+    order: Tensor
+    """(rows here under A,) the order in which they are sent: by receiver, then by sample."""
+    sent: tuple[int, ...]
+    """Rows for every rank."""
+    received: tuple[int, ...]
+    """Rows from every rank."""
+    place: Tensor
+    """(rows here under B,) where each row, by sample number, lies among those received."""
+
+
+def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Route:
+    """The way of this rank's rows from plan `before` to plan `after`.
+
+    Args:
+        before, after: (n,) the rank of every sample.
+        sizes: (n,) rows of every sample, 0 for a sample that has none.
+        rank, world: this rank and how many there are.
+    """
+    here = [int(sample) for sample in (before == rank).nonzero()[0]]
+    starts, row = {}, 0
+    for sample in here:
+        starts[sample] = row
+        row += int(sizes[sample])
+    leaving = sorted(here, key=lambda sample: (int(after[sample]), sample))
+    order = [starts[sample] + place for sample in leaving for place in range(int(sizes[sample]))]
+    sent = [sum(int(sizes[sample]) for sample in here if after[sample] == other) for other in range(world)]
+    coming = [int(sample) for sample in (after == rank).nonzero()[0]]
+    received = [sum(int(sizes[sample]) for sample in coming if before[sample] == other) for other in range(world)]
+    arrival, row = {}, 0
+    for sample in sorted(coming, key=lambda sample: (int(before[sample]), sample)):
+        arrival[sample] = row
+        row += int(sizes[sample])
+    place = [arrival[sample] + offset for sample in coming for offset in range(int(sizes[sample]))]
+    return Route(
+        torch.tensor(order, dtype=torch.long), tuple(sent), tuple(received), torch.tensor(place, dtype=torch.long)
+    )
+
+
+def travel(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
+    """The rows (n, ...) that this rank holds under the second plan; differentiable; all ranks of the group call it."""
+    return _Exchange.apply(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
+
+
+class _Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
+        ctx.way = (sent, received, group)
+        return _all_to_all(rows, sent, received, group)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        sent, received, group = ctx.way
+        return _all_to_all(gradients[0], received, sent, group), None, None, None
+
+
+def _all_to_all(rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
+    arrived = rows.new_empty((sum(received), *rows.shape[1:]))
+    dist.all_to_all_single(arrived, rows.contiguous(), list(received), list(sent), group=group)
+    return arrived

@@ -1,0 +1,265 @@
+"""Who does what in one optimiser step: micro-batches, the ranks that share their samples, who encodes which screen.
+
+Every rank makes the same plan from lengths alone, so each can fetch and decode only what it will process. The vision
+tower and the language model are levelled each for itself (`learning.planning.balance`); a sample too long for one rank
+is shared by a sequence-parallel group (`learning.planning.sequence_plan`). What the tower makes of a screen goes
+straight to the ranks that hold the screen's tokens. No torch here.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from learning.planning.balance import Cost, Ints, Phase, balance, near_home
+from learning.planning.sequence_plan import ClusterCost, Group, plan
+from schemas.failure import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A screen inside a sample's tokens."""
+
+    start: int
+    tokens: int
+    patches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The lengths of one sample of the batch."""
+
+    tokens: int
+    screens: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a plan may do, the same on every rank."""
+
+    ranks: int
+    vision: Cost
+    """Of a screen, by its patches."""
+    language: Cost
+    """Of a sample, by its tokens."""
+    level: bool = True
+    """Whether work is levelled; else samples and screens go to the ranks in turn."""
+    cap: int | None = None
+    """The most tokens a rank holds in a micro-batch."""
+    cluster: ClusterCost | None = None
+    """What sequence plans cost; None for no sequence plans."""
+    per_node: int | None = None
+    """Ranks of a node, if there are several nodes."""
+
+    def without_sequence_plans(self) -> "Rules":
+        """The same, every sample on one rank and no cap."""
+        return replace(self, cluster=None, cap=None)
+
+    def on_nodes(self, per_node: int) -> "Rules":
+        """The same on nodes of so many ranks."""
+        return replace(self, per_node=per_node)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Samples whose gradient is taken together, over all ranks."""
+
+    groups: tuple[Group, ...]
+    """Together they hold every rank once; one without samples still takes part in the collectives."""
+    encoders: tuple[int, ...]
+    """The rank that encodes each screen, screens in the order of their samples."""
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """The samples of all groups, in order."""
+        return tuple(sorted(sample for group in self.groups for sample in group.sequences))
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """Screens of a micro-batch, cut where the ranks' stretches of tokens are cut; each as (n,)."""
+
+    before: Ints
+    """The rank that encodes it."""
+    after: Ints
+    """The rank that holds its tokens."""
+    sizes: Ints
+    """Tokens."""
+
+
+def plan_step(items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
+    """The micro-batches of one step.
+
+    Raises:
+        PlanError: a sample that does not fit, on one rank or on any group of ranks; names it.
+    """
+    shared = rules.cluster is not None and rules.ranks > 1
+    return plan_of(_shared(items, rules) if shared else _alone(items, rules), items, rules)
+
+
+def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
+    """The plan with these groups in each micro-batch: their screens are shared out over all ranks."""
+    made = []
+    for groups in grouped:
+        members = sorted(sample for group in groups for sample in group.sequences)
+        screens = [(sample, piece) for sample in members for piece in items[sample].screens]
+        encoders = _encoders([piece.patches for _, piece in screens], rules)
+        made.append(MicroBatch(_renamed(groups, screens, encoders, rules), tuple(encoders.tolist())))
+    return made
+
+
+def check_plan(batches: Sequence[MicroBatch], items: Sequence[Item], ranks: int, degrees: Sequence[int]) -> None:
+    """Raises `PlanError` unless every sample is there once, every rank is in one group, and every degree is legal."""
+    seen = sorted(sample for batch in batches for sample in batch.samples)
+    if seen != list(range(len(items))):
+        raise PlanError(f"samples {seen} are planned, {len(items)} are in the batch.", "Plan each of them once.")
+    for batch in batches:
+        held = sorted(rank for group in batch.groups for rank in range(group.first, group.first + group.degree))
+        if held != list(range(ranks)):
+            raise PlanError(f"groups of ranks {held} on {ranks} ranks.", "Every rank belongs to one group.")
+        for group in batch.groups:
+            if group.degree not in degrees or group.first % group.degree:
+                raise PlanError(
+                    f"a group of {group.degree} ranks from {group.first} on.",
+                    f"The model's heads and the ranks allow groups of {', '.join(map(str, degrees))}, aligned.",
+                )
+
+
+def fragments(batch: MicroBatch, items: Sequence[Item]) -> Fragments:
+    """How the outputs of the vision tower are cut, in the order of samples, screens and tokens."""
+    place: dict[int, tuple[Group, int]] = {}
+    for group in batch.groups:
+        for sample, start in zip(sorted(group.sequences), edges_of(group, items), strict=False):
+            place[sample] = (group, start)
+    before, after, sizes = [], [], []
+    encoders = iter(batch.encoders)
+    for sample in batch.samples:
+        group, offset = place[sample]
+        stretch = stretch_of(group, items)
+        for piece in items[sample].screens:
+            encoder, start, end = next(encoders), offset + piece.start, offset + piece.start + piece.tokens
+            cuts = [start, *range((start // stretch + 1) * stretch, end, stretch), end]
+            for left, right in pairwise(cuts):
+                before.append(encoder)
+                after.append(group.first + left // stretch)
+                sizes.append(right - left)
+    return Fragments(*(np.array(column, dtype=np.int64) for column in (before, after, sizes)))
+
+
+def edges_of(group: Group, items: Sequence[Item]) -> tuple[int, ...]:
+    """Where each of a group's samples starts, in order, and where the last ends; then the padding's end, if any.
+
+    A group without samples holds one token of padding per rank.
+    """
+    edges = [0]
+    for sample in sorted(group.sequences):
+        edges.append(edges[-1] + items[sample].tokens)
+    whole = max(group.degree, -(-edges[-1] // group.degree) * group.degree)
+    return (*edges, whole) if whole > edges[-1] else tuple(edges)
+
+
+def stretch_of(group: Group, items: Sequence[Item]) -> int:
+    """Tokens that every rank of a group holds."""
+    return edges_of(group, items)[-1] // group.degree
+
+
+def predicted(batches: Sequence[MicroBatch], items: Sequence[Item], rules: Rules) -> float:
+    """What a step costs by the rules' operations: in each micro-batch the slowest rank of each phase, in turn."""
+    total = 0.0
+    for batch in batches:
+        vision, language = np.zeros(rules.ranks), np.zeros(rules.ranks)
+        patches = [piece.patches for sample in batch.samples for piece in items[sample].screens]
+        np.add.at(vision, list(batch.encoders), rules.vision.of(patches))
+        for group in batch.groups:
+            work = rules.language.of([items[sample].tokens for sample in group.sequences]).sum() / group.degree
+            language[group.first : group.first + group.degree] = work
+        total += vision.max() + language.max()
+    return total
+
+
+def digest(batches: Sequence[MicroBatch]) -> int:
+    """A number below 2^62 that is equal on two ranks if their plans are."""
+    return int.from_bytes(hashlib.sha256(repr(batches).encode()).digest()[:8], "big") >> 2
+
+
+def _shared(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:
+    """Groups of mixed degree; samples by themselves where that is all that the batch allows."""
+    assert rules.cluster is not None
+    lengths = [item.tokens for item in items]
+    rules.cluster.least_degree(max(lengths))
+    try:
+        return [batch.groups for batch in plan(lengths, rules.ranks, rules.cluster)]
+    except PlanError:
+        if max(lengths) > rules.cluster.capacity(1):
+            raise
+        return _alone(items, rules)
+
+
+def _alone(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:
+    """Every sample on one rank: as few micro-batches as the cap allows, alike ones side by side."""
+    lengths = np.array([item.tokens for item in items], dtype=np.int64)
+    costs = rules.language.of(lengths)
+    if not rules.level:
+        return _in_turn(lengths, rules)
+    if rules.cap is not None and lengths.max() > rules.cap:
+        raise PlanError(
+            f"sample {int(lengths.argmax())} has {lengths.max()} tokens, a rank takes {rules.cap}.",
+            "Raise train.token_cap, show fewer screenshots (policy.history_images), or switch train.sequence_plans on.",
+        )
+    number = 1 if rules.cap is None else max(1, -(-int(lengths.sum()) // (rules.cap * rules.ranks)))
+    while True:
+        try:
+            bins = balance({"language": Phase(costs, lengths, rules.cap)}, rules.ranks * number)["language"]
+            break
+        except PlanError:
+            number += 1
+    work = np.bincount(bins, weights=costs, minlength=rules.ranks * number)
+    order = np.argsort(-work, kind="stable")
+    return [_singles(bins, order[start : start + rules.ranks]) for start in range(0, len(order), rules.ranks)]
+
+
+def _in_turn(lengths: Ints, rules: Rules) -> list[tuple[Group, ...]]:
+    """Sample i on rank i modulo the ranks; a new micro-batch where a rank is full."""
+    bins = np.empty(len(lengths), dtype=np.int64)
+    filled = [(0, 0)] * rules.ranks
+    for sample, length in enumerate(lengths.tolist()):
+        number, tokens = filled[sample % rules.ranks]
+        if tokens and rules.cap is not None and tokens + length > rules.cap:
+            number, tokens = number + 1, 0
+        filled[sample % rules.ranks] = (number, tokens + length)
+        bins[sample] = number * rules.ranks + sample % rules.ranks
+    numbers = 1 + max(number for number, _ in filled)
+    return [_singles(bins, np.arange(rules.ranks) + number * rules.ranks) for number in range(numbers)]
+
+
+def _singles(bins: Ints, chosen: Ints) -> tuple[Group, ...]:
+    members = [tuple(int(sample) for sample in np.flatnonzero(bins == place)) for place in chosen]
+    return tuple(Group(1, rank, samples) for rank, samples in enumerate(members))
+
+
+def _encoders(patches: list[int], rules: Rules) -> Ints:
+    """The rank of every screen."""
+    sizes = np.array(patches, dtype=np.int64)
+    if not rules.level:
+        return np.arange(len(sizes)) % rules.ranks
+    return balance({"vision": Phase(rules.vision.of(sizes), sizes)}, rules.ranks)["vision"]
+
+
+def _renamed(
+    groups: tuple[Group, ...], screens: list[tuple[int, Piece]], encoders: Ints, rules: Rules
+) -> tuple[Group, ...]:
+    """With several nodes, the same groups on the ranks whose node encodes most of their screens."""
+    if rules.per_node is None or rules.per_node >= rules.ranks or any(group.degree > 1 for group in groups):
+        return groups
+    rank = {sample: group.first for group in groups for sample in group.sequences}
+    held = np.array([rank[sample] for sample, _ in screens], dtype=np.int64)
+    sizes = [piece.tokens for _, piece in screens]
+    # An entry of no bytes for every rank makes the renaming a permutation that can be read off.
+    homes = np.concatenate([encoders, np.zeros(rules.ranks, dtype=np.int64)])
+    plan_now = np.concatenate([held, np.arange(rules.ranks)])
+    renamed = near_home(homes, plan_now, [*sizes, *[0] * rules.ranks], rules.ranks, rules.per_node)[len(held) :]
+    return tuple(
+        sorted((Group(1, int(renamed[group.first]), group.sequences) for group in groups), key=lambda one: one.first)
+    )

@@ -1,0 +1,78 @@
+"""How a context becomes a chat, for every model: UI-TARS's rule (arXiv 2501.12326, Eq. 3).
+
+    P(t_n, a_n | instruction, t_1, a_1, ..., (o_{n-i}, t_{n-i}, a_{n-i}) for i = 1..N, o_n)
+
+All past thoughts and actions stay as text; only the last N screenshots stay as images, the current one last.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from models.families.dialects import format_action, format_reply
+from models.policy import Context
+from schemas.action import Click, Drag, Finished, Hotkey, Scroll, Type, Wait
+from schemas.observation import Observation
+
+Message = dict[str, Any]
+"""One turn of a chat as `transformers` takes it: role and content parts."""
+
+WHAT_WAS_DONE = "What was done?"
+"""Inverse dynamics: two screens, answered by the action between them."""
+WHAT_CHANGED = "What changed?"
+"""State transition: two screens, answered in words."""
+
+_SAMPLES = (
+    Click(x=0.48, y=0.52),
+    Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4),
+    Scroll(x=0.48, y=0.52, direction="down"),
+    Type(content="text"),
+    Hotkey(key="ctrl c"),
+    Wait(),
+    Finished(),
+)
+
+
+def system_text(dialect: str) -> str:
+    """What a model is told of its task and its actions, shown by examples in its dialect."""
+    actions = "\n".join(format_action(action, dialect) for action in _SAMPLES)
+    return (
+        "You use a graphical interface. You see a screenshot and answer with one action, as\n"
+        f"Thought: ...\nAction: ...\nActions, by example (coordinates are thousandths of the screen):\n{actions}\n"
+        "In content, write \\' for ', \\\" for \" and \\n for a new line; a \\n at the end submits."
+    )
+
+
+def messages_of(context: Context, history_images: int = 1, dialect: str = "box_v1") -> list[Message]:
+    """The chat a policy is asked to go on with.
+
+    Args:
+        context: the instruction, the past steps and the screen now.
+        history_images: N, screenshots shown including the current one; at least 1.
+        dialect: the dialect named in the system turn.
+    """
+    chat = [_turn("system", system_text(dialect)), _turn("user", context.instruction)]
+    shown = len(context.turns) - (history_images - 1)
+    for position, turn in enumerate(context.turns):
+        if position >= shown:
+            chat.append(_screen(turn.observation))
+        chat.append(_turn("assistant", format_reply(turn.thought, turn.action_text)))
+    return [*chat, _screen(context.observation)]
+
+
+def question_of(question: str, screens: Sequence[Observation], dialect: str | None = None) -> list[Message]:
+    """The chat that asks something about screens outside of any play; with a dialect, the answer is an action."""
+    head = [] if dialect is None else [_turn("system", system_text(dialect))]
+    return [*head, _turn("user", question), *(_screen(screen) for screen in screens)]
+
+
+def screens_of(messages: list[Message]) -> list[Observation]:
+    """The observations a chat shows, in order."""
+    return [part["observation"] for message in messages for part in message["content"] if part["type"] == "image"]
+
+
+def _turn(role: str, text: str) -> Message:
+    return {"role": role, "content": [{"type": "text", "text": text}]}
+
+
+def _screen(observation: Observation) -> Message:
+    return {"role": "user", "content": [{"type": "image", "observation": observation}]}

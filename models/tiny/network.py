@@ -1,0 +1,299 @@
+"""The small Qwen3-VL as two cores like it: the weights of the `transformers` model, run by fewer and larger operations.
+
+What a stock forward pass loses on a CPU in bf16, and what is done here instead: the patch embedding is one matrix
+product (a Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one
+product each, attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these
+lengths), all screens of a batch share one grid, logits are computed where they are needed only. All weights lie in
+one flat tensor, so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.tiny.layout import (
+    ACTIVATIONS,
+    ATTENTION,
+    MLP,
+    TEXT,
+    VISION,
+    check_architecture,
+    check_state,
+    kind_of,
+    parts_of,
+    read_checkpoint,
+)
+
+
+class Grid(NamedTuple):
+    """Patches of a screen: rows and columns, both multiples of the merge size."""
+
+    rows: int
+    columns: int
+
+
+class Cache:
+    """Keys and values of every layer, room for `length` tokens."""
+
+    def __init__(self, layers: int, batch: int, heads: int, length: int, width: int, dtype: torch.dtype) -> None:
+        self.keys = torch.zeros(layers, batch, heads, length, width, dtype=dtype)
+        self.values = torch.zeros(layers, batch, heads, length, width, dtype=dtype)
+        self.filled = 0
+
+
+class TinyNet:
+    """The network. Leaves of the autograd graph are views of `flat`, whose parts stand in the order of `sections`.
+
+    Args:
+        config: the checkpoint's `config.json`.
+        state: its tensors by their `transformers` names.
+        dtype: what it computes in.
+
+    Raises:
+        CheckpointError: another architecture, a missing tensor, or a tensor of another shape.
+    """
+
+    def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> None:
+        check_architecture(config)
+        self.config = config
+        self.dtype = dtype
+        self.text, self.vision = config["text_config"], config["vision_config"]
+        self.heads, self.head = self.text["num_attention_heads"], self.text["head_dim"]
+        self.image_token: int = config["image_token_id"]
+        parts = parts_of(config)
+        check_state(parts, state)
+        names = sorted(parts, key=lambda name: kind_of(name, parts[name]))
+        fused = {name: torch.cat([state[part].to(dtype).flatten() for part in parts[name]]) for name in names}
+        self.flat = torch.cat([fused[name] for name in names])
+        sizes = [sum(fused[name].numel() for name in names if kind_of(name, parts[name]) == kind) for kind in range(3)]
+        self.sections = (sizes[0], sizes[1], sizes[2])
+        """Elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
+        self._parts = parts
+        self.leaves: dict[str, Tensor] = {}
+        offset = 0
+        for name in names:
+            shapes = list(parts[name].values())
+            rows = sum(shape[0] for shape in shapes)
+            size = fused[name].numel()
+            self.leaves[name] = self.flat[offset : offset + size].view(rows, *shapes[0][1:])
+            offset += size
+        self._grids: dict[Grid, tuple[Tensor, Tensor, Tensor]] = {}
+        self._tables = self._text_tables(1024)
+
+    @classmethod
+    def load(cls, directory: Path, dtype: torch.dtype = torch.bfloat16) -> TinyNet:
+        """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
+        return cls(*read_checkpoint(directory), dtype)
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors by their `transformers` names."""
+        offset = 0
+        tensors = {}
+        for name in self.leaves:
+            for part, shape in self._parts[name].items():
+                size = math.prod(shape)
+                tensors[part] = self.flat[offset : offset + size].view(shape).detach()
+                offset += size
+        return tensors
+
+    @property
+    def text_parameters(self) -> int:
+        """Weights of the text stack that every token meets."""
+        return self._matrix_elements(f"{TEXT}layers.")
+
+    @property
+    def vision_parameters(self) -> int:
+        """Weights of the vision tower that every patch meets."""
+        return self._matrix_elements(f"{VISION}blocks.") + self.leaves[f"{VISION}patch_embed.proj.weight"].numel()
+
+    def _matrix_elements(self, start: str) -> int:
+        return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
+
+    def matrix_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the matrices, in the order in which they lie in `flat`."""
+        kinds = [(name, self._parts[name]) for name in self.leaves]
+        return [shape for name, parts in kinds if kind_of(name, parts) == 0 for shape in parts.values()]
+
+    def layout(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every tensor, in the order in which they lie in `flat`."""
+        return [part for name in self.leaves for part in self._parts[name].items()]
+
+    def gradients(self) -> Tensor:
+        """Makes every leaf gather its gradient in one flat tensor, which is returned."""
+        flat, offset = torch.zeros_like(self.flat), 0
+        for leaf in self.leaves.values():
+            leaf.requires_grad_()
+            leaf.grad = flat[offset : offset + leaf.numel()].view_as(leaf)
+            offset += leaf.numel()
+        return flat
+
+    def see(self, patches: Tensor, grid: Grid) -> Tensor:
+        """Encodes screens: (B, rows * columns, 3 * patch ** 2) to (B, tokens, hidden), one token per merged block."""
+        w, vision = self.leaves, self.vision
+        batch, length, width = len(patches), grid.rows * grid.columns, vision["hidden_size"]
+        heads = vision["num_heads"]
+        spread, cosine, sine = self._grid(grid)
+        places = spread @ w[f"{VISION}pos_embed.weight"]
+        kernel = w[f"{VISION}patch_embed.proj.weight"].flatten(1)
+        x = F.linear(patches.to(self.dtype), kernel, w[f"{VISION}patch_embed.proj.bias"]) + places
+        activate = ACTIVATIONS[vision["hidden_act"]]
+        for layer in range(vision["depth"]):
+            at = f"{VISION}blocks.{layer}."
+            y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
+            qkv = self.product(y, f"{at}attn.qkv").view(batch, length, 3, heads, -1)
+            qk, v = qkv.split([2, 1], dim=2)
+            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
+            y = attend(q, k, v, None)
+            x = x + self.product(y, f"{at}attn.proj")
+            y = F.layer_norm(x, (width,), w[f"{at}norm2.weight"], w[f"{at}norm2.bias"], 1e-6)
+            y = activate(self.product(y, f"{at}mlp.linear_fc1"))
+            x = x + self.product(y, f"{at}mlp.linear_fc2")
+        at = f"{VISION}merger."
+        x = F.layer_norm(x, (width,), w[f"{at}norm.weight"], w[f"{at}norm.bias"], 1e-6)
+        x = x.reshape(batch, -1, width * vision["spatial_merge_size"] ** 2)
+        x = F.gelu(self.product(x, f"{at}linear_fc1"))
+        return self.product(x, f"{at}linear_fc2")
+
+    def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:
+        """The text stack.
+
+        Args:
+            x: embedded tokens and screens, (B, L, hidden).
+            positions: time, row and column of every token, (3, B, L).
+            mask: added to the attention scores, (B or 1, 1, L, keys).
+            cache: filled from its `filled` on, if given.
+
+        Returns:
+            Normed hidden states, (B, L, hidden).
+        """
+        w, batch, length = self.leaves, x.shape[0], x.shape[1]
+        cosine, sine = self._turns(positions)
+        for layer in range(self.text["num_hidden_layers"]):
+            at = f"{TEXT}layers.{layer}."
+            y = self._norm(x, f"{at}input_layernorm.weight")
+            qkv = self.product(y, f"{at}{ATTENTION}qkv").view(batch, length, 3, self.heads, self.head)
+            qk, v = qkv.split([2, 1], dim=2)
+            scale = torch.stack([w[f"{at}{ATTENTION}{part}_norm.weight"] for part in "qk"])[:, None]
+            qk = F.rms_norm(qk, (self.head,), eps=self.text["rms_norm_eps"]) * scale
+            q, k, v = torch.cat([rotate(qk, cosine, sine), v], dim=2).permute(2, 0, 3, 1, 4).contiguous().unbind()
+            if cache is not None:
+                end = cache.filled + length
+                cache.keys[layer, :, :, cache.filled : end] = k
+                cache.values[layer, :, :, cache.filled : end] = v
+                k, v = cache.keys[layer, :, :, :end], cache.values[layer, :, :, :end]
+            x = x + self.product(attend(q, k, v, mask), f"{at}{ATTENTION}o_proj")
+            y = self.product(self._norm(x, f"{at}post_attention_layernorm.weight"), f"{at}{MLP}gate_up")
+            gate, up = y.chunk(2, dim=-1)
+            x = x + self.product(F.silu(gate) * up, f"{at}{MLP}down_proj")
+        if cache is not None:
+            cache.filled += length
+        return self._norm(x, f"{TEXT}norm.weight")
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids to vectors."""
+        return F.embedding(tokens, self.leaves[f"{TEXT}embed_tokens.weight"])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits of normed hidden states."""
+        return F.linear(hidden, self.leaves[f"{TEXT}embed_tokens.weight"])
+
+    def say(self, x: Tensor) -> Tensor:
+        """Logits of vectors that are not normed yet: which words they are close to."""
+        return self.logits(self._norm(x, f"{TEXT}norm.weight"))
+
+    def product(self, x: Tensor, name: str) -> Tensor:
+        """Vectors times the matrix of this name, and its bias if it has one."""
+        return F.linear(x, self.leaves[f"{name}.weight"], self.leaves.get(f"{name}.bias"))
+
+    def new_cache(self, batch: int, length: int) -> Cache:
+        """An empty cache for `batch` rows of up to `length` tokens."""
+        return Cache(self.text["num_hidden_layers"], batch, self.heads, length, self.head, self.dtype)
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
+
+    def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Turns (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... turn by row, 2, 5, ... by column."""
+        cosine, sine, axis = self._tables
+        if int(positions.max()) >= len(cosine):
+            cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
+        chosen = positions[axis].permute(1, 2, 0)
+        column = torch.arange(len(axis))
+        return turns(cosine[chosen, column], sine[chosen, column])
+
+    def _text_tables(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        rope = self.text["rope_parameters"]
+        half = self.head // 2
+        axis = torch.zeros(half, dtype=torch.long)
+        for dimension in (1, 2):
+            axis[dimension : 3 * rope["mrope_section"][dimension] : 3] = dimension
+        rates = rope["rope_theta"] ** -(torch.arange(half) / half)
+        angles = torch.arange(length)[:, None] * rates
+        return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
+
+    def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
+        """For a grid: the matrix that spreads the position table over its patches, and the turns of its patches."""
+        if grid not in self._grids:
+            rows, columns = block_order(grid, self.vision["spatial_merge_size"])
+            side = math.isqrt(self.vision["num_position_embeddings"])
+            spread = _bilinear(rows, grid.rows, side)[:, :, None] * _bilinear(columns, grid.columns, side)[:, None]
+            head = self.vision["hidden_size"] // self.vision["num_heads"]
+            theta = (self.vision.get("rope_parameters") or {}).get("rope_theta", 10000.0)
+            rates = theta ** -(torch.arange(0, head // 2, 2) / (head // 2))
+            angles = torch.cat([rows[:, None] * rates, columns[:, None] * rates], dim=1)
+            cosine, sine = turns(angles.cos().to(self.dtype), angles.sin().to(self.dtype))
+            self._grids[grid] = (spread.flatten(1).to(self.dtype), cosine, sine)
+        return self._grids[grid]
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        ctx.save_for_backward(cosine, sine)
+        return (x * cosine).addcmul_(x.roll(x.shape[-1] // 2, -1), sine)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cosine, sine = ctx.saved_tensors
+        gradient = gradients[0]
+        return (gradient * cosine).add_((gradient * sine).roll(gradient.shape[-1] // 2, -1)), None, None
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotary positions of (..., L, 2, heads, width) by `turns`; a half turn of the last axis swaps the pairs."""
+    return _Rotate.apply(x, cosine, sine)  # type: ignore[return-value]
+
+
+def turns(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine (..., L, 1, 1, width) for `rotate`, from those of the angles, (..., L, width / 2)."""
+    return torch.cat([cosine, cosine], -1)[..., None, None, :], torch.cat([-sine, sine], -1)[..., None, None, :]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of (B, heads, L, width) as plain products; returns (B, L, heads * width)."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    if mask is not None:
+        scores = scores + mask
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:
+    """Row and column of every patch in the model's order: block by block of merge x merge patches."""
+    rows = torch.arange(grid.rows).view(-1, 1, merge, 1)
+    columns = torch.arange(grid.columns).view(1, -1, 1, merge)
+    rows, columns = torch.broadcast_tensors(
+        rows.expand(grid.rows // merge, 1, merge, 1), columns.expand(1, grid.columns // merge, 1, merge)
+    )
+    return rows.reshape(-1), columns.reshape(-1)
+
+
+def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
+    """Weights (n, side) with which cells of a table stand for positions 0..length-1, ends aligned with ends."""
+    place = index * ((side - 1) / max(length - 1, 1))
+    return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)

@@ -1,0 +1,51 @@
+"""Screenshots as network input: laid unscaled on a white canvas of whole patches, then cut into patches."""
+
+import io
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from models.tiny.build import DEVIATION, MEAN
+from models.tiny.network import Grid
+
+Pixels = np.ndarray
+"""One screenshot, (height, width, 3), uint8."""
+
+
+def pixels_of(png: bytes) -> Pixels:
+    """Decodes a screenshot.
+
+    Raises:
+        OSError: not an image.
+    """
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+
+
+def grid_of(height: int, width: int, patch: int, merge: int) -> Grid:
+    """The smallest canvas, in patches, that holds a screen of this size in pixels."""
+    block = patch * merge
+    return Grid(-(-height // block) * merge, -(-width // block) * merge)
+
+
+def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int = 0) -> Pixels:
+    """The screen on a white canvas, moved down and right by so many pixels (negative: up and left)."""
+    canvas = np.full((grid.rows * patch, grid.columns * patch, 3), 255, dtype=np.uint8)
+    height = min(pixels.shape[0] - max(-down, 0), canvas.shape[0] - max(down, 0))
+    width = min(pixels.shape[1] - max(-right, 0), canvas.shape[1] - max(right, 0))
+    from_top, from_left = max(-down, 0), max(-right, 0)
+    to_top, to_left = max(down, 0), max(right, 0)
+    shown = pixels[from_top : from_top + height, from_left : from_left + width]
+    canvas[to_top : to_top + height, to_left : to_left + width] = shown
+    return canvas
+
+
+def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """Canvases of one size as (B, patches, 3 * patch ** 2), block by block of merge x merge, white as 0."""
+    stack = np.stack(canvases)
+    batch, height, width, _ = stack.shape
+    block = patch * merge
+    cut = stack.reshape(batch, height // block, merge, patch, width // block, merge, patch, 3)
+    cut = cut.transpose(0, 1, 4, 2, 5, 7, 3, 6).reshape(batch, -1, 3 * patch * patch)
+    return torch.from_numpy(cut).to(dtype).sub_(255 * MEAN).mul_(1 / (255 * DEVIATION))

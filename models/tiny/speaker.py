@@ -1,0 +1,152 @@
+"""How the small policy speaks: prompts to token ids and a batched decode loop with a key-value cache.
+
+A row's draw depends on its own seed only, so a play does not depend on which other plays share its batch.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from models.families.prompt import Message, screens_of
+from models.tiny.network import Grid, TinyNet
+from models.tiny.packing import HIDDEN, pack, visible
+from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
+from models.tiny.tokens import END, IMAGE, PAD, START
+from schemas.failure import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One answer: its text, its tokens (the end token included) and their log probabilities, where they are known."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    failure: str = ""
+    """Why there is no answer, through no fault of the model; then the rest is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One prompt, encoded."""
+
+    screens: list[bytes]
+    ids: list[int]
+    seed: int
+
+
+def read_tokenizer(directory: Path) -> Tokenizer:
+    """A checkpoint's tokeniser; raises `CheckpointError` if it cannot be read."""
+    try:
+        return Tokenizer.from_file(str(directory / "tokenizer.json"))
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError(f"{directory}/tokenizer.json: {error}.", "The checkpoint is broken.") from error
+
+
+def prompt_text(messages: Sequence[Message]) -> str:
+    """A chat as the small policy reads it after its screens; equal to its chat template without the image tokens."""
+    said = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+        said.append(f"{START}{text}{END}" if message["role"] == "assistant" else text)
+    return "".join([*said, START])
+
+
+class TinySpeaker:
+    """The small policy's network, tokeniser and decode loop; `CheckpointError` for a directory of another kind."""
+
+    def __init__(self, directory: Path, dtype: torch.dtype = torch.bfloat16, net: TinyNet | None = None) -> None:
+        self.net = TinyNet.load(directory, dtype) if net is None else net
+        self.tokenizer = read_tokenizer(directory)
+        if self.tokenizer.get_vocab_size() > self.net.text["vocab_size"]:
+            raise CheckpointError(f"{directory}: more tokens than embeddings.", "Tokeniser and weights do not match.")
+        self.pad, self.end = (token_id(self.tokenizer, token) for token in (PAD, END))
+        if token_id(self.tokenizer, IMAGE) != self.net.image_token:
+            raise CheckpointError(f"{directory}: {IMAGE} is not image_token_id.", "Tokeniser and weights do not match.")
+
+    @torch.inference_mode()
+    def speak(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
+    ) -> list[Spoken]:
+        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
+        asked = []
+        for chat, seed in zip(chats, seeds, strict=True):
+            screens = [observation.png for observation in screens_of(list(chat))]
+            asked.append(Asked(screens, self.tokenizer.encode(prompt_text(chat)).ids, seed))
+        answers: dict[int, Spoken] = {}
+        images = [[pixels_of(png) for png in item.screens] for item in asked]
+        patch, merge = self.net.vision["patch_size"], self.net.vision["spatial_merge_size"]
+        groups: dict[tuple[Grid, int], list[int]] = {}
+        for index, shown in enumerate(images):
+            height, width = (max(image.shape[axis] for image in shown) for axis in (0, 1))
+            groups.setdefault((grid_of(height, width, patch, merge), len(shown)), []).append(index)
+        for (grid, count), members in groups.items():
+            canvases = [canvas_of(image, grid, patch) for index in members for image in images[index]]
+            seen = self.net.see(patches_of(canvases, patch, merge, self.net.dtype), grid)
+            seen = seen.reshape(len(members), -1, seen.shape[-1])
+            spoken = self._decode(seen, [asked[index] for index in members], grid, count, temperature, limit)
+            answers.update(zip(members, spoken, strict=True))
+        return [answers[index] for index in range(len(asked))]
+
+    def _decode(
+        self, seen: Tensor, asked: list[Asked], grid: Grid, screens: int, temperature: float, limit: int
+    ) -> list[Spoken]:
+        net, merge = self.net, self.net.vision["spatial_merge_size"]
+        packed = pack([[item.ids] for item in asked], (grid.rows // merge, grid.columns // merge), screens, self.pad)
+        cache = net.new_cache(len(asked), packed.segments.shape[1] + limit)
+        mask = visible(packed.segments, net.dtype)
+        hidden = net.read(torch.cat([seen, net.embed(packed.tokens)], dim=1), packed.positions, mask, cache)
+        last = torch.tensor(packed.lengths) + seen.shape[1] - 1
+        rows = torch.arange(len(asked))
+        hidden, place = hidden[rows, last], packed.positions[0, rows, last]
+        past = torch.where(packed.segments < 0, HIDDEN, 0.0).to(net.dtype)[:, None, None]
+        draws = [random.Random(item.seed) for item in asked]
+        tokens: list[list[int]] = [[] for _ in asked]
+        logprobs: list[list[float]] = [[] for _ in asked]
+        for _ in range(limit):
+            chosen = self._choose(net.logits(hidden), draws, temperature, tokens, logprobs)
+            if all(row[-1] == self.end for row in tokens):
+                break
+            place = place + 1
+            past = torch.cat([past, past.new_zeros(len(asked), 1, 1, 1)], dim=-1)
+            hidden = net.read(net.embed(chosen)[:, None], place.expand(3, 1, -1).transpose(1, 2), past, cache)[:, 0]
+        return [
+            Spoken(self.tokenizer.decode(ids), tuple(ids), tuple(logs))
+            for ids, logs in zip(tokens, logprobs, strict=True)
+        ]
+
+    def _choose(
+        self,
+        logits: Tensor,
+        draws: list[random.Random],
+        temperature: float,
+        tokens: list[list[int]],
+        logprobs: list[list[float]],
+    ) -> Tensor:
+        """Draws the next token of every row that has not ended, and notes it with its log probability."""
+        shares = (logits.double() / (temperature or 1.0)).log_softmax(-1)
+        chosen = shares.argmax(-1)
+        if temperature > 0:
+            targets = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64)
+            cumulated = shares.exp().cumsum(-1)
+            chosen = torch.searchsorted(cumulated, targets * cumulated[:, -1:]).clamp(max=shares.shape[1] - 1)[:, 0]
+        for row, token in enumerate(chosen.tolist()):
+            if not tokens[row] or tokens[row][-1] != self.end:
+                tokens[row].append(token)
+                logprobs[row].append(min(float(shares[row, token]), 0.0))
+        return chosen
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a token that the small policy must have; raises `CheckpointError` if it has none."""
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise CheckpointError(f"tokenizer.json: no token {token!r}.", "The checkpoint is not the small policy's.")
+    return number

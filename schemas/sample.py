@@ -1,0 +1,60 @@
+"""A sample: one step as it is trained on; what curation makes of a lake and learning is handed.
+
+As in UI-TARS the loss covers this step's thought and action (and the answers to questions about the same screenshot),
+never the history.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One step of the history."""
+
+    thought: str
+    action: str
+    """Canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A grounding question: where is the element of this name?"""
+
+    name: str
+    x: float
+    """Its centre, in [0, 1] of the screen."""
+    y: float
+
+
+Kind = Literal["step", "naming", "inverse_dynamics", "transition"]
+COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
+"""Kinds that show two screens, before and after an action, and know no instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSample:
+    """One screen, or two to compare, with what should be said about it."""
+
+    task_id: str
+    screenshots: tuple[str, ...]
+    """sha256 of the last screenshots, oldest first, the current one last."""
+    instruction: str
+    history: tuple[Past, ...] = ()
+    """All past steps, oldest first."""
+    thought: str = ""
+    action: str | None = None
+    """Target, canonical JSON; None for a screen that only teaches grounding."""
+    questions: tuple[Question, ...] = field(default=())
+    weight: float = 1.0
+    """How often it is drawn, relative to the others; 0 for never."""
+    kind: Kind = "step"
+    """`step`: the reply to the instruction, or, without an action, where things are. Of continual training: `naming`,
+    what is at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, what changed
+    between them, in `thought`."""
+
+    def shown(self, history_images: int) -> tuple[str, ...]:
+        """The screenshots that are shown where the policy sees so many of the last ones."""
+        if self.kind in COMPARING:
+            return self.screenshots
+        return self.screenshots[-history_images if self.action is not None else -1 :]

@@ -1,0 +1,154 @@
+"""Playing and training side by side (`train.stream.on`): the collect stage's work, with a trainer beside it.
+
+Sandboxes play on without waiting for the trainer, which takes finished groups as batches from the pool; unfinished
+plays go on under newer weights as soon as these are there. What is finished is in the lake before anybody trains on it:
+when either process is killed, starting again plays what is missing and trains on from the last weights.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from learning.data.stream import StreamFolder, weights_name
+from learning.job import Job
+from learning.resume import sweep
+from models.policy import Policy
+from models.vlm import VlmPolicy
+from rollout.actors import BatchedActor
+from rollout.player import LOOK_S, play_all
+from rollout.renewed import RenewedPolicy
+from rollout.session import Play, Record
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.collect.stream_pool import StreamPool
+from tasks.shared.console import bar
+from tasks.shared.material import Recipe, seed_of
+from tasks.shared.places import work_folder
+from tasks.shared.policies import checkpoint_folder
+from tasks.shared.trainer_process import TrainerProcess
+
+NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
+Write = Callable[[list[Record]], None]
+
+
+def play_and_train(
+    config: Config, lake: Lake, recipe: Recipe, plays: Sequence[Play], policy: Policy, write: Write
+) -> dict[str, Any]:
+    """Plays what is left of an iteration while a trainer learns from what is finished.
+
+    Args:
+        config: the resolved config.
+        lake: where everything goes.
+        recipe: the candidate's version, and the parent it comes from.
+        plays: what is not in the lake yet.
+        policy: the parent, which plays until there are newer weights.
+        write: writes finished plays to the lake.
+
+    Returns:
+        The metrics, the checkpoint's address in the lake (empty if nothing could be learnt), and a sentence.
+
+    Raises:
+        FlywheelError: the trainer stopped with an error or died; all that was played is in the lake.
+    """
+    work = work_folder(lake, recipe.version)
+    folder = StreamFolder(work / "stream")
+    pool = StreamPool(config, lake, recipe, folder)
+    actor = BatchedActor("policy", _renewed(config, recipe, folder, policy), config.temperature)
+    job = _job(config, lake, recipe, folder, work)
+    clock = time.perf_counter()
+    with ThreadPoolExecutor(1, "trainer") as thread, TrainerProcess(job, work) as trainer:
+        training = thread.submit(trainer.listen, lambda said: _hear(pool, said))
+
+        def sink(records: list[Record]) -> None:
+            write(records)
+            pool.finished([record.trajectory for record in records])
+
+        def admit(one: Play) -> bool | None:
+            return False if training.done() else pool.may_begin(one)
+
+        try:
+            pool.feed()
+            leased_s = play_all(config, plays, lambda _: [actor], sink, bar, "collect", for_data=True, admit=admit)
+        finally:
+            actor.close()
+        if not training.done():
+            _end(pool, folder, training)
+        if not folder.batches() and not training.done():
+            return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
+        told = training.result()
+    metrics = {**told, **pool.numbers(), "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9)}
+    if plays:
+        metrics["sandbox_idle"] = _idle(config, leased_s, time.perf_counter() - clock)
+    checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
+    return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
+
+
+def _idle(config: Config, leased_s: float, wall_s: float) -> float:
+    """The share of all sandboxes' seconds without a play."""
+    return 1 - leased_s / (config.environment.browsers * config.environment.pages * wall_s)
+
+
+def _hear(pool: StreamPool, said: dict[str, Any]) -> None:
+    if "published" in said:
+        pool.published(said["published"])
+        pool.feed()
+
+
+def _end(pool: StreamPool, folder: StreamFolder, training: "Future[dict[str, Any]]") -> None:
+    """Hands over what is left, in batches as small as need be, and says that nothing follows."""
+    pool.close()
+    while pool.feed(least=1) and not training.done():
+        time.sleep(LOOK_S)
+    if folder.batches() and not training.done():
+        folder.end()
+
+
+def _renewed(config: Config, recipe: Recipe, folder: StreamFolder, parent: Policy) -> RenewedPolicy:
+    """The parent, or the newest weights that the trainer has published."""
+    updates = 0
+
+    def newer() -> Policy | None:
+        nonlocal updates
+        found = folder.published()
+        if found <= updates:
+            return None
+        updates = found
+        name = weights_name(recipe.version, recipe.parent, updates)
+        return VlmPolicy(folder.weights(updates), config.policy, version=name)
+
+    return RenewedPolicy(parent, newer)
+
+
+def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:
+    chosen = config.train.clipped
+    steady = {"batch": chosen.batch, "warmup": 0, "decay": 0.0}
+    job = Job(
+        parent=checkpoint_folder(lake, recipe.parent),
+        out=work / "checkpoint",
+        samples=folder.rollouts(1),
+        screenshots=folder.screenshots(1),
+        steps=1,
+        learning_rate=chosen.learning_rate,
+        seed=seed_of(config, recipe),
+        stream=work / "stream",
+        policy=config.policy,
+        train=config.train.model_copy(update=steady),
+    )
+    if folder.batches():
+        sweep(job)
+    else:
+        shutil.rmtree(job.out, ignore_errors=True)
+    return job
+
+
+def _sentence(config: Config, metrics: dict[str, Any]) -> str:
+    idle = f", sandboxes idle {metrics['sandbox_idle']:.0%}" if "sandbox_idle" in metrics else ""
+    return (
+        f"{metrics['samples']} steps of {metrics['informative']} of {metrics['groups']} groups in {metrics['updates']} "
+        f"batches while playing{idle}, trainer idle {metrics['trainer_idle']:.0%}; "
+        f"age mean {metrics['age_mean']:.1f}, most {metrics['age_max']} updates, {metrics['stale']} steps left out as "
+        f"older than {config.train.stream.stale}; mismatch {metrics['mismatch']:.3f} nats, loss {metrics['loss']:.3f}"
+    )

@@ -1,0 +1,198 @@
+"""The pool between playing and training: which groups are under way, which are finished, which make the next batch.
+
+It is known from the lake and from the stream's folder alone, so whoever was killed is simply made anew. A batch is put
+when the trainer is through with the one before and enough finished groups that can teach are waiting, the longest
+finished first: what is chosen late is chosen from the most that is known.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from environments.catalog import catalog
+from learning.algorithms.advantages import is_informative
+from learning.algorithms.groups import Groups, Rows, plays_of, train_on
+from learning.algorithms.ppo import one_outcome, rewarded
+from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
+from rollout.player import ATTEMPTS
+from rollout.session import Play
+from schemas.config import Config
+from schemas.config.training import GroupConfig
+from schemas.task import JUDGED
+from schemas.trajectory import Trajectory
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.material import Recipe, pngs_of, seed_of
+from tasks.train.groups import stored_successes
+from tasks.train.ppo import outcomes_of
+
+_SEEN = ["group_id", "task_id", "attempt", "success", "reward"]
+
+
+class StreamPool:
+    """The groups of one iteration that is played and trained on at once. Safe to call from any thread.
+
+    Args:
+        config: sizes and bounds are read from it.
+        lake: where finished plays are.
+        recipe: what is trained, from what.
+        folder: where batches go.
+    """
+
+    def __init__(self, config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder) -> None:
+        self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
+        self._group, self._stream = config.train.group, config.train.stream
+        self._critic = config.train.method == "ppo"
+        """Whether a critic says what to expect of a play, and not the others of its group."""
+        self._lock = threading.RLock()
+        self._worth: dict[str, dict[int, float | None]] = {}
+        self._scored = {task.task_id for task in catalog(config) if task.verifier == JUDGED}
+        self._begun: set[str] = set()
+        self._ready: list[str] = []
+        self._spent: set[str] = set()
+        """Groups that are in a batch, or could not teach."""
+        self._through: set[str] = set()
+        """Those of them that nobody waits for any more: the trainer is through with them, or never gets them."""
+        self._batches = [list(notes["groups"]) for notes in folder.notes()]
+        for groups in self._batches:
+            self._begun.update(groups)
+            self._spent.update(groups)
+        self.published(folder.published())
+        for row in lake.read("trajectories", _SEEN, {"iteration": recipe.iteration}).to_pylist():
+            if row["group_id"] is not None:
+                self._note(**row)
+
+    def may_begin(self, one: Play) -> bool | None:
+        """Whether a play may begin now: its group has begun already, or there is room for one more; None for not yet.
+
+        At most `stale` + 1 batches' worth of groups are on their way to the trainer, as in AReaL (arXiv 2505.24298).
+        Called from one thread only.
+        """
+        assert one.group_id is not None
+        if one.group_id not in self._begun:
+            if len(self._begun) - len(self._through) >= (self._stream.stale + 1) * self._stream.groups:
+                return None
+            self._begun.add(one.group_id)
+        return True
+
+    def finished(self, rows: Sequence[Trajectory]) -> None:
+        """Takes note of finished plays, which are in the lake, and puts a batch if it is time."""
+        with self._lock:
+            for row in rows:
+                assert row.group_id is not None
+                self._note(row.group_id, row.task_id, row.attempt, row.success, row.reward)
+            self.feed()
+
+    def published(self, updates: int) -> None:
+        """The trainer is through with so many batches."""
+        with self._lock:
+            for groups in self._batches[:updates]:
+                self._through.update(groups)
+
+    def feed(self, least: int | None = None) -> bool:
+        """Puts the next batch if the trainer is free and there is one; says whether another may be put later.
+
+        Args:
+            least: groups that make a batch; `train.stream.groups` if not given.
+        """
+        with self._lock:
+            while len(self._ready) >= (least or self._stream.groups):
+                if self._folder.published() < self._folder.batches():
+                    return True
+                groups, self._ready = self._ready[: self._stream.groups], self._ready[self._stream.groups :]
+                self._spent.update(groups)
+                if self._put(groups):
+                    self._batches.append(groups)
+                else:
+                    self._through.update(groups)
+            return False
+
+    def close(self) -> None:
+        """Nothing is played any more: a group is finished as it stands."""
+        with self._lock:
+            for group in self._worth.keys() - self._spent - set(self._ready):
+                self._judge(group)
+
+    def numbers(self) -> dict[str, Any]:
+        """What was trained on so far: groups and steps, how old these were (in updates), what was left out as older."""
+        notes = self._folder.notes()
+        total = {name: sum(one[name] for one in notes) for name in ("samples", "informative", "injected", "stale")}
+        return {
+            "updates": len(notes),
+            "groups": len(self._worth),
+            **total,
+            "age_mean": sum(one["age_sum"] for one in notes) / max(1, total["samples"]),
+            "age_max": max((one["age_max"] for one in notes), default=0),
+        }
+
+    def _note(self, group_id: str, task_id: str, attempt: int, success: bool | None, reward: float | None) -> None:
+        self._begun.add(group_id)
+        seen = self._worth.setdefault(group_id, {})
+        slot, tried = attempt % self._group.size, attempt // self._group.size + 1
+        if success is not None or tried >= ATTEMPTS:
+            by_score = self._group.advantage == "pass1" and task_id in self._scored
+            seen[slot] = reward if by_score or success is None else float(success)
+        if len(seen) == self._group.size and group_id not in self._spent and group_id not in self._ready:
+            self._judge(group_id)
+
+    def _judge(self, group: str) -> None:
+        """A finished group waits for its batch, or is done with."""
+        worth = list(self._worth[group].values())
+        if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group):
+            self._ready.append(group)
+        else:
+            self._spent.add(group)
+            self._through.add(group)
+
+    def _put(self, groups: Sequence[str]) -> bool:
+        """Puts a batch of these groups; not if all of it is too old or teaches nothing after all."""
+        recipe, updates = self._recipe, self._folder.batches()
+        found = ask(self._lake, "training_groups", iteration=recipe.iteration).to_pylist()
+        rows = [row for row in found if row["group_id"] in set(groups)]
+        made = self._rollouts(rows, seed_of(self._config, recipe) + updates)
+        ages = {
+            (row["trajectory_id"], row["step"]): staleness(
+                updates_of(row["policy_version"], recipe.version, recipe.parent), updates
+            )
+            for row in rows
+            if row["step"] is not None
+        }
+        kept, stale = leave_out_stale(made.rollouts, ages, self._stream.stale, whole=self._critic)
+        if not kept or (self._critic and one_outcome(kept)):
+            return False
+        notes = {
+            "groups": list(groups),
+            "samples": len(kept),
+            "informative": made.informative,
+            "injected": made.injected,
+            "stale": stale,
+            "age_sum": sum(rollout.age for rollout in kept),
+            "age_max": max(rollout.age for rollout in kept),
+        }
+        shown = sorted({digest for rollout in kept for digest in rollout.screenshots})
+        self._folder.put(kept, pngs_of(self._lake, shown), notes)
+        return True
+
+    def _rollouts(self, rows: Rows, seed: int) -> Groups:
+        """What these plays are to be trained on as."""
+        if not self._critic:
+            plays = plays_of(rows, self._config.policy, self._group)
+            stored = stored_successes(self._config, self._lake, self._recipe, rows)
+            return train_on(plays, stored, self._group, seed)
+        plays = outcomes_of(self._config, rows)
+        rollouts = rewarded(plays, self._config.train.ppo, self._config.policy.max_new_tokens)
+        failed = sum(not math.isfinite(play.reward) for played in plays.values() for play in played)
+        return Groups(rollouts, len(plays), len({rollout.group_id for rollout in rollouts}), 0, failed)
+
+
+def can_teach(worth: Sequence[float | None], group: GroupConfig) -> bool:
+    """Whether a finished group may give advantages, from what its plays were worth; None is an environment failure.
+
+    Two of them differ; or a stored success may be shown to an all-failed group; or replies near their limit cost
+    something, which only their lengths tell.
+    """
+    rewards = [math.nan if reward is None else reward for reward in worth]
+    valid = [reward for reward in rewards if math.isfinite(reward)]
+    shown = group.inject and not any(valid)
+    return is_informative(rewards) or (bool(valid) and (bool(group.overlong) or shown))

@@ -1,0 +1,46 @@
+"""Where the wheel stands: which iterations are whole, which one is next."""
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.stage import STAGES
+from storage.lake import Lake
+from tasks.shared.stage import leave, result_of
+
+IN_GROUPS = "in_groups"
+"""Of the numbers of an iteration's curriculum: whether it chose plays for a method that compares groups of them."""
+
+
+def finished_iterations(lake: Lake) -> list[int]:
+    """Iterations whose last stage is recorded, in order."""
+    rows = lake.read("stages", ["iteration"], {"stage": STAGES[-1]})["iteration"].to_pylist()
+    return sorted(rows)
+
+
+@task(name="plan", cache_policy=NO_CACHE)
+def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
+    """The iterations to turn; the first one goes on where its last finished stage ended.
+
+    Raises:
+        UsageError: it was begun for a method that plays otherwise.
+    """
+    lake = Lake.open(config.lake)
+    done = finished_iterations(lake)
+    first = done[-1] + 1 if done else 0
+    begun = (result_of(lake, first, "curriculum") or {}).get(IN_GROUPS, config.train.in_groups)
+    if begun != config.train.in_groups:
+        raise UsageError(
+            f"`train.method={config.train.method}`: iteration {first} is not finished, and its plays were chosen for a "
+            f"method {'with' if begun else 'without'} groups.",
+            "Finish it by `flywheel run --iterations 1` with the method it was begun with.",
+        )
+    leave()
+    return list(range(first, first + (iterations if iterations is not None else config.iterations)))
+
+
+@task(name="close", cache_policy=NO_CACHE)
+def close_iteration(config: Config, iteration: int) -> None:
+    """Keeps the lake's files few after an iteration."""
+    Lake.open(config.lake).maintain()

@@ -1,0 +1,75 @@
+"""Policies by version: which one is champion, and the model behind a version or a folder."""
+
+from pathlib import Path
+from typing import Any
+
+from models.vlm import VlmPolicy
+from schemas.config import Config
+from schemas.failure import CheckpointError
+from storage.lake import Lake
+from tasks.shared.places import cache_folder
+
+
+def champion(lake: Lake) -> dict[str, Any]:
+    """The row of the policy that now plays.
+
+    Raises:
+        CheckpointError: the lake has no policy yet.
+    """
+    rows = lake.read("policies", where={"status": "champion"}).to_pylist()
+    if not rows:
+        raise CheckpointError(f"The lake {lake.uri} has no champion yet.", "`flywheel run` makes the first policy.")
+    return max(rows, key=lambda row: row["created_at"])
+
+
+def policy_row(lake: Lake, version: str) -> dict[str, Any]:
+    """The row of a policy version; `champion` names the one that now plays.
+
+    Raises:
+        CheckpointError: there is no such version; names those there are.
+    """
+    if version == "champion":
+        return champion(lake)
+    rows = lake.read("policies").to_pylist()
+    found = next((row for row in rows if row["policy_version"] == version), None)
+    if found is None:
+        known = ", ".join(sorted(row["policy_version"] for row in rows)) or "none"
+        raise CheckpointError(f"There is no policy `{version}` in {lake.uri}.", f"There are: {known}.")
+    return found
+
+
+def measured_ancestor(lake: Lake, version: str) -> str:
+    """The policy that this one stands for in comparisons: itself, or, of an intermediate one, whose weights it had."""
+    row = policy_row(lake, version)
+    while row["status"] == "intermediate":
+        row = policy_row(lake, row["parent"])
+    return row["policy_version"]
+
+
+def candidate_of(lake: Lake, iteration: int) -> dict[str, Any] | None:
+    """The policy that this iteration trained, or None if it trained none."""
+    rows = lake.read("policies", where={"iteration": iteration}).to_pylist()
+    return next((row for row in rows if row["policy_version"] == version_of(iteration)), None)
+
+
+def version_of(iteration: int) -> str:
+    """The name of the policy that an iteration trains."""
+    return f"policy-{iteration:04d}"
+
+
+def last_iteration(lake: Lake) -> int:
+    """The latest iteration that has trajectories; 0 if there is none."""
+    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
+    return max(iterations, default=0)
+
+
+def checkpoint_folder(lake: Lake, version: str) -> Path:
+    """A local folder with the checkpoint of a version, fetched from the lake if need be."""
+    row = policy_row(lake, version)
+    return lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
+
+
+def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
+    """The policy of a version."""
+    row = policy_row(lake, version)
+    return VlmPolicy(checkpoint_folder(lake, version), config.policy, version=row["policy_version"])

@@ -1,0 +1,23 @@
+"""Which code made this."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def code_version() -> str:
+    """The commit of the running code, with `+changes` if files differ from it; `unknown` outside a checkout."""
+    root = Path(__file__).parents[2]
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return "unknown"
+    return commit + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,140 @@
+"""Groups of plays (one task, one seed, one policy version): which are made, and what is trained on of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from curation.curriculum import apportion, seeds
+from curation.selection import shortest_way
+from learning.algorithms.groups import Played, demonstration, plays_of, train_on
+from learning.data.rollouts import write_rollouts
+from rollout.session import Play
+from schemas.config import Config
+from schemas.curriculum import CurriculumChoice
+from schemas.failure import FlywheelError
+from schemas.task import GuiTask
+from schemas.trajectory import trajectory_id
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.material import Material, Recipe, few_steps, seed_of
+
+
+def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
+    """Shares the iteration's groups out over the tasks that can be learnt from; a row for every task, with its reason.
+
+    Raises:
+        FlywheelError: the policy succeeds sometimes, but not too often, in no task.
+    """
+    chosen = config.train.group
+    asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
+    rows = ask(lake, "groups", **asked, highest=chosen.highest, size=chosen.size, rise=chosen.rise).to_pylist()
+    weights = {row["task_id"]: row["weight"] for row in rows if row["weight"] > 0}
+    if not weights:
+        said = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)
+        raise FlywheelError(
+            f"Nothing to learn from in groups: {said}.",
+            "Train with train.method=sft first, or change suite.tasks or train.group.highest.",
+        )
+    groups = {**{row["task_id"]: 0 for row in rows}, **apportion(weights, chosen.groups)}
+    return [_choice(config, iteration, row, groups[row["task_id"]]) for row in rows]
+
+
+def group_plays(config: Config, lake: Lake, iteration: int, task: GuiTask, plays: int, version: str) -> list[Play]:
+    """The plays of a task in whole groups; attempts after an environment failure lie one group further on."""
+    size = config.train.group.size
+    made = []
+    for seed in seeds(config.seed, iteration, task.task_id, "group", plays // size):
+        group = trajectory_id(lake.lake_id, iteration, task.task_id, seed, "group", version, 0)
+        made += [
+            Play(
+                trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, "policy", version, attempt),
+                iteration=iteration,
+                run_id=lake.lake_id,
+                task=task,
+                seed=seed,
+                attempt=attempt,
+                stride=size,
+                policy="policy",
+                policy_version=version,
+                group_id=group,
+                sampling=f'{{"relay_step": null, "temperature": {config.temperature}}}',
+            )
+            for attempt in range(size)
+        ]
+    return made
+
+
+def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+    """The iteration's groups with their advantages."""
+    chosen = config.train.group
+    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
+    plays = plays_of(rows, config.policy, chosen)
+    stored = stored_successes(config, lake, recipe, rows)
+    made = train_on(plays, stored, chosen, seed_of(config, recipe))
+    rollouts = made.rollouts
+    steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
+    numbers = {
+        "samples": len(rollouts),
+        "groups": made.groups,
+        "informative": made.informative,
+        "injected": made.injected,
+        "environment_failures": made.environment_failures,
+    }
+    nothing = (
+        f"nothing to learn from: one reward for all in each of {made.groups} groups" if made.groups else _NO_GROUPS
+    )
+    return Material(
+        screenshots=sorted({digest for rollout in rollouts for digest in rollout.screenshots}),
+        write=lambda path: write_rollouts(path, rollouts),
+        steps=steps,
+        learning_rate=chosen.learning_rate,
+        train=train,
+        numbers=numbers,
+        said=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with more than one reward",
+        nothing="" if rollouts else nothing,
+    )
+
+
+_NO_GROUPS = "nothing to learn from: no groups were played in this iteration"
+
+
+def _choice(config: Config, iteration: int, row: dict[str, Any], groups: int) -> CurriculumChoice:
+    chosen = config.train.group
+    return CurriculumChoice(
+        iteration=iteration,
+        task_id=row["task_id"],
+        weight=groups / chosen.groups,
+        explorer_trajectories=0,
+        policy_trajectories=groups * chosen.size,
+        relay_trajectories=0,
+        pool=row["pool"],
+        successes=row["successes"],
+        failures=row["failures"],
+        reason=f"{row['reason']}; {groups} groups of {chosen.size}",
+    )
+
+
+def stored_successes(
+    config: Config, lake: Lake, recipe: Recipe, plays: Sequence[Mapping[str, Any]]
+) -> Callable[[str, int], Played | None]:
+    """Finds a stored success for a task of these plays: of the same seed if there is one, else the newest.
+
+    It finds none where `train.group.inject` is off.
+    """
+    tasks = sorted({row["task_id"] for row in plays})
+    rows = ask(lake, "demonstrations", recipe.pins, tasks=tasks).to_pylist() if config.train.group.inject else []
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        steps.setdefault(row["trajectory_id"], []).append(row)
+    by_seed: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
+    for played in steps.values():
+        by_seed.setdefault((played[0]["task_id"], played[0]["seed"]), played)
+        by_seed.setdefault((played[0]["task_id"], None), played)
+
+    def find(task: str, seed: int) -> Played | None:
+        played = by_seed.get((task, seed)) or by_seed.get((task, None))
+        if not played:
+            return None
+        kept = shortest_way([row["screenshot"] for row in played])
+        return demonstration([played[index] for index in kept], config.policy)
+
+    return find

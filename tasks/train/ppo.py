@@ -1,0 +1,50 @@
+"""What `train.method=ppo` trains on: the plays of the iteration's groups, each with its rewards.
+
+A critic needs no group to compare a play with. The plays are made in groups all the same: they are the policy's own,
+at `train.group.temperature` and with their log probabilities, on tasks that it sometimes solves (VAPO, arXiv
+2504.05118, loses by playing each prompt once); and groups that the critic does not learn from tell when it has settled.
+"""
+
+import math
+
+from learning.algorithms.groups import Played, Rows, plays_of
+from learning.algorithms.ppo import one_outcome, rewarded
+from learning.data.rollouts import write_rollouts
+from schemas.config import Config
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.material import Material, Recipe, few_steps
+
+
+def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+    """The iteration's plays, environment failures left out; nothing where all of them have one reward."""
+    chosen = config.train.ppo
+    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
+    groups = outcomes_of(config, rows)
+    rollouts = rewarded(groups, chosen, config.policy.max_new_tokens)
+    steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
+    made = [play for plays in groups.values() for play in plays]
+    plays = len({rollout.trajectory_id for rollout in rollouts})
+    nothing = f"one reward for all {plays} plays" if plays else "no plays of the policy in this iteration"
+    numbers = {
+        "samples": len(rollouts),
+        "plays": plays,
+        "groups": len(groups),
+        "successes": len({rollout.trajectory_id for rollout in rollouts if rollout.correct}),
+        "environment_failures": sum(not math.isfinite(play.reward) for play in made),
+    }
+    return Material(
+        screenshots=sorted({digest for rollout in rollouts for digest in rollout.screenshots}),
+        write=lambda path: write_rollouts(path, rollouts),
+        steps=steps,
+        learning_rate=chosen.learning_rate,
+        train=train,
+        numbers=numbers,
+        said=f"{len(rollouts)} steps of {plays} plays",
+        nothing=f"nothing to learn from: {nothing}" if one_outcome(rollouts) else "",
+    )
+
+
+def outcomes_of(config: Config, rows: Rows) -> dict[str, list[Played]]:
+    """Plays by group with the outcome alone, from rows of `storage/queries/training_groups.sql`."""
+    return plays_of(rows, config.policy, config.train.group.model_copy(update={"overlong": 0}))

@@ -1,0 +1,34 @@
+"""Preferences: found where plays of one task and seed part, kept in `pairs`, trained on by `train.method=dpo`."""
+
+from curation.pairs import pairs_of
+from learning.data.preferences import preferences_of, write_preferences
+from models.tiny.layout import reply_grid
+from schemas.config import Config
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.material import Material, Recipe, few_steps
+
+
+def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
+    """Writes the pairs that this iteration's plays make, with each other and with older ones; returns how many."""
+    rows = ask(lake, "parting_plays", iteration=iteration).to_pylist()
+    pairs = pairs_of(rows, iteration, config.policy.dialect, reply_grid(config.policy.base))
+    lake.append("pairs", pairs)
+    return len(pairs)
+
+
+def preference_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+    """All pairs so far; the parent is the reference."""
+    chosen = config.train.preference
+    pairs = preferences_of(ask(lake, "training_pairs", recipe.pins).to_pylist(), config.policy)
+    steps, train = few_steps(config.train, len(pairs), chosen.epochs, chosen.batch)
+    return Material(
+        screenshots=sorted({digest for pair in pairs for digest in pair.screenshots}),
+        write=lambda path: write_preferences(path, pairs),
+        steps=steps,
+        learning_rate=chosen.learning_rate,
+        train=train,
+        numbers={"samples": len(pairs)},
+        said=f"{len(pairs)} pairs",
+        nothing="" if pairs else "nothing to learn from: no two plays of one task and seed part",
+    )

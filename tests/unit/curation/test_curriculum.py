@@ -1,0 +1,44 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curation.curriculum import apportion, mix, seeds, weakness
+
+
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0.01, 1.0), min_size=1, max_size=8), st.integers(0, 500)
+)
+def test_plays_add_up_to_the_budget_and_stay_within_one_of_their_share(weights: dict[str, float], total: int):
+    counts = apportion(weights, total)
+    assert sum(counts.values()) == total
+    mass = sum(weights.values())
+    assert all(abs(counts[name] - total * weight / mass) < 1.0 for name, weight in weights.items())
+
+
+def test_weights_that_add_up_to_nothing_are_refused():
+    with pytest.raises(ValueError, match="add up to nothing"):
+        apportion({"a": 0.0}, 10)
+
+
+def test_a_hopeless_task_is_left_to_the_explorer_for_the_most_part():
+    assert mix(40, "learnable", 0.5, 0.25).policy == 20
+    hopeless = mix(40, "hopeless", 0.5, 0.25)
+    assert (hopeless.policy, hopeless.relay, hopeless.explorer) == (5, 2, 33)
+
+
+def test_training_seeds_are_distinct_repeatable_and_below_the_held_out_ones():
+    one = seeds(7, 3, "miniwob/click-test", "explorer", 200)
+    assert one == seeds(7, 3, "miniwob/click-test", "explorer", 200)
+    assert len(set(one)) == 200
+    assert all(0 <= seed < 1_000_000 for seed in one)
+    assert one != seeds(7, 4, "miniwob/click-test", "explorer", 200)
+
+
+def test_training_goes_where_the_policy_fails_and_nowhere_is_forgotten():
+    shares = weakness({"easy": 1.0, "hard": 0.1}, ["easy", "hard"], balance=1.0)
+    assert shares["hard"] > 5 * shares["easy"] > 0
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_without_balance_all_tasks_share_the_training_equally():
+    assert weakness({"easy": 1.0, "hard": 0.0}, ["easy", "hard"], balance=0.0) == {"easy": 0.5, "hard": 0.5}

@@ -1,0 +1,231 @@
+"""Group methods and preferences on any model directory: what was said gains or loses, and is played again."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from learning.algorithms.critic import BIAS, BODY, WEIGHT
+from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
+from learning.data.sample import Screenshots
+from learning.engines.fsdp.critic import ShardedBody
+from learning.engines.fsdp.reply_chats import ReplyChats
+from learning.job import Job
+from learning.trainer import READERS, learner_of, train
+from models.families.dialects import parse_reply
+from models.policy import Context
+from models.random_vlm import KINDS
+from models.tiny.layout import CRITIC, read_config
+from models.vlm import VlmPolicy
+from schemas.action import Click
+from schemas.config.training import PpoConfig
+from schemas.failure import CheckpointError, FlywheelError
+from schemas.observation import Observation
+from tests.unit.learning.chats import POLICY
+from tests.unit.learning.replies import job, model, played, preferences, streamed
+from tests.unit.learning.samples import HEIGHT, WIDTH, screen
+
+
+class Start(NamedTuple):
+    """A folder with a random model of a kind."""
+
+    folder: Path
+    kind: str
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
+    folder = tmp_path_factory.mktemp("model")
+    model(folder, request.param)
+    return Start(folder, request.param)
+
+
+def started(plan: Job) -> list[dict[str, Any]]:
+    """The trainer's process to its end; what it said."""
+    path = plan.out.with_name(f"{plan.out.name}.json")
+    path.write_text(plan.model_dump_json())
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, "-m", "learning.trainer", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environ)
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert said and "checkpoint" in said[-1], done.stdout[-500:] + done.stderr[-2000:]
+    return said
+
+
+def act(checkpoint: Path) -> str:
+    """What a checkpoint answers to a screen."""
+    observation = Observation(screen(0)[0], WIDTH, HEIGHT, "")
+    (reply,) = VlmPolicy(checkpoint, POLICY).act([Context("Click it.", (), observation, 0)])
+    return reply.text
+
+
+def logprobs(checkpoint: Path, plan: Job) -> list[float]:
+    """Summed log probability of each document of a job under a checkpoint."""
+    plan = plan.model_copy(update={"parent": checkpoint})
+    learner: Any = learner_of(plan, READERS[plan.train.method](plan.samples), 0, 1)
+    try:
+        return learner._sums(learner.prepared(range(len(learner.items)))).tolist()
+    finally:
+        learner.close()
+
+
+def test_what_was_drawn_gains_by_its_advantage_in_a_trainer_of_its_own(start: Start) -> None:
+    plan = job(*start, "grpo")
+    said = started(plan)
+    before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
+    change = [new - old for new, old in zip(after, before, strict=True)]
+    assert min(change[0::2]) > 0 > max(change[1::2])
+    numbers = said[-1]["numbers"]
+    assert numbers["tokens"] == plan.steps * sum(len(rollout.token_ids) for rollout in read_rollouts(plan.samples))
+    assert numbers["mismatch"] < 1e-3 and numbers["moved"] > 0
+    assert act(plan.out) is not None
+
+
+def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives_weights_that_play(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(start.folder / start.kind, tmp_path / start.kind)
+    method = "ppo" if start.kind == KINDS[1] else "grpo"
+    plan, stream = streamed(tmp_path, start.kind, method)
+    stream.end()
+    train(plan)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [one["published"] for one in said if "published" in one] == [1, 2, 3]
+    numbers = said[-1]["numbers"]
+    rollouts = [rollout for number in (1, 2, 3) for rollout in read_rollouts(stream.rollouts(number))]
+    assert len(rollouts) == 6 + 5 + 4 and numbers["tokens"] > 0
+    # one step a batch: nothing has moved when its loss is taken, but the weights have, since the replies were drawn
+    assert numbers["moved"] < 1e-4 and numbers["clipped"] == 0.0 and numbers["mismatch"] > 1e-3
+    assert numbers["mismatch_fresh"] != numbers["mismatch"]
+    assert numbers.get("value_steps", 0) == (3 if method == "ppo" else 0)  # before the first batch alone
+    folders = (plan.parent, *(stream.weights(updates) for updates in (1, 2, 3)), plan.out)
+    weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
+    assert len(set(weights)) == 4 and weights[3] == weights[4]
+    assert act(stream.weights(2)) is not None
+
+
+def test_a_frozen_reference_is_not_renewed(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "dpo")
+    samples = READERS["dpo"](plan.samples)
+    learner = learner_of(plan, samples, 0, 1)
+    try:
+        with pytest.raises(CheckpointError, match=r"train\.stream\.on"):
+            learner.renew(samples, plan.screenshots)
+    finally:
+        learner.close()
+
+
+def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = job(*start, "dpo")
+    train(plan)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    losses = [one["loss"] for one in said if "step" in one]
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-3) and losses[-1] < losses[0]
+    before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
+    change = [new - old for new, old in zip(after, before, strict=True)]
+    assert all(chosen > rejected for chosen, rejected in zip(change[0::2], change[1::2], strict=True))
+    assert said[-1]["numbers"]["margin"] > 0
+    assert act(plan.out) is not None
+
+
+def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(start: Start, tmp_path: Path) -> None:
+    critic: Literal["shared", "alone"] = "shared" if start.kind == KINDS[0] else "alone"
+    config = PpoConfig(critic=critic, value_steps=6, policy_lambda=1.0, value_clip=0.0)
+    plan = job(*start, "ppo", ppo=config).model_copy(update={"out": tmp_path / "out"})
+    numbers = started(plan)[-1]["numbers"]
+    won = [rollout.correct for rollout in read_rollouts(plan.samples)]
+    before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
+    change = [new - old for new, old in zip(after, before, strict=True)]
+    gains = {right: [gain for gain, one in zip(change, won, strict=True) if one == right] for right in (True, False)}
+    assert sum(gains[True]) / len(gains[True]) > sum(gains[False]) / len(gains[False])
+    assert numbers["critic_kept"] == 0 and 0 < numbers["value_steps"] <= 6 and numbers["mismatch"] < 1e-3
+    assert numbers["explained_variance_before"] == 0.0
+    assert (plan.out / CRITIC).exists() and act(plan.out) is not None
+
+    child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
+    learner: Any = learner_of(child, READERS["ppo"](child.samples), 0, 1)
+    try:
+        kept = load_file(plan.out / CRITIC)
+        assert torch.equal(learner._critic.head[:-1].detach(), kept[WEIGHT])
+        own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
+        assert bool(own) == (critic == "alone")
+        if own:
+            body, fresh = learner._critic.body.tensors(), ShardedBody(plan, 0, 1, torch.float32, {}).tensors()
+            assert body.keys() == own.keys() and all(torch.equal(body[name], own[name]) for name in own)
+            assert any(not torch.equal(fresh[name], own[name]) for name in own)
+        learner._begin()
+        assert learner.numbers()["critic_kept"] == 1
+        known = learner._valuation
+        assert torch.allclose(known.returns, known.correct.float())
+    finally:
+        learner.close()
+
+
+def test_the_network_of_another_models_critic_is_refused(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "ppo", ppo=PpoConfig(critic="alone"))
+    width = read_config(plan.parent)["text_config"]["hidden_size"]
+    foreign = {WEIGHT: torch.zeros(width), BIAS: torch.zeros(1), f"{BODY}model.elsewhere": torch.zeros(2)}
+    save_file(foreign, plan.parent / CRITIC)
+    with pytest.raises(CheckpointError, match="architecture"):
+        learner_of(plan, read_rollouts(plan.samples), 0, 1)
+
+
+def encoder(start: Start, end: bool = True) -> ReplyChats:
+    job(*start, "grpo")
+    return ReplyChats(start.folder / start.kind, POLICY, Screenshots(start.folder / "screenshots.parquet"), 0, end)
+
+
+def test_a_reply_that_nobody_drew_is_written_as_the_model_writes_places(start: Start) -> None:
+    rollout = replace(played(start.folder / start.kind, 1)[0][0], token_ids=(), logprobs=())
+    shown = replace(rollout, reply="Thought: Here.\nAction: click(start_box='(500,250)')")
+    for end in (True, False):
+        chats = encoder(start, end)
+        said = [token for token in chats.encode(shown).targets.tolist() if token >= 0]
+        text = chats.processor.tokenizer.decode(said, skip_special_tokens=True)
+        action = parse_reply(text, (WIDTH, HEIGHT) if start.kind == "qwen2_5_vl" else None).action
+        assert isinstance(action, Click) and (action.x, action.y) == pytest.approx((0.5, 0.25), abs=0.01)
+        assert (said[-1] == chats.processor.tokenizer.eos_token_id) == end
+
+
+def test_a_screen_token_that_was_drawn_is_said_and_not_looked_at(start: Start) -> None:
+    chats = encoder(start)
+    image = chats.processor.image_token_id
+    rollout = replace(played(start.folder / start.kind, 1)[0][0], token_ids=(image, 300, 301), logprobs=(-1.0,) * 3)
+    chat = chats.encode(rollout)
+    assert chat.targets[chat.targets >= 0].tolist() == [image, 300, 301]
+    assert int((chat.ids == image).sum()) == int(chat.kinds.sum()) == chats.measure(rollout).item.screens[0].tokens
+
+
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [({"token_ids": (10**6,), "logprobs": (-1.0,)}, "tokenizer"), ({"screenshots": ("nowhere",)}, "nowhere")],
+)
+def test_a_reply_that_cannot_be_read_is_named_before_anything_is_trained(
+    tmp_path: Path, broken: dict[str, Any], named: str
+) -> None:
+    plan = job(tmp_path, "qwen3_vl", "grpo")
+    write_rollouts(plan.samples, [replace(read_rollouts(plan.samples)[0], **broken)])
+    with pytest.raises(FlywheelError, match=named):
+        learner_of(plan, read_rollouts(plan.samples), 0, 1)
+
+
+def test_an_empty_reply_is_named(tmp_path: Path) -> None:
+    start = Start(tmp_path, "qwen3_vl")
+    with pytest.raises(FlywheelError, match="empty reply"):
+        shown = played(model(*start), 1)[0][0].screenshots
+        encoder(start, end=False).encode(Rollout("t9", 0, "a", shown, "", ""))
+
+
+def test_preferences_keep_what_was_said_before(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl", "dpo")
+    rollouts = played(plan.parent)[0]
+    assert READERS["dpo"](plan.samples) == preferences(rollouts)

@@ -1,0 +1,182 @@
+"""What is learnt from failed plays: true of their screens, never a reply to their instruction."""
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from curation.annotation import inverse_annotation, transition_annotation
+from curation.continual import continual_samples
+from learning.data.sample import Screenshots, read_samples, write_samples, write_screenshots
+from learning.engines.fsdp.chats import Chats
+from learning.engines.tiny.batches import Batcher
+from models.families.dialects import parse_reply
+from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, question_of
+from models.random_vlm import build_random
+from models.tiny.network import TinyNet
+from models.tiny.speaker import prompt_text, read_tokenizer
+from schemas.action import Click, to_json
+from schemas.observation import Element, Observation
+from schemas.sample import TrainSample
+from tests.unit.learning.chats import POLICY as WIDE
+from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CLICK = to_json(Click(x=0.4, y=0.6))
+FIELD = Element("", "text field", (0.1, 0.1, 0.5, 0.2), True)
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    row = {"trajectory_id": "t", "step": 0, "iteration": 0, "screenshot": "a", "next_screenshot": "b"}
+    return row | {"action": CLICK, "action_error": None} | changes
+
+
+def row(kind: str, task: str = "t", **changes: Any) -> dict[str, Any]:
+    made = {
+        "kind": kind,
+        "task_id": task,
+        "screenshot": "a",
+        "before": "a",
+        "after": "b",
+        "thought": "",
+        "action": None,
+    }
+    return made | changes
+
+
+def test_the_action_between_two_screens_is_kept_with_both() -> None:
+    kept = inverse_annotation(step(), NOW)
+    assert kept is not None
+    assert (kept.kind, kept.action, kept.before, kept.after) == ("inverse_dynamics", CLICK, "a", "b")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"next_screenshot": "a"},
+        {"next_screenshot": None},
+        {"action": None},
+        {"action_error": "no such key"},
+        {"action": '{"type":"finished","content":""}'},
+    ],
+)
+def test_an_action_that_the_screen_does_not_show_is_not_asked_for(changes: dict[str, Any]) -> None:
+    assert inverse_annotation(step(**changes), NOW) is None
+
+
+def test_a_change_is_told_only_where_elements_were_recorded_on_both_screens() -> None:
+    after = Element("", "text field", FIELD.box, True, "ada")
+    said = transition_annotation(step(), [FIELD], [after], NOW)
+    assert said is not None and said.thought == 'text field now holds "ada".'
+    assert said.action is None and (said.before, said.after) == ("a", "b")
+    for before, now in (([FIELD], None), ([], [after]), ([FIELD], [FIELD])):
+        assert transition_annotation(step(), before, now, NOW) is None
+
+
+def test_of_equal_screens_it_is_said_that_nothing_changed() -> None:
+    said = transition_annotation(step(next_screenshot="a"), [], None, NOW)
+    assert said is not None and said.thought == "Nothing."
+
+
+def test_no_sample_of_a_failed_play_knows_its_instruction() -> None:
+    rows = [
+        row("grounding", thought="ok", action=CLICK),
+        row("inverse_dynamics", action=CLICK),
+        row("transition", thought="Nothing."),
+    ]
+    made = continual_samples(rows)
+    assert sorted(sample.kind for sample in made) == ["inverse_dynamics", "naming", "step", "transition"]
+    assert {sample.instruction for sample in made} == {""} and not any(sample.history for sample in made)
+    assert [sample.kind for sample in made if sample.action is not None] == ["inverse_dynamics"]
+
+
+def test_two_actions_between_the_same_screens_do_not_contradict_each_other() -> None:
+    other = to_json(Click(x=0.9, y=0.9))
+    made = continual_samples([row("inverse_dynamics", action=CLICK), row("inverse_dynamics", action=other)])
+    assert [sample.action for sample in made] == [CLICK]
+
+
+def test_kinds_share_equally_then_tasks_then_samples() -> None:
+    rows = [row("inverse_dynamics", action=CLICK, after=name) for name in "bcd"]
+    rows += [row("inverse_dynamics", "u", action=CLICK, after="e"), row("transition", thought="Nothing.")]
+    made = continual_samples(rows)
+    by_task = {task: [one.weight for one in made if (one.kind, one.task_id) == task] for task in _tasks(made)}
+    assert by_task["inverse_dynamics", "t"] == [pytest.approx(1 / 12)] * 3
+    assert by_task["inverse_dynamics", "u"] == [pytest.approx(1 / 4)]
+    assert by_task["transition", "t"] == [pytest.approx(1 / 2)]
+
+
+def _tasks(made: list[TrainSample]) -> set[tuple[str, str]]:
+    return {(sample.kind, sample.task_id) for sample in made}
+
+
+def compared(folder: Path) -> tuple[list[TrainSample], dict[str, bytes]]:
+    """One sample of every kind of continual training, through the file that the trainer reads."""
+    plain, pngs = samples(2)
+    digests = tuple(pngs)
+    made = [
+        TrainSample("t", digests, "", action=CLICK, kind="inverse_dynamics"),
+        TrainSample("t", digests, "", thought='button "ok" appeared.', kind="transition"),
+        TrainSample("t", digests[:1], "", questions=plain[0].questions, kind="naming"),
+        TrainSample("t", digests[:1], "", questions=plain[0].questions),
+    ]
+    write_samples(folder / "samples.parquet", made)
+    read = read_samples(folder / "samples.parquet")
+    assert [sample.kind for sample in read] == [sample.kind for sample in made]
+    return read, pngs
+
+
+def test_the_small_policy_is_asked_about_two_screens_as_it_would_be_asked_by_a_chat(tmp_path: Path) -> None:
+    directory = parent(tmp_path)
+    made, pngs = compared(tmp_path)
+    net, tokenizer = TinyNet.load(directory, torch.float32), read_tokenizer(directory)
+    maker = Batcher(tokenizer, net, pngs, POLICY, TRAIN.model_copy(update={"shift": 0}))
+    single, double = maker.batches(made, [(0, index) for index in range(4)])
+    assert (single.screens, single.members, double.screens, double.members) == (1, (2, 3), 2, (0, 1))
+    texts = [tokenizer.decode(ids, skip_special_tokens=False) for ids in double.packed.tokens.tolist()]
+    said = [tokenizer.decode(double.targets[double.rows == index].tolist()) for index in (0, 1)]
+    for text, question in zip(texts, (WHAT_WAS_DONE, WHAT_CHANGED), strict=True):
+        assert text.startswith(prompt_text(question_of(question, [])))
+    action = parse_reply(said[0]).action
+    assert isinstance(action, Click) and (action.x, action.y) == (0.4, 0.6)
+    assert said[1] == 'button "ok" appeared.'
+    named = tokenizer.decode(single.targets[single.rows == 0].tolist())
+    assert any(question.name in named for question in made[2].questions)
+
+
+def test_a_stock_model_reads_the_chat_that_asks_about_two_screens(tmp_path: Path) -> None:
+    made, pngs = compared(tmp_path)
+    build_random("qwen3_vl", ["Click on ok."] * 8, 0, tmp_path / "model")
+    write_screenshots(tmp_path / "screenshots.parquet", pngs)
+    chats = Chats(tmp_path / "model", WIDE.model_copy(update={"history_images": 1}), _shots(tmp_path), 0)
+    images = [Image.open(io.BytesIO(png)).convert("RGB") for png in pngs.values()]
+    for sample, question, dialect in ((made[0], WHAT_WAS_DONE, WIDE.dialect), (made[1], WHAT_CHANGED, None)):
+        chat = chats.encode(sample)
+        asked = question_of(question, [Observation(b"", WIDTH, HEIGHT, "")] * 2, dialect)
+        screens = iter(images)
+        for part in (part for message in asked for part in message["content"] if part["type"] == "image"):
+            part["image"] = next(screens)
+        prompt = chats.processor.apply_chat_template(
+            asked, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+        )
+        length = prompt["input_ids"].shape[1]
+        assert torch.equal(prompt["input_ids"][0], chat.ids[:length])
+        assert torch.equal(prompt["image_grid_thw"], chat.grids) and len(chat.grids) == 2
+        assert len(chats.measure(sample).digests) == 2
+    replies = [_reply(chats, sample) for sample in made]
+    assert isinstance(parse_reply(replies[0]).action, Click)
+    assert replies[1] == 'button "ok" appeared.'
+    assert replies[2] in {question.name for question in made[2].questions}
+
+
+def _shots(folder: Path) -> Screenshots:
+    return Screenshots(folder / "screenshots.parquet")
+
+
+def _reply(chats: Chats, sample: TrainSample) -> str:
+    targets = chats.encode(sample).targets
+    return chats.processor.tokenizer.decode(targets[targets >= 0], skip_special_tokens=True)

@@ -1,0 +1,112 @@
+"""LoRA: only adapters are trained, the checkpoint is a plain directory with them merged, a killed training goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.learner import ShardedLearner
+from learning.engines.fsdp.model import load_model
+from learning.job import Job
+from learning.trainer import READERS, learner_of, train
+from models.policy import Context
+from models.vlm import VlmPolicy
+from schemas.config.training import LoraConfig
+from schemas.failure import FlywheelError, UsageError
+from schemas.observation import Observation
+from tests.unit.learning import samples
+from tests.unit.learning.chats import POLICY
+from tests.unit.learning.chats import job as supervised_job
+from tests.unit.learning.replies import job, model
+
+LORA = LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj"))
+
+
+def plan_of(folder: Path, kind: str, method: str, **train: Any) -> Job:
+    if method == "sft":
+        return supervised_job(folder, kind, lora=LORA, **train)
+    return job(folder, kind, method, lora=LORA, **train)
+
+
+def changed(plan: Job) -> set[str]:
+    """Names of the tensors that a training changed, of those that both checkpoints have."""
+    before, after = (load_file(path / "model.safetensors") for path in (plan.parent, plan.out))
+    assert before.keys() == after.keys()
+    assert all(before[name].dtype == after[name].dtype for name in before)
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+@pytest.mark.parametrize(("kind", "method"), [("qwen2_5_vl", "sft"), ("qwen3_vl", "grpo"), ("qwen3_vl_moe", "dpo")])
+def test_only_adapters_are_trained_and_the_checkpoint_is_a_plain_one(kind: str, method: str, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, kind, method)
+    learner: Any = learner_of(plan, READERS[method](plan.samples), 0, 1)
+    learned = [name for name in learner.state() if name.startswith("model.")]
+    assert learned and all(".lora_" in name for name in learned)
+    learner.close()
+    train(plan)
+    moved = changed(plan)
+    assert moved and all(name.endswith(("q_proj.weight", "v_proj.weight")) for name in moved)
+    observation = Observation(samples.screen(0)[0], samples.WIDTH, samples.HEIGHT, "")
+    (reply,) = VlmPolicy(plan.out, POLICY).act([Context("Click it.", (), observation, 0)])
+    assert reply.token_ids
+
+
+def test_a_killed_training_goes_on_with_its_adapters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of(tmp_path, "qwen3_vl", "grpo", checkpoint_every=1)
+    unbroken = plan.model_copy(update={"out": tmp_path / "unbroken"})
+    train(unbroken)
+    with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="killed"):
+        broken.setattr(ShardedLearner, "write", _killed)
+        train(plan)
+    capsys.readouterr()
+    train(plan)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert said[0]["resumed"] == plan.steps - 1
+    one, two = (load_file(path / "model.safetensors") for path in (unbroken.out, plan.out))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def _killed(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
+def test_the_merged_weights_say_what_the_adapters_said(tmp_path: Path) -> None:
+    directory = model(tmp_path, "qwen3_vl")
+    adapted, plain = load_model(directory).float(), load_model(directory).float()
+    add_adapters(adapted, LORA, 0)
+    ids = torch.arange(300, 320)[None]
+    with torch.no_grad():
+        assert torch.equal(adapted(input_ids=ids).logits, plain(input_ids=ids).logits)
+        for name, weight in adapted.named_parameters():
+            if ".lora_B." in name:
+                torch.nn.init.normal_(weight, std=0.2)
+        said = adapted(input_ids=ids).logits
+        assert (said - plain(input_ids=ids).logits).abs().max() > 0.01
+        plain.load_state_dict(dict(merged(adapted)))
+        assert torch.allclose(plain(input_ids=ids).logits, said, atol=1e-4)
+
+
+def test_layers_that_the_model_lacks_are_named(tmp_path: Path) -> None:
+    loaded = load_model(model(tmp_path, "qwen3_vl"))
+    with pytest.raises(UsageError, match="no_such_layer"):
+        add_adapters(loaded, LoraConfig(rank=2, targets=("no_such_layer",)), 0)
+
+
+def test_without_peft_the_error_names_the_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("learning.engines.fsdp.adapters.find_spec", lambda name: None)
+    with pytest.raises(FlywheelError, match=r"peft.*requirements\.lock"):
+        add_adapters(None, LORA, 0)
+    add_adapters(None, LoraConfig(), 0)
+
+
+def test_the_small_policy_gets_no_adapters(tmp_path: Path) -> None:
+    samples.parent(tmp_path)
+    plan = samples.job(tmp_path, lora=LORA)
+    with pytest.raises(UsageError, match=r"train\.lora\.rank"):
+        train(plan)

@@ -1,0 +1,70 @@
+"""The optimiser: orthogonal updates, shared over ranks, and nothing moves on an unsound gradient."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from learning.engines.tiny.optimizer import FlatOptimizer, _blocks, learning_rate, orthogonal, stretches
+from models.tiny.network import TinyNet
+from tests.unit.learning.samples import TRAIN, parent
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> TinyNet:
+    return TinyNet.load(parent(tmp_path_factory.mktemp("policy")))
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 24), (1, 24, 8)])
+def test_singular_values_end_near_one(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonal(torch.randn(shape)).float())
+    assert float(values.min()) > 0.5 and float(values.max()) < 1.4
+
+
+def test_every_matrix_is_covered_once_whatever_the_number_of_ranks(net: TinyNet) -> None:
+    blocks = _blocks(net)
+    assert sum(block.rows * block.columns for block in blocks) == net.sections[0]
+    edges = stretches(blocks, 3)
+    assert edges[0][0] == 0 and edges[-1][1] == net.sections[0]
+    assert all(before[1] == after[0] for before, after in pairwise(edges))
+    assert {start for start, _ in edges} <= {block.start for block in blocks}
+
+
+def test_a_rank_has_at_most_one_block_more_than_its_even_share(net: TinyNet) -> None:
+    blocks = _blocks(net)
+    work = [sum(block.cost for block in blocks if start <= block.start < end) for start, end in stretches(blocks, 2)]
+    assert max(work) <= sum(work) / 2 + max(block.cost for block in blocks) / 2
+
+
+def test_a_step_moves_every_section_against_the_gradient(net: TinyNet) -> None:
+    optimizer = FlatOptimizer(net, TRAIN.model_copy(update={"weight_decay": 0.0}))
+    before = optimizer.master.clone()
+    torch.manual_seed(0)
+    gradient = torch.randn(len(net.flat))
+    optimizer.step(gradient.clone(), 1e-3)
+    for moved, slope in zip(
+        (optimizer.master - before).split(list(net.sections)), gradient.split(list(net.sections)), strict=True
+    ):
+        assert float((moved * slope).sum()) < 0
+
+
+def test_an_unsound_gradient_moves_nothing(net: TinyNet) -> None:
+    optimizer = FlatOptimizer(net, TRAIN)
+    before = net.flat.clone()
+    gradient = torch.zeros(len(net.flat))
+    gradient[3] = float("nan")
+    assert not optimizer.step(gradient, 0.1) < float("inf")
+    assert torch.equal(net.flat, before)
+
+
+def test_the_rate_warms_up_stays_and_falls_at_the_end() -> None:
+    rates = [learning_rate(step, 100, 1.0, 10, 0.3) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0.05)
+    assert rates[9:69] == [1.0] * 60
+    assert rates[69:] == sorted(rates[69:], reverse=True)
+
+
+def test_a_rate_without_decay_stays_to_the_last_step() -> None:
+    assert [learning_rate(step, 4, 1.0, warmup=2, decay=0.0) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    assert learning_rate(0, 1, 1.0, warmup=0, decay=0.0) == 1.0

@@ -1,0 +1,176 @@
+"""The small policy under group methods: one language of training and serving, and replies that gain or lose."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.sample import write_screenshots
+from learning.engines.tiny.groups import check_drawn, group_loss
+from learning.engines.tiny.replies import ReplyLayer, reply_logprobs
+from learning.job import Job
+from learning.trainer import train
+from models.families.prompt import messages_of
+from models.policy import Context
+from models.tiny.network import TinyNet
+from models.tiny.speaker import TinySpeaker
+from schemas.config.training import GroupConfig
+from schemas.failure import FlywheelError
+from schemas.observation import Observation, Turn
+from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
+
+GROUP = GroupConfig(batch=8, learning_rate=2e-3)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("groups")
+    parent(folder)
+    return folder
+
+
+def played(
+    folder: Path, temperature: float = 0.8, dtype: torch.dtype = torch.bfloat16
+) -> tuple[list[Rollout], dict[str, bytes]]:
+    """What the parent says of six screens, the later ones after a first step."""
+    made, pngs = samples(6)
+    speaker = TinySpeaker(folder / "parent", dtype)
+    screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in made]
+    past = [(), (), (), *[(Turn("Wait.", "wait()", screens[0]),)] * 3]
+    chats = [
+        messages_of(Context(sample.instruction, turns, screen, 0))
+        for sample, turns, screen in zip(made, past, screens, strict=True)
+    ]
+    said = speaker.speak(chats, list(range(6)), temperature, POLICY.max_new_tokens)
+    rollouts = [
+        Rollout(
+            f"t{at}",
+            0,
+            sample.task_id,
+            sample.screenshots,
+            prompt_after(sample.instruction, ["Thought: Wait.\nAction: wait()"] * len(turns), "box_v1"),
+            spoken.text,
+            spoken.token_ids,
+            spoken.logprobs,
+            temperature,
+            (-1.0) ** at,
+        )
+        for at, (sample, turns, spoken) in enumerate(zip(made, past, said, strict=True))
+    ]
+    return rollouts, pngs
+
+
+def job(
+    folder: Path, out: Path, rollouts: list[Rollout], pngs: dict[str, bytes], steps: int = 3, **train: object
+) -> Job:
+    out.mkdir(parents=True)
+    write_rollouts(out / "samples.parquet", rollouts)
+    write_screenshots(out / "screenshots.parquet", pngs)
+    wanted = {"method": "grpo", "group": GROUP, "batch": GROUP.batch, "warmup": 0, "decay": 0.0, **train}
+    return Job(
+        parent=folder / "parent",
+        out=out / "out",
+        samples=out / "samples.parquet",
+        screenshots=out / "screenshots.parquet",
+        steps=steps,
+        learning_rate=GROUP.learning_rate,
+        policy=POLICY,
+        train=TRAIN.model_copy(update=wanted),
+    )
+
+
+def logprobs(checkpoint: Path, rollouts: list[Rollout], pngs: dict[str, bytes], dtype: torch.dtype) -> list[float]:
+    """Summed log probability of each reply."""
+    net = TinyNet.load(checkpoint, dtype)
+    sums = [0.0] * len(rollouts)
+    for replies in ReplyLayer(checkpoint, net, pngs).lay(rollouts):
+        with torch.no_grad():
+            values = reply_logprobs(net, replies)
+        for row, value in zip(replies.rows.tolist(), values.tolist(), strict=True):
+            sums[replies.members[row]] += value
+    return sums
+
+
+def test_training_reads_the_log_probabilities_that_serving_drew_with(start: Path) -> None:
+    rollouts, pngs = played(start, dtype=torch.float32)
+    found = logprobs(start / "parent", rollouts, pngs, torch.float32)
+    assert found == pytest.approx([sum(rollout.logprobs) for rollout in rollouts], abs=1e-3)
+
+
+def test_replies_with_an_advantage_gain_and_those_with_a_disadvantage_lose(start: Path, tmp_path: Path) -> None:
+    rollouts, pngs = played(start)
+    plan = job(start, tmp_path / "job", rollouts, pngs)
+    before = logprobs(plan.parent, rollouts, pngs, torch.bfloat16)
+    train(plan)
+    after = logprobs(plan.out, rollouts, pngs, torch.bfloat16)
+    change = [new - old for new, old in zip(after, before, strict=True)]
+    assert min(change[0::2]) > 0 > max(change[1::2])
+
+
+def test_a_reply_that_nobody_drew_is_learnt_from_its_text(start: Path, tmp_path: Path) -> None:
+    rollouts, pngs = played(start)
+    shown = replace(rollouts[0], reply="Action: click(start_box='(500,250)')", token_ids=(), logprobs=(), advantage=1.0)
+    plan = job(start, tmp_path / "job", [shown], pngs)
+    train(plan)
+    before, after = (logprobs(path, [shown], pngs, torch.bfloat16)[0] for path in (plan.parent, plan.out))
+    assert after > before + 1
+
+
+def said(plan: Job, folder: Path) -> dict[str, object]:
+    (folder / "job.json").write_text(plan.model_dump_json())
+    command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    return json.loads(done.stdout.splitlines()[-1]) | {"code": done.returncode}
+
+
+def test_two_processes_train_what_one_trains_and_count_the_same(start: Path, tmp_path: Path) -> None:
+    rollouts, pngs = played(start)
+    alone = job(start, tmp_path / "one", rollouts, pngs)
+    both = job(start, tmp_path / "two", rollouts, pngs, processes=2)
+    one, two = (said(plan, plan.out.parent) for plan in (alone, both))
+    assert one["code"] == two["code"] == 0
+    first, second = one["numbers"], two["numbers"]
+    assert isinstance(first, dict) and isinstance(second, dict)
+    assert first["tokens"] == second["tokens"] > 0
+    assert first["mismatch"] == pytest.approx(second["mismatch"], abs=5e-3) and first["mismatch"] < 0.05
+    start_state, *states = (load_file(path / "model.safetensors") for path in (alone.parent, alone.out, both.out))
+    moved = sum(float((states[0][name] - start_state[name]).float().abs().sum()) for name in start_state)
+    apart = sum(float((states[0][name] - states[1][name]).float().abs().sum()) for name in start_state)
+    assert apart < 0.2 * moved
+
+
+def test_a_gradient_that_is_no_number_stops_and_leaves_nothing(start: Path, tmp_path: Path) -> None:
+    rollouts, pngs = played(start)
+    plan = job(start, tmp_path / "job", rollouts, pngs, steps=6).model_copy(update={"learning_rate": 1e30})
+    with pytest.raises(FlywheelError, match="learning_rate"):
+        train(plan)
+    assert not plan.out.exists()
+
+
+@pytest.mark.parametrize(
+    "broken", [{"logprobs": (math.nan,), "token_ids": (1,)}, {"logprobs": (-1.0,)}, {"advantage": math.inf}]
+)
+def test_a_rollout_with_broken_numbers_is_refused_by_name(broken: dict[str, object]) -> None:
+    with pytest.raises(FlywheelError, match="trajectory t9"):
+        check_drawn(replace(Rollout("t9", 0, "a", (), "p", "r"), **broken))
+
+
+def test_the_loss_corrects_stale_tokens_and_counts_what_it_clipped() -> None:
+    old = torch.tensor([-1.0, -1.0, -1.0])
+    new = torch.tensor([-1.0, -0.5, -1.0], requires_grad=True)
+    served = torch.tensor([-1.0, -2.0, -0.5])
+    losses, counts = group_loss(new, old, served, torch.ones(3), GroupConfig())
+    assert losses.tolist() == pytest.approx([-1.0, -1.28, -math.exp(-0.5)])
+    assert counts.tolist() == pytest.approx([3, 3, 1.5, 1, 0.5])
+    unknown, counted = group_loss(new, old, torch.full((3,), math.nan), torch.ones(3), GroupConfig())
+    assert unknown.tolist() == pytest.approx([-1.0, -1.28, -1.0])
+    assert counted[1] == 0

@@ -1,0 +1,94 @@
+"""Text dialects: what is written is read back, and what a model may say never raises."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, smart_resize
+from schemas import action as act
+from schemas.action import Action, action_of
+
+GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "dialects.json").read_text())
+
+fraction = st.floats(0, 1)
+text = st.text(max_size=40)
+key = st.from_regex(r"[a-z0-9+]{1,6}( [a-z0-9+]{1,6}){0,2}", fullmatch=True)
+point = {"x": fraction, "y": fraction}
+pointed = (act.Click, act.LeftDouble, act.RightSingle, act.LongPress)
+plain = (act.PressHome, act.PressBack, act.PressEnter, act.NavigateBack, act.Wait, act.CallUser)
+actions: st.SearchStrategy[Action] = st.one_of(
+    *(st.builds(kind, **point) for kind in pointed),
+    *(st.builds(kind) for kind in plain),
+    st.builds(act.Scroll, **point, direction=st.sampled_from(("up", "down", "left", "right"))),
+    st.builds(act.Drag, **point, to_x=fraction, to_y=fraction),
+    st.builds(act.Type, content=text),
+    st.builds(act.Navigate, content=text),
+    st.builds(act.Finished, content=text),
+    st.builds(act.OpenApp, app_name=text),
+    st.builds(act.Hotkey, key=key),
+    st.builds(act.Press, key=text),
+    st.builds(act.Release, key=text),
+)
+
+
+def rounded(action: Action) -> Action:
+    """To whole thousandths, a half to the even one, as dialects write them."""
+    fields = action.model_dump()
+    return action_of({name: round(1000 * v) / 1000 if isinstance(v, float) else v for name, v in fields.items()})
+
+
+@settings(max_examples=300, deadline=None)
+@given(actions, st.sampled_from(DIALECTS))
+def test_every_action_comes_back_from_every_dialect_up_to_a_thousandth(action: Action, dialect: str) -> None:
+    parsed = parse_reply(format_reply("Because.", format_action(action, dialect)))
+    assert parsed.error is None
+    assert parsed.thought == "Because."
+    assert parsed.action is not None and rounded(parsed.action) == rounded(action)
+    assert parsed.action_text == format_action(action, dialect)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=80), st.sampled_from(("", "Action: ", "Action: click(", "Thought: a\nAction: type(content='")))
+def test_whatever_a_model_says_is_an_action_or_an_error(said: str, start: str) -> None:
+    parsed = parse_reply(start + said)
+    assert (parsed.action is None) == (parsed.error is not None)
+
+
+@pytest.mark.parametrize("case", GOLDEN["replies"], ids=lambda case: case["text"][:40])
+def test_published_forms_are_read(case: dict) -> None:
+    parsed = parse_reply(case["text"])
+    assert parsed.action == action_of(case["action"])
+    assert parsed.thought == case["thought"]
+
+
+@pytest.mark.parametrize("said", GOLDEN["broken"])
+def test_broken_forms_say_what_is_wrong(said: str) -> None:
+    parsed = parse_reply(said)
+    assert parsed.action is None and parsed.error
+
+
+def test_smart_resize_matches_the_published_sizes() -> None:
+    for (height, width), expected in GOLDEN["smart_resize_hw"]:
+        assert smart_resize(height, width) == tuple(expected)
+
+
+@pytest.mark.parametrize("reading", ["absolute", "relative"])
+def test_coordinates_reach_the_published_pixels(reading: str) -> None:
+    for case in GOLDEN[reading]:
+        width, height = case["screen"]
+        x, y = case["raw"]
+        parsed = parse_reply(f"click(start_box='({x},{y})')", (width, height) if reading == "absolute" else None)
+        assert isinstance(parsed.action, act.Click)
+        assert [int(parsed.action.x * width), int(parsed.action.y * height)] == case["pixel"]
+
+
+def test_a_coarse_grid_rounds_coordinates() -> None:
+    assert format_action(act.Click(x=0.483, y=0.526), "box_v1", grid=10) == "click(start_box='(480,530)')"
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown dialect"):
+        format_action(act.Wait(), "morse")

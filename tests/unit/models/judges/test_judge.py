@@ -1,0 +1,133 @@
+"""Judges: scores in [0, 1], or none at all."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from models.judges.endpoint import KEY, EndpointJudge
+from models.judges.judge import Case, FakeJudge, Judge, Judgement
+from schemas.config.sections import JudgeConfig
+
+CASE = Case('Write a note that says "ada joan".', ("Action: type(content='joan')",), (b"first", b"last"))
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request with the next of `answers`: (status, the model's text)."""
+
+    def __init__(self, answers: list[tuple[int, str]]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = answers
+        self.seen: list[tuple[str, dict[str, Any], str | None]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, body, self.headers["Authorization"]))
+        status, text = self.server.answers[min(len(self.server.seen), len(self.server.answers)) - 1]
+        said = json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    servers: list[Server] = []
+
+    def start(*answers: tuple[int, str]) -> tuple[Server, EndpointJudge]:
+        server = Server(list(answers))
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        return server, EndpointJudge(JudgeConfig(kind="endpoint", url=url, model="orm", tries=2, timeout_s=5))
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+GOOD = json.dumps({"score": 0.75, "reason": "the field shows one of the words"})
+
+
+def test_the_endpoint_gets_the_text_the_screens_and_the_schema_and_its_score_is_read(serve: Any, monkeypatch) -> None:
+    monkeypatch.setenv(KEY, "sesame")
+    server, judge = serve((200, GOOD))
+    assert judge.score([CASE]) == [Judgement(0.75, "the field shows one of the words")]
+    ((path, body, authorization),) = server.seen
+    assert (path, authorization, body["model"]) == ("/v1/chat/completions", "Bearer sesame", "orm")
+    assert body["response_format"]["json_schema"]["schema"]["required"] == ["score", "reason"]
+    text, *pictures = body["messages"][1]["content"]
+    assert CASE.instruction in text["text"] and CASE.replies[0] in text["text"]
+    assert [one["image_url"]["url"] for one in pictures] == [
+        "data:image/png;base64,Zmlyc3Q=",
+        "data:image/png;base64,bGFzdA==",
+    ]
+
+
+def test_without_a_key_none_is_sent(serve: Any, monkeypatch) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    server, judge = serve((200, GOOD))
+    judge.score([CASE])
+    assert server.seen[0][2] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (500, GOOD),
+        (200, "It went well."),
+        (200, '{"score": 1.5, "reason": "very good"}'),
+        (200, '{"score": true, "reason": "yes"}'),
+        (200, '{"score": "high", "reason": "yes"}'),
+        (200, '{"score": 0.5}'),
+        (200, "[1, 2]"),
+    ],
+)
+def test_an_answer_that_is_no_score_is_no_opinion_after_the_last_try(
+    serve: Any, monkeypatch, status: int, text: str
+) -> None:
+    monkeypatch.setenv(KEY, "sesame")
+    server, judge = serve((status, text))
+    (judgement,) = judge.score([CASE])
+    assert judgement.score is None and judgement.reason.startswith("orm: ")
+    assert len(server.seen) == 2 and "sesame" not in judgement.reason
+
+
+def test_a_second_try_may_succeed(serve: Any) -> None:
+    _, judge = serve((503, ""), (200, GOOD))
+    assert judge.score([CASE])[0].score == 0.75
+
+
+def test_a_server_that_is_not_there_is_no_opinion() -> None:
+    judge = EndpointJudge(JudgeConfig(kind="endpoint", url="http://127.0.0.1:9/v1", model="orm", timeout_s=2))
+    (judgement,) = judge.score([CASE])
+    assert judgement.score is None and "no answer" in judgement.reason
+
+
+def test_the_fake_judge_counts_the_words_that_were_written_and_always_says_the_same() -> None:
+    judge = FakeJudge()
+    assert [judge.score([CASE])[0].score for _ in range(2)] == [0.5, 0.5]
+    assert judge.score([Case(CASE.instruction, (), ())])[0].score == 0.0
+    assert judge.score([Case("Do something.", (), ())])[0].score is None
+
+
+def test_a_judge_whose_score_leaves_the_range_has_no_opinion() -> None:
+    class Wild(Judge):
+        name = "wild"
+
+        def _score(self, case: Case) -> Judgement:
+            return Judgement(float("nan"), "?")
+
+    assert Wild().score([CASE])[0].score is None

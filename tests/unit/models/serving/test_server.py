@@ -1,0 +1,224 @@
+"""A policy behind a server: what is asked, what is tried again, and that its failures are never the policy's."""
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import models.serving.server
+from environments.catalog import task_named
+from environments.pool import SandboxPool
+from models.families.prompt import messages_of
+from models.serving.server import ServerSpeaker, require_server
+from models.tiny.build import build_tiny
+from models.vlm import VlmPolicy
+from rollout.actors import BatchedActor
+from rollout.session import Play, play
+from schemas.config import config_of
+from schemas.config.sections import EnvironmentConfig, ServerConfig
+from schemas.failure import FlywheelError, UsageError, is_environment_failure
+from tests.unit.models.test_vlm import CONFIG, TEXTS, context
+
+SERVER = ServerConfig(url="http://model.test/v1", retries=2)
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.serving.server, "PAUSES", (0.0, 0.0))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("served") / "tiny"
+    build_tiny(CONFIG, TEXTS, 0, out)
+    return out
+
+
+def speaker(handler: Handler, config: ServerConfig = SERVER) -> ServerSpeaker:
+    return ServerSpeaker(config, Path("/models/one"), "policy-0003", httpx.MockTransport(handler))
+
+
+def said(text: str, **more: Any) -> httpx.Response:
+    return httpx.Response(200, json={"choices": [{"message": {"content": text}, **more}]})
+
+
+def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[dict[str, Any]] = []
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url == "http://model.test/v1/chat/completions"
+        assert request.headers["Authorization"] == "Bearer secret"
+        body = json.loads(request.content)
+        bodies.append(body)
+        time.sleep(0.02 * (5 - body["seed"]))
+        return said(f"answer {body['seed']}")
+
+    chats = [messages_of(context(number)) for number in range(5)]
+    spoken = speaker(handler).speak(chats, range(5), 0.7, 9)
+    assert [one.text for one in spoken] == [f"answer {number}" for number in range(5)]
+    body = next(body for body in bodies if body["seed"] == 1)
+    assert (body["model"], body["temperature"], body["max_tokens"]) == ("/models/one", 0.7, 9)
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert body["messages"][1]["content"] == TEXTS[1]
+    (screen,) = body["messages"][3]["content"]
+    png = base64.b64decode(screen["image_url"]["url"].removeprefix("data:image/png;base64,"))
+    assert png == context(1).observation.png
+    assert "logprobs" not in body
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    answers = iter([httpx.Response(503), httpx.Response(429), said("ok")])
+    (spoken,) = speaker(lambda _: next(answers)).speak([messages_of(context(0))], [0], 0.0, 4)
+    assert spoken.text == "ok" and not spoken.failure
+
+
+def unreachable(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused", request=request)
+
+
+@pytest.mark.parametrize(
+    ("handler", "requests", "reason"),
+    [
+        (unreachable, 3, "ConnectError"),
+        (lambda _: httpx.Response(500, text="out of memory"), 3, "out of memory"),
+        (lambda _: httpx.Response(400, text="too long"), 1, "too long"),
+        (lambda _: httpx.Response(200, text="<html>"), 1, "<html>"),
+        (lambda _: httpx.Response(200, json={"choices": []}), 1, "no answer"),
+    ],
+)
+def test_a_server_that_fails_ends_the_play_as_an_environment_failure(
+    handler: Handler, requests: int, reason: str, directory: Path
+) -> None:
+    seen: list[httpx.Request] = []
+
+    def counted(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return handler(request)
+
+    policy = VlmPolicy(directory, CONFIG.model_copy(update={"server": SERVER}))
+    policy.speaker = speaker(counted)
+    actor = BatchedActor("policy", policy, 1.0)
+
+    async def once() -> Any:
+        pool = SandboxPool(EnvironmentConfig(kind="fake", browsers=1, pages=1))
+        await pool.start()
+        try:
+            task = Play("t", 0, "run", task_named("click-target", "fake"), 1, 0, "policy", "p")
+            return await play(pool, task, [actor], False, 1)
+        finally:
+            await pool.close()
+
+    played = asyncio.run(once()).trajectory
+    actor.close()
+    assert played.failure_boundary == "server" and is_environment_failure(played.failure_boundary)
+    assert played.success is None and played.reward is None
+    assert reason in (played.failure_reason or "")
+    assert len(seen) == requests
+
+
+@pytest.mark.parametrize(("status", "mend"), [(401, "key_variable"), (404, "policy.server.model")])
+def test_what_would_fail_every_play_is_an_error_that_names_the_mend(status: int, mend: str) -> None:
+    asked = speaker(lambda _: httpx.Response(status, text="no"))
+    with pytest.raises(FlywheelError, match=mend):
+        asked.speak([messages_of(context(0))] * 3, [0, 1, 2], 0.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "tokens"),
+    [({"token_ids": [7, 8]}, ("a", "b"), (7, 8)), ({}, ("token_id:7", "token_id:8"), (7, 8)), ({}, ("a", "b"), ())],
+)
+def test_log_probabilities_are_kept_if_the_server_gives_them(
+    more: dict[str, Any], names: tuple[str, ...], tokens: tuple[int, ...]
+) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["logprobs"] is True
+        content = [{"token": name, "logprob": -0.5} for name in names]
+        return said("ok", logprobs={"content": content}, **more)
+
+    (spoken,) = speaker(handler, SERVER.model_copy(update={"logprobs": True})).speak(
+        [messages_of(context(0))], [0], 1.0, 4
+    )
+    assert spoken.token_ids == tokens and spoken.logprobs == (-0.5, -0.5)
+
+
+def test_a_model_name_that_is_the_same_for_every_policy_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"policy\.server"):
+        config_of({"suite": {"tasks": ["click-target"]}, "policy": {"server": {"model": "always-this"}}})
+    named = SERVER.model_copy(update={"model": "wheel/{version}"})
+    assert speaker(lambda _: said(""), named).model == "wheel/policy-0003"
+
+
+def test_a_server_that_does_not_answer_is_known_before_anything_is_spent() -> None:
+    require_server(ServerConfig())
+    require_server(SERVER, httpx.MockTransport(lambda _: httpx.Response(200, json={"data": []})))
+    with pytest.raises(FlywheelError, match=r"policy\.server\.url.*model\.test"):
+        require_server(SERVER, httpx.MockTransport(unreachable))
+    with pytest.raises(FlywheelError, match="key_variable"):
+        require_server(SERVER, httpx.MockTransport(lambda _: httpx.Response(401)))
+
+
+@pytest.fixture(scope="module")
+def turned(directory: Path) -> Path:
+    """The same model with Qwen's own beginning of a turn, which `transformers serve` looks for in its answers."""
+    copy = directory.with_name("turned")
+    shutil.copytree(directory, copy)
+    written = (copy / "chat_template.jinja").read_text()
+    end = "<|im_start|>{% endif -%}"
+    assert written.endswith(end)
+    (copy / "chat_template.jinja").write_text(
+        written.removesuffix(end) + "{{ '<|im_start|>assistant\\n' }}{% endif -%}"
+    )
+    return copy
+
+
+@pytest.fixture(scope="module")
+def served(directory: Path) -> Iterator[str]:
+    """The address of `transformers serve`, as a process of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", "--host", "127.0.0.1"]
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    log = directory.with_name("serve.log")
+    with (
+        log.open("w") as out,
+        subprocess.Popen([*command, "--port", str(port)], stdout=out, stderr=out, env=environ) as server,
+    ):
+        address, end = f"http://127.0.0.1:{port}", time.monotonic() + 200
+        while time.monotonic() < end and server.poll() is None:
+            try:
+                httpx.get(f"{address}/health").raise_for_status()
+                break
+            except httpx.HTTPError:
+                time.sleep(0.5)
+        else:
+            server.kill()
+            raise AssertionError(log.read_text()[-2000:])
+        yield f"{address}/v1"
+        server.terminate()
+
+
+@pytest.mark.slow
+def test_transformers_serve_says_what_the_model_says_here(served: str, turned: Path) -> None:
+    config = CONFIG.model_copy(update={"server": ServerConfig(url=served, concurrency=2)})
+    require_server(config.server)
+    contexts = [context(number) for number in range(3)]
+    there, here = VlmPolicy(turned, config).act(contexts), VlmPolicy(turned, CONFIG, stock=True).act(contexts)
+    assert not any(reply.failure for reply in there), there[0].failure
+    assert [reply.text for reply in there] == [reply.text for reply in here]
+    gone = config.model_copy(update={"server": config.server.model_copy(update={"url": f"{served}/nothing"})})
+    with pytest.raises(FlywheelError, match="404"):
+        VlmPolicy(turned, gone).act(contexts[:1])

@@ -1,0 +1,84 @@
+"""The pool between playing and training: who may begin, and which finished groups can teach."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from environments.catalog import catalog
+from learning.data.stream import StreamFolder
+from rollout.session import Play
+from schemas.config import config_of
+from schemas.config.training import GroupConfig
+from schemas.trajectory import Trajectory
+from storage.lake import Lake
+from tasks.collect.stream_pool import StreamPool, can_teach
+from tasks.shared.material import Recipe
+from tasks.train.groups import group_plays
+
+
+def finished(play: Play, success: bool | None, reward: float | None = None) -> Trajectory:
+    return Trajectory(
+        trajectory_id=play.trajectory_id, iteration=1, run_id="run", task_id=play.task.task_id, seed=play.seed,
+        split="train", group_id=play.group_id, attempt=play.attempt, policy="policy", policy_version="policy-0000",
+        instruction="", n_steps=1, reward=success if reward is None else reward, success=success,
+        termination="done", sampling="{}", started_at=datetime.now(UTC), wall_s=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("stale", "room"), [(0, 2), (1, 4)])
+def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
+    tmp_path: Path, stale: int, room: int
+) -> None:
+    train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": stale}}
+    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"]}, "train": train}
+    config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
+    lake = Lake.open(config.lake)
+    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
+    plays = group_plays(config, lake, 1, catalog(config)[0], 12, "policy-0000")
+    firsts, seconds = plays[0::2], plays[1::2]
+    assert [pool.may_begin(one) for one in firsts] == [True] * room + [None] * (6 - room)
+    assert pool.may_begin(seconds[0]) is True  # of a group that has begun
+    pool.finished([finished(firsts[0], False)])
+    assert pool.may_begin(firsts[room]) is None
+    pool.finished([finished(seconds[0], False)])
+    assert pool.may_begin(firsts[room]) is True
+    pool.finished([finished(firsts[1], None), finished(seconds[1], True)])  # the environment failed: played again
+    assert pool.may_begin(firsts[-1]) is None
+
+
+def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_batch(tmp_path: Path) -> None:
+    train = {"method": "ppo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
+    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"]}, "train": train}
+    config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
+    lake = Lake.open(config.lake)
+    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
+    plays = group_plays(config, lake, 1, catalog(config)[0], 6, "policy-0000")
+    assert [pool.may_begin(one) for one in plays[0::2]] == [True, True, None]
+    pool.finished([finished(one, False) for one in plays[:2]])
+    assert pool.may_begin(plays[4]) is None
+
+
+@pytest.mark.parametrize(("scores", "teaches"), [((0.2, 0.4), True), ((0.2, 0.2), False)])
+def test_plays_of_a_judged_task_that_all_fail_teach_by_their_scores(
+    tmp_path: Path, scores: tuple[float, float], teaches: bool
+) -> None:
+    train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
+    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["note"]}, "judge": {"kind": "fake"}, "train": train}
+    config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
+    lake, stream = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
+    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), stream)
+    plays = group_plays(config, lake, 1, catalog(config)[0], 6, "policy-0000")
+    assert [pool.may_begin(one) for one in plays[0::2]] == [True, True, None]
+    pool.finished([finished(one, False, score) for one, score in zip(plays[:2], scores, strict=True)])
+    assert (pool.may_begin(plays[4]) is None) is teaches  # a group that teaches nothing makes room
+
+
+def test_a_group_teaches_where_outcomes_differ_or_a_success_can_be_shown_or_lengths_cost() -> None:
+    plain, injected = GroupConfig(), GroupConfig(inject=True)
+    assert can_teach([True, False, None], plain)
+    for outcomes in ([False, False, None], [True, True], [None, None]):
+        assert not can_teach(outcomes, plain)
+    assert can_teach([False, False, None], injected)
+    assert not can_teach([True, True], injected) and not can_teach([None, None], injected)
+    assert can_teach([True, True], GroupConfig(overlong=4))
