@@ -135,7 +135,7 @@ def _attempt(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name, True, look())
     except FlywheelError as error:
-        return Check(name, False, error.problem, error.mend)
+        return Check(name, False, error.problem, error.hint)
 
 
 def _browser(config: Config) -> str:

@@ -20,18 +20,18 @@ def is_environment_failure(boundary: str | None) -> bool:
 
 
 class FlywheelError(Exception):
-    """An error a person can mend: what is wrong (naming the field, file or id) and what to do."""
+    """An error a person can put right: what is wrong (naming the field, file or id) and a hint at what to do."""
 
     exit_code = EXIT_ERROR
 
-    def __init__(self, problem: str, mend: str = "") -> None:
+    def __init__(self, problem: str, hint: str = "") -> None:
         self.problem = problem
-        self.mend = mend
-        super().__init__(f"{problem} {mend}".strip())
+        self.hint = hint
+        super().__init__(f"{problem} {hint}".strip())
 
     def __reduce__(self) -> tuple[type["FlywheelError"], tuple[str, str]]:
         """Pickles whole, so that an error can be told to other processes."""
-        return type(self), (self.problem, self.mend)
+        return type(self), (self.problem, self.hint)
 
 
 class UsageError(FlywheelError):

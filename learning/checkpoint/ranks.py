@@ -104,7 +104,7 @@ class Ranks:
             rank, (error, trace) = min(failed.failures.items())
             where = f"rank {rank}: " if self.size > 1 else ""
             if isinstance(error, FlywheelError):
-                raise CheckpointError(f"{where}{error.problem}", error.mend) from error
+                raise CheckpointError(f"{where}{error.problem}", error.hint) from error
             what = f"{type(error).__name__}: {error}"
             raise CheckpointError(f"{where}{what}", "".join(trace.format()[-1:])) from error
         except RuntimeError as error:

@@ -62,7 +62,7 @@ def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
         try:
             plans[name] = longest_first(phase.costs, ranks, phase.tokens, phase.cap)
         except PlanError as error:
-            raise PlanError(f"phase {name}: {error.problem}", error.mend) from error
+            raise PlanError(f"phase {name}: {error.problem}", error.hint) from error
     return plans
 
 

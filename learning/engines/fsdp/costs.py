@@ -128,7 +128,7 @@ def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | No
         cost.least_degree(longest)
     except PlanError as error:
         heads = f"the model's heads and the ranks allow groups of {', '.join(map(str, cost.degrees))}"
-        raise PlanError(f"sample {sample}: {error.problem} ({heads}).", error.mend) from error
+        raise PlanError(f"sample {sample}: {error.problem} ({heads}).", error.hint) from error
 
 
 def _weights(module: Any, expert_share: float) -> int:

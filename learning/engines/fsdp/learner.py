@@ -304,7 +304,7 @@ class ShardedLearner(Learner):
 def _raise_first(found: Sequence[Any]) -> None:
     for one in found:
         if isinstance(one, FlywheelError):
-            raise type(one)(one.problem, one.mend)
+            raise type(one)(one.problem, one.hint)
         if isinstance(one, Exception):
             raise FlywheelError(f"a screenshot cannot be read: {one}.", "Look at the job's screenshots.") from one
 
