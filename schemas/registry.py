@@ -1,0 +1,55 @@
+"""What a config names: a built-in part by its name, anybody's by its dotted path (`my_package.my_part:MyPart`).
+
+One registry per seam, beside the seam's abstract class. The built-in parts are registered by dotted paths as well, so
+nothing is imported that no config names, and nobody's part is found by another way than ours.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Generic, TypeVar
+
+from schemas.failure import UsageError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Parts of one seam.
+
+    Args:
+        key: the config key that names a part, for messages.
+        base: what every part is: an instance or a subclass of it.
+        built_in: dotted paths by name.
+    """
+
+    def __init__(self, key: str, base: type[T], built_in: Mapping[str, str]) -> None:
+        self.key, self.names = key, tuple(built_in)
+        self._base, self._paths = base, dict(built_in)
+
+    def class_of(self, name: str) -> type[T]:
+        """The class of this name or dotted path.
+
+        Raises:
+            UsageError: there is none, or it is no subclass of the seam's base; names the key and what there is.
+        """
+        found = self._found(name)
+        if not (isinstance(found, type) and issubclass(found, self._base)):
+            raise UsageError(f"`{self.key}`: {name} is no subclass of {self._base.__module__}.{self._base.__name__}.")
+        return found
+
+    def instance_of(self, name: str) -> T:
+        """The object of this name or dotted path; raises UsageError as `class_of` does."""
+        found = self._found(name)
+        if not isinstance(found, self._base):
+            raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
+        return found
+
+    def _found(self, name: str) -> object:
+        module, colon, attribute = self._paths.get(name, name).partition(":")
+        hint = f"One of {', '.join(self.names)}, or a dotted path such as `my_package.my_module:MyPart`."
+        if not (module and colon and attribute):
+            raise UsageError(f"`{self.key}`: there is no {name!r}.", hint)
+        try:
+            return getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"`{self.key}`: {name} cannot be imported: {error}.", hint) from error

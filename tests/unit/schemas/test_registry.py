@@ -1,0 +1,32 @@
+"""Parts are found by name or by dotted path, and what is not there is said with what is."""
+
+import pytest
+
+from schemas.failure import UsageError
+from schemas.registry import Registry
+from schemas.table import Expectation, Row, between
+
+PARTS = Registry("steps.row", Row, {"step": "schemas.step:Step", "lost": "schemas.step:Nothing"})
+EXPECTED = between("step", 0, 1, because="of a test")
+
+
+def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
+    assert PARTS.class_of("step") is PARTS.class_of("schemas.step:Step")
+    assert PARTS.class_of("schemas.pair:Pair").__name__ == "Pair"
+    found = Registry("x", Expectation, {}).instance_of(f"{__name__}:EXPECTED")
+    assert found.because == "of a test"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("stap", "there is no 'stap'"),
+        ("no_such_package:Part", "cannot be imported"),
+        ("lost", "cannot be imported"),
+        ("schemas.failure:UsageError", "no subclass of schemas.table.Row"),
+        ("schemas.step:TABLE", "no subclass of schemas.table.Row"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_the_name_of_its_key(name: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=rf"`steps\.row`.*{problem}"):
+        PARTS.class_of(name)
