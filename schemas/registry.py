@@ -5,12 +5,17 @@ nothing is imported that no config names, and nobody's part is found by another 
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from pydantic import ValidationError
+
+from schemas.config.section import Section
 from schemas.failure import UsageError
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Section)
 
 
 class Registry(Generic[T]):
@@ -53,3 +58,22 @@ class Registry(Generic[T]):
             return getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise UsageError(f"`{self.key}`: {name} cannot be imported: {error}.", hint) from error
+
+
+def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
+    """A part's own section of the config, from the keys that were given under the config key `key`.
+
+    Raises:
+        UsageError: an unknown key or a value of the wrong kind; names it with its place in the config.
+    """
+    try:
+        return section.model_validate(dict(given))
+    except ValidationError as error:
+        item = error.errors()[0]
+        where = ".".join([key, *map(str, item["loc"])])
+        if item["type"] != "extra_forbidden":
+            raise UsageError(f"`{where}`: {item['msg'].lower()} (got {item.get('input')!r}).") from error
+        known = list(section.model_fields)
+        near = get_close_matches(str(item["loc"][-1]), known, n=1)
+        hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known) or 'none'}."
+        raise UsageError(f"Unknown key `{where}`.", hint) from error

@@ -7,10 +7,11 @@ Rewards are 0 or 1. N plays, c of them successes, m = N - c failures. With C(a, 
     a success                   A+ = (1 - rho) / sigma                                           (14)
     a failure                   A- = (1 - rho - C(m - 1, k - 1) / C(N - 1, k - 1)) / sigma       (15)
 
-all 0 where sigma is 0: no success, or fewer failures than k. With k = 1 this is GRPO with the population's deviation.
-The forms differ in scale, hence in the learning rate they want: bootstrap sums (Eq. 6), so its expectation is
-groups * k / N times the analytic value, and the analytic strength falls with k. It is not verl's `GRPO_PASSK`, which
-is another algorithm (arXiv 2503.19595).
+all 0 where sigma is 0: no success, or fewer failures than k. They are computed as A+ = sqrt(q / (1 - q)) and
+A- = -A+ c / m, with q = 1 - rho the quotient in (11): from N = 58 on, rho may round to 1 and sigma to 0. With k = 1
+this is GRPO with the population's deviation. The forms differ in scale, hence in the learning rate they want:
+bootstrap sums (Eq. 6), so its expectation is groups * k / N times the analytic value, and the analytic strength falls
+with k. It is not verl's `GRPO_PASSK`, which is another algorithm (arXiv 2503.19595).
 """
 
 import math
@@ -38,10 +39,9 @@ def analytic(rewards: Floats, k: int) -> Floats:
     lost = n - int(wins.sum())
     if n < k or lost < k or lost == n:
         return np.zeros(n)
-    rho = 1.0 - math.comb(lost, k) / math.comb(n, k)
-    sigma = math.sqrt(rho * (1.0 - rho))
-    failure = 1.0 - rho - math.comb(lost - 1, k - 1) / math.comb(n - 1, k - 1)
-    return np.where(wins, 1.0 - rho, failure) / sigma
+    missed = math.comb(lost, k) / math.comb(n, k)
+    success = math.sqrt(missed / (1.0 - missed))
+    return np.where(wins, success, -success * (n - lost) / lost)
 
 
 def full_sampling(rewards: Floats, k: int) -> Floats:

@@ -29,7 +29,7 @@ _QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_QUOTED})\s*(?:,\s*|(?=\)))", re.DOTALL)
 _CALL = re.compile(rf"\s*(\w+)\(\s*((?:\w+\s*=\s*(?:{_QUOTED})\s*(?:,\s*|(?=\))))*)\)", re.DOTALL)
 _LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)\s*$""", re.DOTALL)
-_ACTION = re.compile(r"(?:^|\n)\s*Action:[ \t]*")
+_ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:[ \t]*")
 _THOUGHT = re.compile(r"(?:Thought|Reflection|Action_Summary):[ \t]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
@@ -154,7 +154,7 @@ def _coordinates(text: str, absolute: tuple[int, int] | None) -> tuple[float, fl
     """The point, in [0, 1], that two coordinates or the corners of a box stand for."""
     numbers = [float(number) for number in _NUMBER.findall(text)]
     if len(numbers) not in (2, 4):
-        raise ValueError(f"{text!r} is neither a point nor a box")
+        raise ValueError(f"{text[:80]!r} is neither a point nor a box")
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
     if absolute is None:
         return x / 1000, y / 1000

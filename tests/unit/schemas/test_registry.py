@@ -2,8 +2,9 @@
 
 import pytest
 
+from schemas.config.section import Count, Section
 from schemas.failure import UsageError
-from schemas.registry import Registry
+from schemas.registry import Registry, options_of
 from schemas.table import Expectation, Row, between
 
 PARTS = Registry("steps.row", Row, {"step": "schemas.step:Step", "lost": "schemas.step:Nothing"})
@@ -30,3 +31,15 @@ def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
 def test_what_is_not_there_is_refused_by_the_name_of_its_key(name: str, problem: str) -> None:
     with pytest.raises(UsageError, match=rf"`steps\.row`.*{problem}"):
         PARTS.class_of(name)
+
+
+class Sizes(Section):
+    width: Count = 1
+
+
+def test_options_of_a_part_are_closed_and_typed() -> None:
+    assert options_of(Sizes, {"width": 2}, "draw.options").width == 2
+    with pytest.raises(UsageError, match=r"`draw\.options\.widht`.*`width`"):
+        options_of(Sizes, {"widht": 2}, "draw.options")
+    with pytest.raises(UsageError, match=r"`draw\.options\.width`.*got 0"):
+        options_of(Sizes, {"width": 0}, "draw.options")

@@ -1,6 +1,7 @@
 """Pass@k advantages against brute force over all groups, and what the papers claim of them."""
 
 import math
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -33,6 +34,32 @@ def test_the_analytic_advantage_is_the_mean_over_all_groups_and_adds_up_to_0(n: 
             found = analytic(rewards(n, wins), k)
             assert found == pytest.approx(by_hand(n, wins, k), abs=1e-9)
             assert found.sum() == pytest.approx(0.0, abs=1e-9)
+
+
+def published(n: int, successes: int, k: int) -> tuple[float, float]:
+    """A+ and A- by equations 11 to 15 as they are printed, in exact fractions."""
+    lost = n - successes
+    rho = 1 - Fraction(math.comb(lost, k), math.comb(n, k))
+    sigma = math.sqrt(rho * (1 - rho))
+    failure = 1 - rho - Fraction(math.comb(lost - 1, k - 1), math.comb(n - 1, k - 1))
+    return float(1 - rho) / sigma, float(failure) / sigma
+
+
+@pytest.mark.parametrize(("n", "successes", "k"), [(8, 2, 4), (57, 20, 8), (58, 29, 29), (100, 50, 50), (10_000, 3, 7)])
+def test_the_published_equations_hold_to_the_last_digits_however_many_trajectories(
+    n: int, successes: int, k: int
+) -> None:
+    found = analytic(rewards(n, successes), k)
+    assert (found[0], found[-1]) == pytest.approx(published(n, successes, k), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [58, 1_000, 10_000])
+def test_the_advantages_of_large_groups_are_numbers_and_add_up_to_0(n: int) -> None:
+    for k in (1, 2, n // 2, n - 1, n):
+        for successes in (0, 1, n // 2, n - 1, n):
+            found = analytic(rewards(n, successes), k)
+            assert np.isfinite(found).all()
+            assert abs(found.sum()) <= 1e-9 * max(1.0, float(np.abs(found).sum()))
 
 
 def test_k_of_1_is_the_pass_at_1_advantage() -> None:

@@ -1,6 +1,7 @@
 """Text dialects: what is written is read back, and what a model may say never raises."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,28 @@ def test_published_forms_are_read(case: dict) -> None:
 def test_broken_forms_say_what_is_wrong(said: str) -> None:
     parsed = parse_reply(said)
     assert parsed.action is None and parsed.error
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Thought: a{}x",
+        "Thought: a{}Action: wait(){}",
+        "click(a='b'{}x",
+        "click(start_box='{}",
+        "click( {}a",
+        "type(content='{}')x",
+    ],
+)
+@pytest.mark.parametrize("part", ["\n", "\n ", "\\'", "')  ", "a='b', ", "1 "])
+def test_a_long_reply_is_read_in_time_that_grows_with_its_length(reply: str, part: str) -> None:
+    def seconds(length: int) -> float:
+        started = time.process_time()
+        parse_reply(reply.format(*[part * length] * reply.count("{}")))
+        return time.process_time() - started
+
+    once, twice = (min(seconds(length) for _ in range(2)) for length in (50_000, 100_000))
+    assert twice < max(5 * once, 0.2) and twice < 1.0
 
 
 def test_smart_resize_matches_the_published_sizes() -> None:
