@@ -31,33 +31,38 @@ class Registry(Generic[T]):
         self.key, self.names = key, tuple(built_in)
         self._base, self._paths = base, dict(built_in)
 
-    def class_of(self, name: str) -> type[T]:
+    def class_of(self, name: str, key: str = "") -> type[T]:
         """The class of this name or dotted path.
+
+        Args:
+            name: as it stands in the config.
+            key: the config key it stands at, where a seam has one per part.
 
         Raises:
             UsageError: there is none, or it is no subclass of the seam's base; names the key and what there is.
         """
-        found = self._found(name)
+        key = key or self.key
+        found = self._found(name, key)
         if not (isinstance(found, type) and issubclass(found, self._base)):
-            raise UsageError(f"`{self.key}`: {name} is no subclass of {self._base.__module__}.{self._base.__name__}.")
+            raise UsageError(f"`{key}`: {name} is no subclass of {self._base.__module__}.{self._base.__name__}.")
         return found
 
     def instance_of(self, name: str) -> T:
         """The object of this name or dotted path; raises UsageError as `class_of` does."""
-        found = self._found(name)
+        found = self._found(name, self.key)
         if not isinstance(found, self._base):
             raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
         return found
 
-    def _found(self, name: str) -> object:
+    def _found(self, name: str, key: str) -> object:
         module, colon, attribute = self._paths.get(name, name).partition(":")
         hint = f"One of {', '.join(self.names)}, or a dotted path such as `my_package.my_module:MyPart`."
         if not (module and colon and attribute):
-            raise UsageError(f"`{self.key}`: there is no {name!r}.", hint)
+            raise UsageError(f"`{key}`: there is no {name!r}.", hint)
         try:
             return getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise UsageError(f"`{self.key}`: {name} cannot be imported: {error}.", hint) from error
+            raise UsageError(f"`{key}`: {name} cannot be imported: {error}.", hint) from error
 
 
 def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
@@ -77,3 +82,9 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
         near = get_close_matches(str(item["loc"][-1]), known, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known) or 'none'}."
         raise UsageError(f"Unknown key `{where}`.", hint) from error
+
+
+def registry_at(path: str) -> Registry[Any]:
+    """The registry at `package.module:NAME`: how the config, which imports nothing above it, asks a seam for a part."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -3,16 +3,18 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from schemas.config.refusal import explain, refuse_renamed
 from schemas.config.sections import Config, read_toml
 from schemas.failure import UsageError
 
 PREFIX = "FLYWHEEL__"
+RENAMED: dict[str, str] = {}
+"""Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
 
 
 def load_config(path: str | Path, words: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
@@ -35,10 +37,11 @@ def load_config(path: str | Path, words: Iterable[str] = (), environ: Mapping[st
 
 def config_of(fields: Mapping[str, Any]) -> Config:
     """The config these fields make; raises UsageError as `load_config` does."""
+    refuse_renamed(fields, RENAMED)
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(_explain(error)) from error
+        raise UsageError(explain(error, Config)) from error
 
 
 def _put(fields: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -55,25 +58,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _explain(error: ValidationError) -> str:
-    lines = []
-    for item in error.errors():
-        where = [str(part) for part in item["loc"]]
-        if item["type"] == "extra_forbidden":
-            near = get_close_matches(where[-1], _known(where[:-1]), n=1)
-            lines.append(f"unknown key `{'.'.join(where)}`" + (f"; did you mean `{near[0]}`?" if near else "."))
-        else:
-            lines.append(f"`{'.'.join(where)}`: {item['msg'].lower()} (got {item.get('input')!r}).")
-    return "Config: " + " ".join(lines)
-
-
-def _known(where: list[str]) -> list[str]:
-    section: type[BaseModel] = Config
-    for key in where:
-        inner = section.model_fields[key].annotation
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        section = inner
-    return list(section.model_fields)

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.config import config_of, load_config
+from schemas.config.refusal import refuse_renamed
 from schemas.config.training import GroupConfig
 from schemas.failure import EXIT_USAGE, UsageError
 
@@ -67,6 +68,13 @@ def test_a_wrong_word_is_refused_with_the_field_and_the_mend(path: Path, word: s
 def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean `uri`"):
         load_config(path, environ={"FLYWHEEL__LAKE__URL": "x"})
+
+
+def test_an_old_key_is_refused_with_its_new_name_or_with_what_to_write() -> None:
+    renamed = {"a.old": "b.new", "a.gone": "not needed any more"}
+    with pytest.raises(UsageError, match=r"`a\.old` is now `b\.new`; `a\.gone` is now not needed any more\."):
+        refuse_renamed({"a": {"old": 1, "gone": None}}, renamed)
+    refuse_renamed({"a": {"other": 1}}, renamed)
 
 
 def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:

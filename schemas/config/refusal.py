@@ -1,0 +1,53 @@
+"""What a person reads when a config is refused: the key, what is wrong with it, and its new name if it moved."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from schemas.failure import UsageError
+
+
+def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
+    """Raises UsageError for keys of old, with their new names.
+
+    Args:
+        fields: a config as it was written.
+        renamed: old dotted key to new dotted key, or to a sentence that says what to write.
+    """
+    found = {old: new for old, new in renamed.items() if _holds(fields, old.split("."))}
+    if found:
+        told = (f"`{old}` is now {new if ' ' in new else f'`{new}`'}" for old, new in found.items())
+        raise UsageError(f"Config: {'; '.join(told)}.", "Write the new key in place of the old one.")
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """Every refused key of `root` with its reason; an unknown one with the nearest that is known."""
+    lines = []
+    for item in error.errors():
+        where = [str(part) for part in item["loc"]]
+        key = f"`{'.'.join(where)}`"
+        if item["type"] == "extra_forbidden":
+            near = get_close_matches(where[-1], _known(root, where[:-1]), n=1)
+            lines.append(f"unknown key {key}" + (f"; did you mean `{near[0]}`?" if near else "."))
+        else:
+            lines.append(f"{key}: {item['msg'].lower()} (got {item.get('input')!r}).")
+    return "Config: " + " ".join(lines)
+
+
+def _holds(fields: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(fields, Mapping) or key not in fields:
+            return False
+        fields = fields[key]
+    return True
+
+
+def _known(section: type[BaseModel], where: list[str]) -> list[str]:
+    for key in where:
+        inner = section.model_fields[key].annotation
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        section = inner
+    return list(section.model_fields)
