@@ -9,14 +9,16 @@ from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.shared.iterations import plan_iterations
+from tasks.shared.run import open_run, run_name
 
 
-@flow(name="collect")
+@flow(name="collect", flow_run_name=run_name)
 def collect(config: Config) -> None:
     """Plays and filters the next iteration's trajectories; `flywheel run` goes on from there."""
     check_before_spending(config)
-    prepare_lake(config, -1)
-    for iteration in plan_iterations(config, 1):
-        choose_tasks(config, iteration)
-        collect_trajectories(config, iteration)
-        filter_trajectories(config, iteration)
+    with open_run(config):
+        prepare_lake(config, -1)
+        for iteration in plan_iterations(config, 1):
+            choose_tasks(config, iteration)
+            collect_trajectories(config, iteration)
+            filter_trajectories(config, iteration)

@@ -6,9 +6,10 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.measure import measure_policy
+from tasks.shared.run import run_name
 
 
-@flow(name="evaluate")
+@flow(name="evaluate", flow_run_name=run_name)
 def evaluate(
     config: Config,
     policy: str = "champion",

@@ -12,9 +12,10 @@ from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.quality import check_quality
 from tasks.shared.iterations import close_iteration, plan_iterations
+from tasks.shared.run import open_run, run_name
 
 
-@flow(name="flywheel")
+@flow(name="flywheel", flow_run_name=run_name)
 def flywheel(config: Config, iterations: int | None = None) -> None:
     """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
 
@@ -23,12 +24,13 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
         iterations: how many to turn; the config's number if not given.
     """
     check_before_spending(config)
-    prepare_lake(config, -1)
-    for iteration in plan_iterations(config, iterations):
-        choose_tasks(config, iteration)
-        collect_trajectories(config, iteration)
-        filter_trajectories(config, iteration)
-        annotate_steps(config, iteration)
-        check_quality(config, iteration)
-        learn(config, iteration)
-        close_iteration(config, iteration)
+    with open_run(config):
+        prepare_lake(config, -1)
+        for iteration in plan_iterations(config, iterations):
+            choose_tasks(config, iteration)
+            collect_trajectories(config, iteration)
+            filter_trajectories(config, iteration)
+            annotate_steps(config, iteration)
+            check_quality(config, iteration)
+            learn(config, iteration)
+            close_iteration(config, iteration)

@@ -5,10 +5,11 @@ from prefect import flow
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate
 from tasks.promote import promote_candidate
+from tasks.shared.run import run_name
 from tasks.train.train import continue_training, train_policy
 
 
-@flow(name="learn")
+@flow(name="learn", flow_run_name=run_name)
 def learn(config: Config, iteration: int) -> None:
     """Trains a candidate, measures it, and lets it play next if it is not worse than the champion."""
     continue_training(config, iteration)

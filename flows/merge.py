@@ -5,9 +5,10 @@ from prefect import flow
 from schemas.config import Config
 from tasks.merge import merge_policies
 from tasks.retrain import challenge_champion, evaluate_retrained
+from tasks.shared.run import open_run, run_name
 
 
-@flow(name="merge")
+@flow(name="merge", flow_run_name=run_name)
 def merge(config: Config, policies: list[str], weights: list[float] | None = None, parts: int = 4) -> str:
     """Interpolates policies of one start, evaluates the result, and promotes it if it is not worse.
 
@@ -20,7 +21,8 @@ def merge(config: Config, policies: list[str], weights: list[float] | None = Non
     Returns:
         The merged policy's version.
     """
-    version = merge_policies(config, policies, weights, parts)
-    evaluate_retrained(config, version)
-    challenge_champion(config, version)
-    return version
+    with open_run(config, create=False):
+        version = merge_policies(config, policies, weights, parts)
+        evaluate_retrained(config, version)
+        challenge_champion(config, version)
+        return version

@@ -4,9 +4,10 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.retrain import challenge_champion, evaluate_retrained, pin_data, train_retrained
+from tasks.shared.run import open_run, run_name
 
 
-@flow(name="retrain")
+@flow(name="retrain", flow_run_name=run_name)
 def retrain(config: Config, like: str | None = None) -> str:
     """Trains, evaluates and promotes from pinned data versions.
 
@@ -17,8 +18,9 @@ def retrain(config: Config, like: str | None = None) -> str:
     Returns:
         The new policy's version.
     """
-    pins = pin_data(config, like)
-    version = train_retrained(config, pins)
-    evaluate_retrained(config, version)
-    challenge_champion(config, version)
-    return version
+    with open_run(config, create=False):
+        pins = pin_data(config, like)
+        version = train_retrained(config, pins)
+        evaluate_retrained(config, version)
+        challenge_champion(config, version)
+        return version

@@ -14,11 +14,10 @@ from curation.annotation import (
     transition_annotation,
 )
 from schemas.annotation import Annotation
-from schemas.config import Config
 from schemas.observation import elements_of
 from schemas.table import utc_now
-from storage.lake import Lake
 from tasks.filter import steps_by_trajectory
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 from tasks.train.preferences import find_pairs
 
@@ -31,9 +30,10 @@ MOST_TARGETS = 12
 
 
 @stage("annotate")
-def annotate_steps(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def annotate_steps(run: Run, iteration: int) -> dict[str, Any]:
     """Thoughts and grounding for accepted steps; for failed ones grounding too, and what was done and changed from
     screen to screen; the error step where rules can tell; preferences where plays of one task and seed part."""
+    config, lake = run.config, run.lake
     verdicts = lake.read("verdicts", where={"iteration": iteration}).to_pylist()
     decisions = {row["trajectory_id"]: row for row in verdicts if row["gate"] == "route"}
     steps = steps_by_trajectory(lake, iteration, COLUMNS)

@@ -7,15 +7,16 @@ from environments.catalog import catalog
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from storage.catalog import ask
-from storage.lake import Lake
 from tasks.shared.iterations import IN_GROUPS
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 from tasks.train.groups import choose_groups
 
 
 @stage("curriculum")
-def choose_tasks(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
+    config, lake = run.config, run.lake
     tasks = [task.task_id for task in catalog(config) if task.split == "train"]
     if config.train.in_groups:
         groups = choose_groups(config, lake, iteration, tasks)

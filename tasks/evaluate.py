@@ -17,14 +17,16 @@ from schemas.trajectory import SPLIT_STARTS, trajectory_id
 from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of, load_policy
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
 SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 
 
 @stage("evaluate", retries=1)
-def evaluate_candidate(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def evaluate_candidate(run: Run, iteration: int) -> dict[str, Any]:
     """The candidate on the suite's held-out seeds, and on the tasks it was never trained on."""
+    config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
         return {"say": "nothing was trained"}

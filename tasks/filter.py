@@ -4,15 +4,16 @@ from collections import Counter
 from typing import Any
 
 from curation.filtering import verdicts_of
-from schemas.config import Config
 from storage.lake import Lake
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
 
 @stage("filter")
-def filter_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def filter_trajectories(run: Run, iteration: int) -> dict[str, Any]:
     """Rules, then the verifier or what the judge said; environment failures set apart; every rejection with its gate
     and reason."""
+    lake = run.lake
     trajectories = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
     columns = ["trajectory_id", "step", "screenshot", "action", "action_error", "thought"]
     steps = steps_by_trajectory(lake, iteration, columns)

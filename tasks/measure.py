@@ -14,9 +14,9 @@ from schemas.config import Config
 from schemas.config.sections import SuiteConfig
 from schemas.failure import UsageError
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
-from storage.lake import Lake
 from tasks.evaluate import evaluation_rows, explorer_policy, perform, summary
 from tasks.shared.policies import load_policy
+from tasks.shared.run import run_of
 
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 
@@ -78,7 +78,7 @@ def _policy(config: Config, policy: str) -> Policy:
         return explorer_policy()
     if Path(policy).is_dir():
         return VlmPolicy(Path(policy), config.policy, version=policy)
-    return load_policy(config, Lake.open(config.lake, create=False), policy)
+    return load_policy(config, run_of(config, create=False).lake, policy)
 
 
 def _play(policy: Policy, task: Any, seed: int, attempt: int, attempts: int) -> Play:

@@ -22,6 +22,7 @@ from tasks.measure import measured
 from tasks.shared.console import console
 from tasks.shared.places import work_folder
 from tasks.shared.policies import checkpoint_folder, last_iteration, policy_row
+from tasks.shared.run import run_of
 from tasks.shared.version import code_version
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
@@ -51,7 +52,7 @@ def merge_policies(config: Config, policies: list[str], shares: list[float] | No
         UsageError: fewer than two policies, or weights that do not add up to 1.
         CheckpointError: an unknown policy, or policies that cannot be merged.
     """
-    lake = Lake.open(config.lake, create=False)
+    lake = run_of(config, create=False).lake
     rows = [policy_row(lake, name) for name in policies]
     names = [row["policy_version"] for row in rows]
     if len(set(names)) < 2:

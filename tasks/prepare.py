@@ -17,6 +17,7 @@ from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
 from tasks.shared.places import work_folder
 from tasks.shared.policies import load_policy
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 from tasks.shared.version import code_version
 
@@ -26,8 +27,9 @@ PAGES = {"train": 12, "practice": 60}
 
 
 @stage("prepare")
-def prepare_lake(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
     """Writes the task table, makes the first policy, measures it and the explorer on held-out seeds."""
+    config, lake = run.config, run.lake
     tasks = catalog(config)
     lake.append("tasks", tasks)
     if lake.read("policies", ["policy_version"], {"policy_version": INITIAL}).num_rows == 0:

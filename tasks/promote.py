@@ -8,12 +8,14 @@ from curation.promotion import decide
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
 
 @stage("promote")
-def promote_candidate(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def promote_candidate(run: Run, iteration: int) -> dict[str, Any]:
     """The candidate plays next only if it is not worse than the champion on the same seeds."""
+    config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
         stays = champion(lake)["policy_version"]

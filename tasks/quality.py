@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from schemas.config import Config
 from schemas.failure import GateRefused
 from schemas.quality import QualityResult
-from storage.lake import Lake
 from storage.quality import run_gate
 from tasks.shared.places import docs_folder
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
 GATED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "pairs", "curriculum")
 
 
 @stage("quality")
-def check_quality(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def check_quality(run: Run, iteration: int) -> dict[str, Any]:
     """Great Expectations over every table this iteration wrote; critical failures stop the iteration here.
 
     Raises:
         GateRefused: a critical expectation failed, or the gate itself broke; names the table, the rule and the rows.
     """
+    config, lake = run.config, run.lake
     results = run_gate(lake, iteration, GATED, docs_folder(config, lake), config.quality.keep_docs)
     lake.upsert("quality", results)
     failed = [row for row in results if not row.success]

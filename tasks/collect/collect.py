@@ -23,13 +23,15 @@ from tasks.collect.stream import play_and_train
 from tasks.shared.console import bar
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, load_policy, version_of
+from tasks.shared.run import Run
 from tasks.shared.stage import stage
 from tasks.train.groups import group_plays
 
 
 @stage("collect", retries=1)
-def collect_trajectories(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
     """Plays what the curriculum chose and is not in the lake yet."""
+    config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
     version = champion(lake)["policy_version"]
     plays = planned(config, lake, iteration, version)

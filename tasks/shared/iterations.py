@@ -7,7 +7,8 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.stage import STAGES
 from storage.lake import Lake
-from tasks.shared.stage import leave, result_of
+from tasks.shared.run import run_of
+from tasks.shared.stage import result_of
 
 IN_GROUPS = "in_groups"
 """Of the numbers of an iteration's curriculum: whether it chose plays for a method that compares groups of them."""
@@ -26,7 +27,8 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     Raises:
         UsageError: it was begun for a method that plays otherwise.
     """
-    lake = Lake.open(config.lake)
+    run = run_of(config)
+    lake = run.lake
     done = finished_iterations(lake)
     first = done[-1] + 1 if done else 0
     begun = (result_of(lake, first, "curriculum") or {}).get(IN_GROUPS, config.train.in_groups)
@@ -36,11 +38,11 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
             f"method {'with' if begun else 'without'} groups.",
             "Finish it by `flywheel run --iterations 1` with the method it was begun with.",
         )
-    leave()
+    run.clock.leave()
     return list(range(first, first + (iterations if iterations is not None else config.iterations)))
 
 
 @task(name="close", cache_policy=NO_CACHE)
 def close_iteration(config: Config, iteration: int) -> None:
     """Keeps the lake's files few after an iteration."""
-    Lake.open(config.lake).maintain()
+    run_of(config).lake.maintain()

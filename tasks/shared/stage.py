@@ -4,7 +4,7 @@ The row in `stages` is written after everything else the stage wrote, so a kill 
 stage or one that is done again; keys make doing it again harmless.
 
 Between the work of two stages lies orchestration: Prefect's tasks and sub-flows, the row that is written, the upkeep
-of the lake. Each stage keeps the seconds since this process last left a stage's work (or settled what to turn).
+of the lake. Each stage keeps the seconds since the run last left a stage's work (or settled what to turn).
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
@@ -20,52 +20,49 @@ from schemas.stage import Stage, StageName
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.shared.console import say_stage
+from tasks.shared.run import Run, run_of
 
 ORCHESTRATION = "orchestration_s"
-"""Of a stage's numbers: the seconds between the work before it and its own; missing in a process's first stage."""
-_left: float | None = None
-StageWork = Callable[[Config, Lake, int], dict[str, Any]]
+"""Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""
+StageWork = Callable[[Run, int], dict[str, Any]]
+StageTask = Task[[Config, int], dict[str, Any]]
 
 
-def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], Callable[[Config, int], dict[str, Any]]]:
-    """Makes a function of (config, lake, iteration) a stage; what it returns is kept as the stage's numbers."""
+def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
+    """Makes a function of (run, iteration) a stage of (config, iteration); what it returns is kept as its numbers."""
 
-    def wrap(work: StageWork) -> Callable[[Config, int], dict[str, Any]]:
-        def run(config: Config, iteration: int) -> dict[str, Any]:
-            lake = Lake.open(config.lake)
-            before = result_of(lake, iteration, name)
-            if before is not None:
-                return before
-            started, clock = utc_now(), time.perf_counter()
-            waited = {} if _left is None else {ORCHESTRATION: round(clock - _left, 3)}
-            try:
-                result = work(config, lake, iteration)
-            finally:
-                leave()
-            wall_s = time.perf_counter() - clock
-            row = Stage(
-                iteration=iteration,
-                stage=name,
-                run_id=lake.lake_id,
-                started_at=started,
-                wall_s=wall_s,
-                result=json.dumps({**result, **waited}, sort_keys=True),
-            )
-            lake.append("stages", [row])
-            say_stage(iteration, name, wall_s, result)
-            return result
+    def wrap(work: StageWork) -> StageTask:
+        def in_order(config: Config, iteration: int) -> dict[str, Any]:
+            run = run_of(config)
+            before = result_of(run.lake, iteration, name)
+            return _done(run, iteration, name, work) if before is None else before
 
-        run.__name__ = run.__qualname__ = f"{name}_stage"
-        run.__doc__ = work.__doc__
-        return task(name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)(run)
+        in_order.__name__ = in_order.__qualname__ = f"{name}_stage"
+        in_order.__doc__ = work.__doc__
+        return task(name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)(in_order)
 
     return wrap
 
 
-def leave() -> None:
-    """From here on this process orchestrates, until a stage's work begins."""
-    global _left
-    _left = time.perf_counter()
+def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
+    started, begun, waited = utc_now(), time.perf_counter(), run.clock.waited()
+    try:
+        result = work(run, iteration)
+    finally:
+        run.clock.leave()
+    wall_s = time.perf_counter() - begun
+    numbers = result if waited is None else {**result, ORCHESTRATION: waited}
+    row = Stage(
+        iteration=iteration,
+        stage=name,
+        run_id=run.run_id,
+        started_at=started,
+        wall_s=wall_s,
+        result=json.dumps(numbers, sort_keys=True),
+    )
+    run.lake.append("stages", [row])
+    say_stage(iteration, name, wall_s, result)
+    return result
 
 
 def result_of(lake: Lake, iteration: int, name: str) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from tasks.shared.console import bar
 from tasks.shared.material import Material, Recipe, pngs_of, seed_of
 from tasks.shared.places import work_folder
 from tasks.shared.policies import champion, checkpoint_folder, measured_ancestor, version_of
+from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.version import code_version
@@ -35,9 +36,10 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 
 
 @stage("train", retries=1)
-def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def train_policy(run: Run, iteration: int) -> dict[str, Any]:
     """By the configured method, from the champion's weights (after continual training, from what that made of them);
     the candidate is a row in `policies`."""
+    config, lake = run.config, run.lake
     continued = lake.count("policies", {"policy_version": continued_version(iteration)}) > 0
     parent = continued_version(iteration) if continued else champion(lake)["policy_version"]
     recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
@@ -46,9 +48,10 @@ def train_policy(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
 
 
 @stage("ct", retries=1)
-def continue_training(config: Config, lake: Lake, iteration: int) -> dict[str, Any]:
+def continue_training(run: Run, iteration: int) -> dict[str, Any]:
     """Every `train.ct_every` iterations: continual training on the failed plays of all iterations, from the champion's
     weights; the supervised training goes on from what it makes."""
+    config, lake = run.config, run.lake
     every = config.train.ct_every
     if not every or not iteration or iteration % every:
         return {"say": "not in this iteration"}

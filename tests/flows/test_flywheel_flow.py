@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prefect import get_client
 
 from flows.collect import collect
 from flows.evaluate import evaluate
@@ -58,6 +59,21 @@ def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to
     said = sum(row["wall_s"] + json.loads(row["result"])["orchestration_s"] for row in before)
     said += between["promote"] - json.loads(min(before, key=lambda row: row["started_at"])["result"])["orchestration_s"]
     assert said == pytest.approx((last - first).total_seconds(), abs=0.5) and said < wall
+
+
+def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(small: Config):
+    flywheel(small, iterations=1)
+    with get_client(sync_client=True) as client:
+        flow_runs = {str(run.id): run.name for run in client.read_flow_runs(limit=200)}
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    by_iteration = {row["iteration"]: set[str]() for row in lake.read("stages", ["iteration"]).to_pylist()}
+    for row in lake.read("stages", ["iteration", "run_id"]).to_pylist():
+        by_iteration[row["iteration"]].add(row["run_id"])
+    assert by_iteration[-1] == by_iteration[0] != by_iteration[1]
+    assert [len(ids) for ids in by_iteration.values()] == [1, 1, 1]
+    (first,) = by_iteration[0]
+    assert flow_runs[first] == f"flywheel-{first}" and lake.lake_id not in (first, *by_iteration[1])
 
 
 def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(small: Config):

@@ -1,0 +1,85 @@
+"""A run: one command's, or one deployment's, turn at a lake; opened once and handed to every stage.
+
+Its id is Prefect's id of the outermost flow run, so what it wrote and what Prefect says of it are found by each other;
+a stage that is called alone makes a run of its own. Ids of trajectories do not depend on it: whoever goes on writes the
+same keys.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
+
+from schemas.config import Config
+from storage.lake import Lake
+
+
+class Clock:
+    """Tells work from the orchestration between the work of two stages."""
+
+    def __init__(self) -> None:
+        self._left: float | None = None
+
+    def leave(self) -> None:
+        """From here on the run orchestrates, until a stage's work begins."""
+        self._left = time.perf_counter()
+
+    def waited(self) -> float | None:
+        """Seconds since a stage was left, rounded to milliseconds; None before the first."""
+        return None if self._left is None else round(time.perf_counter() - self._left, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a stage works with."""
+
+    config: Config
+    lake: Lake
+    run_id: str
+    """A UUID; those of Prefect's flow runs sort by time."""
+    clock: Clock = field(default_factory=Clock)
+
+
+_under_way: ContextVar[Run | None] = ContextVar("run", default=None)
+
+
+@contextmanager
+def open_run(config: Config, create: bool = True) -> Iterator[Run]:
+    """The run that the stages within belong to.
+
+    Args:
+        config: the resolved config.
+        create: make the lake if there is none.
+
+    Raises:
+        LakeError: the lake cannot be opened.
+    """
+    run = Run(config, Lake.open(config.lake, create), _identity())
+    before = _under_way.set(run)
+    try:
+        yield run
+    finally:
+        _under_way.reset(before)
+
+
+def run_of(config: Config, create: bool = True) -> Run:
+    """The run under way, with this config, if it is at the same lake; else a new one, made as `open_run` does."""
+    run = _under_way.get()
+    if run is not None and run.config.lake == config.lake:
+        return replace(run, config=config)
+    return Run(config, Lake.open(config.lake, create), _identity())
+
+
+def run_name() -> str:
+    """What Prefect calls a flow run: the flow, and the id that the lake's tables name."""
+    return f"{flow_run.flow_name}-{flow_run.id}"
+
+
+def _identity() -> str:
+    context = FlowRunContext.get()
+    return str(context.flow_run.id if context and context.flow_run else uuid4())
