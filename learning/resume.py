@@ -40,7 +40,8 @@ def identity(job: Job) -> str:
     told = job.model_dump(
         mode="json", exclude={"out": True, "trace": True, "train": set(WORK), "policy": {"server", "precision"}}
     )
-    told["samples"] = hashlib.sha256(job.samples.read_bytes()).hexdigest()
+    with job.samples.open("rb") as samples:
+        told["samples"] = hashlib.file_digest(samples, "sha256").hexdigest()
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

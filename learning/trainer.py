@@ -1,25 +1,22 @@
 """The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`train.processes`). What is trained is the learner's: the small policy
+Started plainly it starts the other ranks itself (`learning.launch`). What is trained is the learner's: the small policy
 by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
 (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a stream trains
-on batches as they come, and publishes its weights after each (`learning.data.rounds`, `learning.data.stream`). Progress
-goes to standard output as JSON lines: `{"resumed"}` if it did, `{"step", "steps", "loss", "samples_per_s"}`,
-`{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
-`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+on batches as they come, and publishes its weights after each (`learning.data.rounds`, `learning.data.stream`). Its
+messages (`learning.launch.send`) are `{"processes", "device"}`, `{"resumed"}` if it did, `{"step", "steps", "loss",
+"samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds",
+"numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
 import math
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from learning.checkpoint.ranks import Ranks
 from learning.data.preferences import read_preferences
 from learning.data.rollouts import read_rollouts
 from learning.data.rounds import Round, Rounds
@@ -40,10 +38,12 @@ from learning.engines.tiny.learner import SmallLearner
 from learning.engines.tiny.optimizer import learning_rate
 from learning.engines.tiny.pairs import PairLearner
 from learning.engines.tiny.ppo import PpoLearner
-from learning.job import TIED, Job, read_job
+from learning.job import Job, read_job
+from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, watch_parent
 from learning.resume import Kept
-from models.tiny.layout import OWN, is_tiny, read_config
-from schemas.failure import CheckpointError, FlywheelError, UsageError
+from learning.writing import is_finished, sweep_leftovers, write_checkpoint
+from models.tiny.layout import is_tiny, read_config
+from schemas.failure import FlywheelError, UsageError
 
 
 def train(job: Job) -> None:
@@ -56,8 +56,10 @@ def train(job: Job) -> None:
     rank, world = dist.get_rank() if dist.is_initialized() else 0, int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(job.train.threads)
     started = time.perf_counter()
-    if job.out.exists():
-        raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
+    ranks = Ranks(PATIENCE)
+    if ranks.broadcast(lambda: _is_done(job)):
+        ranks.close()
+        return
     rounds = Rounds(job, READERS[job.train.method])
     coming = iter(rounds)
     first = next(coming)
@@ -66,7 +68,7 @@ def train(job: Job) -> None:
     try:
         done = kept.restore()
         if rank == 0 and done:
-            _say(resumed=done, steps=job.steps)
+            send(resumed=done, steps=job.steps)
         loss, waited, ready = 0.0, rounds.waited_s, time.perf_counter()
         for part in chain([first], coming):
             if part.end <= done:
@@ -84,17 +86,18 @@ def train(job: Job) -> None:
                     if rank == 0:
                         _progress(part, step + 1, loss, (step + 1 - done) * job.train.batch / seconds)
             if job.stream is not None:
-                _publish(learner, job, rank, part.number)
+                _publish(learner, job, ranks, part.number)
                 kept.now(part.end)
-        write_checkpoint(learner, job, rank)
+        write_checkpoint(learner, job, ranks)
         numbers = learner.numbers()
     finally:
         kept.close()
+        ranks.close()
         learner.close()
     if rank == 0:
         told = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
         told |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
-        _say(checkpoint=str(job.out), loss=round(loss, 4), numbers=numbers, **told)
+        send(checkpoint=str(job.out), loss=round(loss, 4), numbers=numbers, **told)
 
 
 READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
@@ -160,29 +163,26 @@ def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[Ta
         yield taken
 
 
-def _publish(learner: Learner, job: Job, rank: int, updates: int) -> None:
+def _is_done(job: Job) -> bool:
+    """Whether this very training has ended already, which is reported; sweeps what a killed start left of its end."""
+    sweep_leftovers(job.out)
+    done = is_finished(job)
+    if done:
+        send(checkpoint=str(job.out), numbers={})
+    return done
+
+
+def _publish(learner: Learner, job: Job, ranks: Ranks, updates: int) -> None:
     """Puts the weights where who plays finds them; over those of an earlier, killed start, which are the same."""
     assert job.stream is not None
     folder = StreamFolder(job.stream)
     place = folder.weights(updates)
-    if rank == 0:
+    if ranks.rank == 0:
         shutil.rmtree(place, ignore_errors=True)
-    write_checkpoint(learner, job.model_copy(update={"out": place}), rank)
-    if rank == 0:
+    write_checkpoint(learner, job.model_copy(update={"out": place}), ranks)
+    if ranks.rank == 0:
         folder.forget()
-        _say(published=updates)
-
-
-def write_checkpoint(learner: Learner, job: Job, rank: int) -> None:
-    """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it."""
-    making = job.out.with_name(f"{job.out.name}.making-{os.getpid()}")
-    if rank == 0:
-        shutil.rmtree(making, ignore_errors=True)
-        shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(*OWN))
-    learner.write(making)
-    if rank == 0:
-        (making / "job.json").write_text(job.model_dump_json(indent=1))
-        making.rename(job.out)
+        send(published=updates)
 
 
 def _note(job: Job, rank: int, step: int, taken: Taken) -> None:
@@ -200,25 +200,7 @@ def _sum(value: Tensor, world: int) -> Tensor:
 
 
 def _progress(part: Round, step: int, loss: float, pace: float) -> None:
-    _say(step=step, steps=part.end, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=len(part.samples))
-
-
-def _say(**fields: object) -> None:
-    print(json.dumps(fields), flush=True)
-
-
-def _start_ranks(world: int) -> list[subprocess.Popen[bytes]]:
-    """Starts the other ranks of this very command and makes this process rank 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
-    command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
-    os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
-    tied = {**os.environ, TIED: str(os.getpid())}
-    return [
-        subprocess.Popen(command, env={**tied, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(1, world)
-    ]
+    send(step=step, steps=part.end, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=len(part.samples))
 
 
 def main() -> int:
@@ -228,37 +210,17 @@ def main() -> int:
         if len(sys.argv) != 2:
             raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
         job = read_job(Path(sys.argv[1]))
-        if TIED in os.environ:
-            threading.Thread(target=_watch, args=(int(os.environ[TIED]),), daemon=True).start()
-        if "RANK" not in os.environ and job.train.processes > 1:
-            ranks = _start_ranks(job.train.processes)
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            gpu = job.train.device != "cpu" and torch.cuda.is_available()
-            dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=timedelta(minutes=5))
+        watch_parent()
+        ranks = start_ranks(job)
+        join(job)
         train(job)
     except FlywheelError as error:
         if os.environ.get("RANK", "0") == "0":
-            _say(error=str(error))
+            send(error=str(error))
         return error.exit_code
     finally:
-        _end_ranks(ranks)
+        end_ranks(ranks)
     return 0
-
-
-def _watch(starter: int) -> None:
-    """Ends this process when the one that started it is gone; looks every second."""
-    while os.getppid() == starter:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def _end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Waits a little for the ranks this process started, then ends them."""
-    for process in ranks:
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 if __name__ == "__main__":

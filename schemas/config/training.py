@@ -163,7 +163,9 @@ class TrainConfig(Section):
     decay: Share = 0.5
     """The last share of the steps, over which the learning rate falls."""
     clip: Positive = 1.0
-    processes: Count = 2
+    processes: Count | Literal["auto"] = "auto"
+    """Processes of one machine that train together. `auto`: one per GPU, or two where no GPU is used; never more than
+    there are GPUs. Under torchrun its own numbers count instead."""
     threads: Count = 1
     balance: bool = True
     """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""

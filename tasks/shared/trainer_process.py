@@ -1,4 +1,7 @@
-"""The trainer as a process of its own: started with a job, heard line by line, ended with whoever started it."""
+"""The trainer as a process of its own: started with a job, read message by message, ended with whoever started it.
+
+Its messages come through a pipe of their own. What it or a library prints goes to `trainer.log`, whatever it is.
+"""
 
 import json
 import os
@@ -10,9 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from learning.job import TIED, Job
+from learning.launch import MESSAGES
 from schemas.failure import FlywheelError
 
-_KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s")
+_KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 
 
 class TrainerProcess:
@@ -20,7 +24,7 @@ class TrainerProcess:
 
     Args:
         job: what it is to train.
-        folder: where the job and what it says to standard error are written.
+        folder: where the job and all that it prints are written.
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
@@ -33,10 +37,18 @@ class TrainerProcess:
             TIED: str(os.getpid()),
         }
         command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
-        with self._log.open("w") as errors:
+        source, sink = os.pipe()
+        self._messages = os.fdopen(source)
+        with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ, stdin=subprocess.PIPE
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**environ, MESSAGES: str(sink)},
+                pass_fds=(sink,),
             )
+        os.close(sink)
 
     def __enter__(self) -> "TrainerProcess":
         return self
@@ -47,30 +59,31 @@ class TrainerProcess:
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._messages.close()
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
 
-    def listen(self, hear: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Hands on all that the trainer says until it ends; returns its last numbers.
+    def listen(self, on_message: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Hands on every message of the trainer until it ends; returns its last numbers.
 
         Raises:
             FlywheelError: it stopped with an error, or died.
         """
-        numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0}
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                said = json.loads(line)
-                hear(said)
-                numbers |= said
+        numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0, "numbers": {}}
+        for line in self._messages:
+            if not line.endswith("\n"):
+                break  # it was killed in the middle of a message
+            message = json.loads(line)
+            on_message(message)
+            numbers |= message
         code = self._process.wait()
         if "error" in numbers:
             raise FlywheelError(str(numbers["error"]))
         if code != 0:
-            tail = self._log.read_text()[-800:].strip()
-            raise FlywheelError(f"The trainer died with {code}.", f"Its last words: {tail or 'none'}")
+            tail = self._log.read_text(errors="replace")[-800:].strip()
+            raise FlywheelError(f"The trainer died with {code}.", f"The end of its log: {tail or 'nothing'}")
         resumed = {"resumed_at": numbers["resumed"]} if "resumed" in numbers else {}
         return {key: numbers[key] for key in _KEPT if key in numbers} | resumed | numbers["numbers"]

@@ -44,6 +44,7 @@ def whole(plan: Job, ranks: int) -> list[dict[str, Any]]:
     """A training to its end; what it said."""
     out, errors = start(plan, ranks).communicate(timeout=280)
     said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert said.pop(0) == {"processes": ranks, "device": "cpu"}, errors[-2000:]
     assert said and "checkpoint" in said[-1], errors[-2000:]
     return said
 

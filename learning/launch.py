@@ -1,0 +1,124 @@
+"""How the ranks of a training start, find each other and end, and how rank 0 reports to whoever started it.
+
+Messages are JSON lines on a channel of their own (`MESSAGES`), so that nothing that a library prints can be taken for
+one; without it they go to standard output. A rank that was started by another process ends with it.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+
+from learning.job import TIED, Job
+from models.tiny.layout import is_tiny, read_config
+from schemas.failure import UsageError
+
+MESSAGES = "FLYWHEEL_MESSAGES"
+"""Variable with the file descriptor that messages go to; inherited from the process that started this one."""
+ON_CPU = 2
+"""Processes of `train.processes=auto` where no GPU is used."""
+PATIENCE = timedelta(days=7)
+"""How long the other ranks wait while rank 0 writes; if it dies they know at once, since its connection closes."""
+TIMEOUT = timedelta(minutes=5)
+"""How long a rank waits for the others inside a step."""
+
+
+def send(**fields: object) -> None:
+    """Sends a message to whoever started this training."""
+    line = json.dumps(fields) + "\n"
+    if MESSAGES in os.environ:
+        os.write(int(os.environ[MESSAGES]), line.encode())
+    else:
+        print(line, end="", flush=True)
+
+
+def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
+    """How many ranks a plain start makes.
+
+    Args:
+        asked: `train.processes`.
+        gpus: GPUs that the training may use: 0 for the small policy, and with `train.device=cpu`.
+
+    Raises:
+        UsageError: more processes than GPUs.
+    """
+    if asked == "auto":
+        return gpus or ON_CPU
+    if 0 < gpus < asked:
+        problem = f"`train.processes` is {asked}, each needs a GPU of its own, and this machine has {gpus}."
+        raise UsageError(problem, "Set train.processes=auto, or train.device=cpu.")
+    return asked
+
+
+def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
+    """Starts the other ranks of this very command and makes this process rank 0; nothing under torchrun, or alone.
+
+    Raises:
+        UsageError: more processes than GPUs.
+        CheckpointError: the parent cannot be read.
+    """
+    if "RANK" in os.environ:
+        return []
+    world = processes_of(job.train.processes, gpus_of(job))
+    if world == 1:
+        return []
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
+    os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
+    command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
+    theirs = {name: value for name, value in os.environ.items() if name != MESSAGES} | {TIED: str(os.getpid())}
+    return [
+        subprocess.Popen(command, env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(1, world)
+    ]
+
+
+def join(job: Job) -> None:
+    """Joins the other ranks, if there are any, and reports how many work where."""
+    world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
+    if world > 1:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=TIMEOUT)
+    if os.environ.get("RANK", "0") == "0":
+        send(processes=world, device="cuda" if gpus else "cpu", **({"gpus_here": gpus} if gpus else {}))
+
+
+def gpus_of(job: Job) -> int:
+    """How many GPUs of this machine the training may use.
+
+    Raises:
+        CheckpointError: the parent cannot be read.
+    """
+    if job.train.device == "cpu" or is_tiny(read_config(job.parent)):
+        return 0
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def watch_parent() -> None:
+    """Ends this process when the one that started it is gone, if it is to: looks every second."""
+    if TIED in os.environ:
+        threading.Thread(target=_watch, args=(int(os.environ[TIED]),), daemon=True).start()
+
+
+def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
+    """Waits a little for the ranks this process started, then ends them."""
+    for process in ranks:
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _watch(starter: int) -> None:
+    while os.getppid() == starter:
+        time.sleep(1.0)
+    os._exit(1)

@@ -1,0 +1,67 @@
+"""The directory that a training makes: written aside, renamed when it is whole, by rank 0 while the others wait."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from learning.checkpoint.ranks import Ranks
+from learning.engines.learner import Learner
+from learning.job import Job, read_job
+from learning.resume import identity
+from models.tiny.layout import OWN
+from schemas.failure import CheckpointError, UsageError
+
+
+def is_finished(job: Job) -> bool:
+    """Whether this very training has made its directory already.
+
+    Raises:
+        CheckpointError: something else is there.
+    """
+    if not job.out.exists():
+        return False
+    try:
+        if identity(read_job(job.out / "job.json")) == identity(job):
+            return True
+    except UsageError:
+        pass
+    raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
+
+
+def write_checkpoint(learner: Learner, job: Job, ranks: Ranks) -> None:
+    """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it.
+
+    Raises:
+        CheckpointError: another trainer on this machine writes to this place.
+    """
+    making = ranks.broadcast(lambda: _begin(job))
+    learner.write(making)
+    ranks.broadcast(lambda: _finish(job, making))
+
+
+def sweep_leftovers(out: Path) -> None:
+    """Removes what killed trainers of this machine left while they wrote `out`.
+
+    Raises:
+        CheckpointError: one of them is still writing.
+    """
+    here = f"{out.name}.making-{socket.gethostname()}-"
+    for path in out.parent.glob(f"{here}*"):
+        process = int(path.name.removeprefix(here))
+        if process != os.getpid() and Path(f"/proc/{process}").exists():
+            problem = f"The process {process} is writing {path}."
+            raise CheckpointError(problem, "Wait for it or end it: one training writes to a place.")
+        shutil.rmtree(path)
+
+
+def _begin(job: Job) -> Path:
+    sweep_leftovers(job.out)
+    making = job.out.with_name(f"{job.out.name}.making-{socket.gethostname()}-{os.getpid()}")
+    shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(*OWN))
+    return making
+
+
+def _finish(job: Job, making: Path) -> None:
+    (making / "job.json").write_text(job.model_dump_json(indent=1))
+    making.rename(job.out)
