@@ -6,23 +6,13 @@ from typing import Any
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.stage import STAGES
-from storage.blobs import FsspecBlobStore
 from storage.lake import Lake
-from storage.mark import NAME as MARK
 from tasks.shared.status import iterations
 
 
 def open_lake(config: Config) -> Lake:
     """The config's lake; raises LakeError where there is none."""
     return Lake.open(config.lake, create=False)
-
-
-def lake_if_any(config: Config) -> Lake | None:
-    """The config's lake, or None where its place is empty; raises LakeError if something else is there."""
-    store = FsspecBlobStore.open(config.lake)
-    if store.exists(MARK) or store.list():
-        return Lake.open(config.lake)
-    return None
 
 
 def policies(lake: Lake) -> dict[str, dict[str, Any]]:

@@ -31,10 +31,10 @@ def print_json(value: Any) -> None:
 
 
 def task_names(text: str | None) -> list[str] | None:
-    """The tasks of `a,b,c`; a task id such as `miniwob/a` names the task `a`."""
+    """The tasks of `a,b,c`, by template or by id such as `miniwob/a`."""
     if text is None:
         return None
-    names = [name.strip().rpartition("/")[2] for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise UsageError("`--tasks` names no task.", "Write, for example, --tasks click-test,click-button.")
     return names

@@ -1,17 +1,19 @@
 """`flywheel run --dry-run`: what a run would do, where, and what it would leave behind."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
 from apps.environment import home
-from apps.lakes import is_finished, lake_if_any, laps
+from apps.lakes import is_finished, laps
 from environments.catalog import catalog
-from environments.chromium.browser import find_browser
+from environments.environment import Environment
+from environments.registry import environments_of
 from schemas.config import Config
-from schemas.failure import FlywheelError
 from schemas.stage import STAGES
 from storage.lake import Lake
+from tasks.shared.places import lake_if_any
 
 BYTES_PER_TRAJECTORY = 15_000
 """Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
@@ -74,7 +76,7 @@ def show_plan(config: Config, iterations: int) -> None:
         "lake": lake.uri if lake else f"{config.lake.uri} (will be made)",
         "report": "report/index.html in the " + ("work folder" if "://" in config.lake.uri else "lake"),
         "work folder": str(home()),
-        "browser": _browser(config),
+        "sandboxes": "; ".join(_sandboxes(environment) for environment in environments_of(config)),
         "disk": f"about {megabytes:,.0f} MB more",
     }
     console = Console(highlight=False)
@@ -100,8 +102,7 @@ def _bytes_each(lake: Lake | None) -> float:
     return max(0, lake.size_bytes() - BYTES_PER_POLICY * lake.count("policies")) / played
 
 
-def _browser(config: Config) -> str:
-    try:
-        return "not needed" if config.environment.kind == "fake" else str(find_browser(config.environment.browser))
-    except FlywheelError as error:
-        return f"{error}"
+def _sandboxes(environment: Environment[Any]) -> str:
+    found = [probe.check() for probe in environment.probes() if probe.required]
+    needs = "".join(f", {check.detail} {check.hint}".rstrip() for check in found)
+    return f"{environment.size} of {environment.name} at the same time{needs}"

@@ -23,24 +23,26 @@ def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> dict[str, Any]:
     """Success over all and by task, tasks named as in the config."""
+    from environments.catalog import name_in
+
     check_tasks(config, tasks)
     if policy != "explorer" and not Path(policy).is_dir():
         policy_named(open_lake(config), policy)
     from flows.evaluate import evaluate
 
     found = call(lambda: evaluate(config, policy, tasks, seeds, attempts))
-    by_task = {_short(task): numbers for task, numbers in found["tasks"].items()}
-    plays = [[_short(task), *rest] for task, *rest in found.get("plays", ())]
+    names = {task: name_in(config, task) for task in found["tasks"]}
+    by_task = {names[task]: numbers for task, numbers in found["tasks"].items()}
+    plays = [[names.get(task) or name_in(config, task), *rest] for task, *rest in found.get("plays", ())]
     return {**{key: found[key] for key in ("policy", "success", "ci")}, "tasks": by_task, "plays": plays}
 
 
 def check_tasks(config: Config, tasks: list[str] | None) -> None:
-    """Raises UsageError for tasks of the config or of `tasks` that the environment does not have."""
-    from environments.catalog import catalog, task_named
+    """Raises UsageError for tasks of the config or of `tasks` that no environment has."""
+    from environments.catalog import catalog, tasks_named
 
     catalog(config)
-    for task in tasks or ():
-        task_named(task, config.environment.kind)
+    tasks_named(config, tasks or ())
 
 
 def show_measured(measured: dict[str, Any]) -> None:
@@ -61,11 +63,11 @@ def show_measured(measured: dict[str, Any]) -> None:
 
 def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     """Trains from pinned data; returns the new version and whether it plays next."""
-    from apps.doctor import require_quick
+    from tasks.shared.preflight import require
 
     lake = open_lake(config)
     policy_named(lake, like or "champion")
-    require_quick(config)
+    require(config)
     from flows.retrain import retrain
 
     version = call(lambda: retrain(config, like))
@@ -74,12 +76,12 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
 
 def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
     """Merges policies of one start; returns the new version, its weights, and whether it plays next."""
-    from apps.doctor import require_quick
+    from tasks.shared.preflight import require
 
     lake = open_lake(config)
     for name in policies:
         policy_named(lake, name)
-    require_quick(config)
+    require(config)
     from flows.merge import merge
 
     row = policy_named(lake, call(lambda: merge(config, policies, weights, parts)))
@@ -104,7 +106,3 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
         shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST))
         whole.replace(target)
     return row["policy_version"]
-
-
-def _short(task_id: str) -> str:
-    return task_id.rpartition("/")[2]

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from environments.registry import ENVIRONMENTS
 from schemas.config.sections import Config
 from schemas.table import SCHEMA_VERSION, Table
 from schemas.tables import TABLES
@@ -19,9 +20,10 @@ def tables_page() -> str:
 
 
 def config_page() -> str:
-    """Every config key with its default."""
+    """Every config key with its default; of the environments, the built-in ones'."""
     head = "# Configuration keys\n\nWritten from `schemas/config/` by `python -m apps.reference`.\n"
-    return "\n".join([head, *_section("", Config)])
+    parts = [(f"environments.{name}.", ENVIRONMENTS.class_of(name).section) for name in ENVIRONMENTS.names]
+    return "\n".join([head, *_section("", Config), *(line for part in parts for line in _section(*part))])
 
 
 def _table(table: Table) -> str:

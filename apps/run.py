@@ -7,13 +7,13 @@ import threading
 from rich.console import Console
 
 from apps.calling import call
-from apps.doctor import require_quick
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from apps.report.build import build_report
 from apps.status import show_status
 from schemas.config import Config
 from schemas.failure import GateRefused
+from tasks.shared.preflight import require
 
 
 def turn(config: Config, iterations: int) -> None:
@@ -24,7 +24,7 @@ def turn(config: Config, iterations: int) -> None:
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
     make_prefect_home()
-    require_quick(config)
+    require(config)
     from flows.flywheel import flywheel
 
     threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()

@@ -66,7 +66,8 @@ def report(
 
 def doctor(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Check browser, storage, versions, disk, memory and cores before anything is spent."""
-    from apps.doctor import examine, show_checks
+    from apps.doctor import show_checks
+    from tasks.shared.preflight import examine
 
     checks = examine(resolve(config, words))
     well = all(check.ok for check in checks)

@@ -48,7 +48,7 @@ class Sample:
 
 def play_small_lake(folder: Path, plays: int = 150) -> Lake:
     """A new lake with that many plays of every fake task by the explorer."""
-    config = _config(folder, {"environment": {"kind": "fake", "browsers": 1, "pages": 8}})
+    config = _config(folder, {"environments": {"fake": {"sandboxes": 8}}})
     lake = Lake.open(config.lake)
     explorer = BatchedActor("explorer", Explorer(), 1.0)
     made = [

@@ -28,10 +28,10 @@ from typing import Any
 import psutil
 
 from benchmarks._report import Bar, finish, options
-from environments.catalog import task_named
+from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
+from environments.miniwob.sandbox import InPageReward
 from environments.pool import SandboxPool
 from schemas.action import Click
-from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
 
 TASKS = ("click-button", "enter-text", "click-checkboxes")
@@ -43,6 +43,7 @@ PEERS = ("selenium", "selenium, fresh")
 RATES = ("trajectories_s", "steps_s")
 COLUMNS = (*RATES, "cpu_ms")
 MAX_STEPS = 10
+REWARD = InPageReward()
 SEEDS = 4
 """Different seeds of one round: few, so that the slower side comes to them all and both play trajectories as long."""
 DRAWN_FROM = 64
@@ -96,14 +97,19 @@ def drawn_evenly(lengths: dict[int, int], rounds: int) -> list[list[int]]:
     return [[quarter[number] for quarter in quarters] for number in range(rounds)]
 
 
+def miniwob(browsers: int, pages: int) -> MiniwobEnvironment:
+    """MiniWoB++ in so many browsers of so many pages each."""
+    return MiniwobEnvironment("miniwob", MiniwobConfig(browsers=browsers, pages=pages))
+
+
 async def play_one(pool: SandboxPool, task: str, seed: int) -> int:
     """One trajectory; returns its steps."""
-    async with pool.lease(task_named(task), seed) as sandbox:
+    async with pool.lease(miniwob(1, 1).task(task), seed) as sandbox:
         await sandbox.observe()
         for number, (x, y) in enumerate(clicks(seed), 1):
             await sandbox.perform(Click(x=x, y=y))
             await sandbox.observe()
-            if (await sandbox.verify()).done:
+            if (await sandbox.verify(REWARD)).done:
                 return number
     return MAX_STEPS
 
@@ -116,7 +122,7 @@ async def lengths_of(pool: SandboxPool, task: str) -> dict[int, int]:
         for seed in seeds:
             found[seed] = await play_one(pool, task, seed)
 
-    await asyncio.gather(*(player() for _ in range(pool.size)))
+    await asyncio.gather(*(player() for _ in range(sum(pool.sizes.values()))))
     return found
 
 
@@ -131,7 +137,7 @@ async def play_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[in
             tally.steps += steps
             tally.trajectories += 1
 
-    await asyncio.gather(*(player() for _ in range(pool.size)))
+    await asyncio.gather(*(player() for _ in range(sum(pool.sizes.values()))))
     tally.seconds, tally.cpu_seconds = time.perf_counter() - start, cpu_seconds() - cpu
     return tally
 
@@ -211,7 +217,7 @@ async def measure(
 ) -> list[dict[str, Any]]:
     """All rounds of all tasks; one row per round and setting."""
     rows: list[dict[str, Any]] = []
-    pools = {shape: SandboxPool(EnvironmentConfig(browsers=shape[0], pages=shape[1])) for shape in ours}
+    pools = {shape: SandboxPool([miniwob(*shape)]) for shape in ours}
     for pool in pools.values():
         await pool.start()
     with selenium_workers(max(processes for processes, _ in SELENIUM)) as pipes:

@@ -1,118 +1,90 @@
-"""The tasks there are, and which of them a config plays or only measures."""
+"""Which tasks a config rolls out for data, and which it only evaluates."""
 
-import tomllib
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
+from environments.environment import Environment
+from environments.registry import environments_of
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.task import JUDGED, GuiTask, Split
+from schemas.task import GuiTask, Split
 
-MAX_STEPS = 10
-"""The step limit of a task whose entry gives none."""
-
-_FAKE: dict[str, dict[str, Any]] = {
-    "click-target": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
-    "click-one": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
-    "click-of-three": {"instruction": 'Click the "{}" button.', "tags": ["fake", "single-step"], "max_steps": 3},
-    **{
-        f"click-{colour}": {
-            "instruction": f'Click the "{colour}" button.',
-            "tags": ["fake", "single-step"],
-            "max_steps": 3,
-        }
-        for colour in ("red", "green", "blue", "orange")
-    },
-    "two-steps": {
-        "instruction": 'Click the "{}" button, then the "{}" button.',
-        "tags": ["fake", "multi-step"],
-        "max_steps": 4,
-    },
-    "three-steps": {
-        "instruction": 'Click the "{}" button, then the "{}" button, then the "{}" button.',
-        "tags": ["fake", "multi-step"],
-        "max_steps": 5,
-    },
-    "enter-text": {"instruction": 'Type "{}" and click the "{}" button.', "tags": ["fake", "typing"], "max_steps": 5},
-    "note": {
-        "instruction": 'Write a note that says "{}".',
-        "tags": ["fake", "typing"],
-        "max_steps": 3,
-        "verifier": JUDGED,
-    },
-    "dies": {"instruction": 'Click the "{}" button.', "tags": ["fake"], "max_steps": 3},
-}
+Environments = Sequence[Environment[Any]]
 
 
 def catalog(config: Config) -> list[GuiTask]:
     """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order.
 
     Raises:
-        UsageError: a task the environment does not have, a task that is both played and held out, a hard task or a
-            step limit of a task that is not in the suite; names the field and the nearest task.
+        UsageError: a task that no environment has or that several have, a task that is both rolled out and held out, a
+            practice task whose screens list no elements, a hard task or a step limit of a task that is not in the
+            suite; names the field and the nearest task.
     """
-    suite, kind = config.suite, config.environment.kind
-    for field, names in (("tasks", suite.tasks), ("held_out", suite.held_out), ("practice", suite.practice)):
-        for name in names:
-            _check(f"suite.{field}", name, all_templates(kind))
-    if both := sorted(set(suite.tasks) & set(suite.held_out)):
-        raise UsageError(f"`suite.held_out`: {both[0]} is also in suite.tasks.", "A held-out task is never played.")
-    if both := sorted(set(suite.practice) & {*suite.tasks, *suite.held_out}):
+    suite, environments = config.suite, environments_of(config)
+    splits: tuple[tuple[str, Split, tuple[str, ...]], ...] = (
+        ("tasks", "train", suite.tasks),
+        ("held_out", "held_out", suite.held_out),
+        ("practice", "practice", suite.practice),
+    )
+    found = {field: _tasks(config, environments, f"suite.{field}", names, split) for field, split, names in splits}
+    tasks, held_out, practice = ({task.task_id: task for task in group} for group in found.values())
+    if both := sorted({*tasks} & {*held_out}):
+        raise UsageError(f"`suite.held_out`: {both[0]} is also in suite.tasks.", "A held-out task makes no data.")
+    if both := sorted({*practice} & {*tasks, *held_out}):
         raise UsageError(f"`suite.practice`: {both[0]} is also evaluated.", "A practice page is never evaluated.")
-    listed = (*suite.tasks, *suite.held_out)
+    for environment in environments:
+        if not environment.lists_elements and (
+            blind := [t for t in found["practice"] if t.environment == environment.name]
+        ):
+            raise UsageError(
+                f"`suite.practice`: {blind[0].task_id} lists no elements on its screens.",
+                "Practice teaches to name and to point at elements; take the task out.",
+            )
     for field, names in (("hard", suite.hard), ("max_steps", suite.max_steps)):
         for name in names:
-            _check(f"suite.{field}", name, listed)
-    splits: tuple[tuple[Split, tuple[str, ...]], ...] = (
-        ("train", suite.tasks),
-        ("held_out", suite.held_out),
-        ("practice", suite.practice),
-    )
-    return [task_named(name, kind, split, suite.max_steps.get(name)) for split, names in splits for name in names]
+            if _id(f"suite.{field}", name, environments) not in {**tasks, **held_out}:
+                raise UsageError(
+                    f"`suite.{field}`: {name} is not in the suite.", "Name a task of suite.tasks or held_out."
+                )
+    return [task for group in found.values() for task in group]
 
 
-def all_templates(kind: str = "miniwob") -> list[str]:
-    """The names of all tasks of an environment, sorted."""
-    return sorted(_entries(kind))
+def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
+    """Tasks by template or id, with the config's step limits; raises UsageError for a name that no environment has."""
+    return _tasks(config, environments_of(config), field, names, "train")
 
 
-def task_named(template: str, kind: str = "miniwob", split: Split = "train", max_steps: int | None = None) -> GuiTask:
-    """One task by its template; raises UsageError for a name the environment does not have."""
-    _check("task", template, all_templates(kind))
-    entry = _entries(kind)[template]
-    return GuiTask(
-        task_id=f"{kind}/{template}",
-        environment=kind,
-        template=template,
-        instruction=entry["instruction"],
-        tags=entry["tags"],
-        split=split,
-        max_steps=max_steps or entry.get("max_steps", MAX_STEPS),
-        verifier=entry.get("verifier", kind),
-        lineage=_lineage(kind),
-    )
+def name_in(config: Config, task_id: str) -> str:
+    """What a config calls a task: its template, or its id where several environments have one of that name."""
+    template = task_id.rpartition("/")[2]
+    return template if sum(template in one.entries for one in environments_of(config)) == 1 else task_id
 
 
-def _check(field: str, name: str, known: list[str] | tuple[str, ...]) -> None:
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.4)
-        mend = f"Did you mean `{near[0]}`?" if near else f"There are {', '.join(sorted(known)[:8])} and so on."
-        raise UsageError(f"`{field}`: there is no task `{name}`.", mend)
+def _tasks(config: Config, environments: Environments, field: str, names: Iterable[str], split: Split) -> list[GuiTask]:
+    limits = {_id("suite.max_steps", name, environments): limit for name, limit in config.suite.max_steps.items()}
+    found = []
+    for name in names:
+        environment, template = _found(field, name, environments)
+        found.append(environment.task(template, split, limits.get(f"{environment.name}/{template}")))
+    return found
 
 
-@cache
-def _entries(kind: str) -> dict[str, dict[str, Any]]:
-    if kind == "fake":
-        return _FAKE
-    return tomllib.loads((Path(__file__).parent / "miniwob" / "tasks.toml").read_text())
+def _id(field: str, name: str, environments: Environments) -> str:
+    environment, template = _found(field, name, environments)
+    return f"{environment.name}/{template}"
 
 
-@cache
-def _lineage(kind: str) -> str:
-    try:
-        return f"MiniWoB++ {version('miniwob')}" if kind == "miniwob" else "flywheel"
-    except PackageNotFoundError:
-        return "MiniWoB++"
+def _found(field: str, name: str, environments: Environments) -> tuple[Environment[Any], str]:
+    """The environment and the template of `template` or `environment/template`."""
+    asked, slash, template = name.rpartition("/")
+    having = [one for one in environments if template in one.entries and (not slash or one.name == asked)]
+    if len(having) == 1:
+        return having[0], template
+    if having:
+        names = " or ".join(f"`{one.name}/{name}`" for one in having)
+        raise UsageError(f"`{field}`: several environments have a task `{name}`.", f"Write {names}.")
+    known = sorted({known for one in environments for known in one.entries})
+    near = get_close_matches(template, known, n=1, cutoff=0.4)
+    there = f"There are {', '.join(known[:8])} and so on, in {', '.join(one.name for one in environments)}."
+    raise UsageError(f"`{field}`: there is no task `{name}`.", f"Did you mean `{near[0]}`?" if near else there)

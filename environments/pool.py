@@ -1,51 +1,40 @@
 """The pool of sandboxes: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
 
-A few hosts (browsers) hold a few sandboxes (pages) each. A host that dies takes only its own leases with it; whoever
-leases next gets a live one.
+It holds several environments at once, each with its own hosts, its own size and its own time limits; a task is leased
+a sandbox of its own environment.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from environments.hosts import Host, hosts_of
+from environments.environment import Environment
+from environments.leases import Leases, PoolMetrics
 from environments.sandbox import Sandbox
-from schemas.config.sections import EnvironmentConfig
-from schemas.failure import SandboxFailure
 from schemas.task import GuiTask
 
 
-@dataclass(slots=True)
-class PoolMetrics:
-    """Counts since the pool was made."""
-
-    leases: int = 0
-    """Sandboxes that were started."""
-    deaths: int = 0
-    """Leases that ended because their box died or hung."""
-    restarts: int = 0
-    """Dead hosts that were replaced."""
-
-
 class SandboxPool:
-    """Sandboxes to lease, `size` at a time."""
+    """Sandboxes of these environments to lease."""
 
-    def __init__(self, environment: EnvironmentConfig) -> None:
-        """Raises FlywheelError if the environment needs a browser and there is none."""
-        self.size = environment.browsers * environment.pages
+    def __init__(self, environments: Iterable[Environment[Any]]) -> None:
+        """Raises FlywheelError if an environment needs a host (a browser) that is not to be had."""
         self.metrics = PoolMetrics()
-        self._hosts = hosts_of(environment)
-        self._free = asyncio.Semaphore(self.size)
+        self._leases = {environment.name: Leases(environment, self.metrics) for environment in environments}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many sandboxes can be leased at the same time, by environment."""
+        return {name: leases.size for name, leases in self._leases.items()}
 
     async def start(self) -> None:
         """Brings all hosts to life, so that no lease has to wait for one; raises SandboxFailure."""
-        await asyncio.gather(*(host.revive() for host in self._hosts))
+        await asyncio.gather(*(leases.start() for leases in self._leases.values()))
 
     async def close(self) -> None:
         """Ends all hosts; leases that still run fail."""
-        await asyncio.shield(asyncio.gather(*(host.close() for host in self._hosts)))
+        await asyncio.shield(asyncio.gather(*(leases.close() for leases in self._leases.values())))
 
     async def __aenter__(self) -> "SandboxPool":
         await self.start()
@@ -54,46 +43,10 @@ class SandboxPool:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    @asynccontextmanager
-    async def lease(self, task: GuiTask, seed: int) -> AsyncIterator[Sandbox]:
+    def lease(self, task: GuiTask, seed: int) -> AbstractAsyncContextManager[Sandbox]:
         """A sandbox in which `task` with `seed` has been started; it is stopped on the way out.
 
         Raises:
             SandboxFailure: no box could be started, or the box died while it was leased.
         """
-        async with self._free:
-            host, sandbox = await self._begin(task, seed)
-            self.metrics.leases += 1
-            try:
-                yield sandbox
-            except SandboxFailure:
-                self.metrics.deaths += 1
-                raise
-            finally:
-                host.leases -= 1
-                await sandbox.stop()
-
-    async def _begin(self, task: GuiTask, seed: int) -> tuple[Host, Sandbox]:
-        """A started sandbox; tries a second time if the host died before the task was up."""
-        try:
-            return await self._begin_once(task, seed)
-        except SandboxFailure:
-            if all(host.alive for host in self._hosts):
-                raise
-            return await self._begin_once(task, seed)
-
-    async def _begin_once(self, task: GuiTask, seed: int) -> tuple[Host, Sandbox]:
-        host = min(self._hosts, key=lambda one: one.leases)
-        host.leases += 1
-        sandbox: Sandbox | None = None
-        try:
-            replaced = await host.revive()
-            self.metrics.restarts += replaced
-            sandbox = host.sandbox()
-            await sandbox.start(task, seed)
-        except BaseException:
-            host.leases -= 1
-            if sandbox is not None:
-                await sandbox.stop()
-            raise
-        return host, sandbox
+        return self._leases[task.environment].lease(task, seed)

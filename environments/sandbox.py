@@ -1,7 +1,7 @@
-"""The seam between whatever plays and whatever is played: one box, one task, one seed, one final lifecycle.
+"""The seam between a policy and where it acts: one sandbox, one task, one seed, one final lifecycle.
 
 `start`, then any number of `observe`, `perform` and `verify`, then `stop`. The public methods are final: they keep
-the time and turn a hung box into a `SandboxFailure`; an environment writes the underscored ones.
+the time and turn a hung sandbox into a `SandboxFailure`; an environment writes the underscored ones.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import TypeVar, final
 
+from environments.verifier import Verifier
 from schemas.action import TERMINAL, Action
+from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure
 from schemas.observation import Observation, Outcome
 from schemas.task import GuiTask
@@ -18,10 +20,10 @@ T = TypeVar("T")
 
 
 class Sandbox(ABC):
-    """An isolated box in which one trajectory is played; leased from a pool, never shared."""
+    """An isolated box in which one trajectory is rolled out; leased from a pool, never shared."""
 
-    def __init__(self, step_timeout_s: float = 20.0) -> None:
-        self._step_timeout_s = step_timeout_s
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self._limits = config
         self._stopped = False
 
     @final
@@ -31,11 +33,11 @@ class Sandbox(ABC):
         Raises:
             SandboxFailure: the box died, hung, or could not show the task.
         """
-        await self._in_time(self._start(task, seed), "start")
+        await self._in_time(self._start(task, seed), "start", self._limits.start_timeout_s)
 
     @final
     async def observe(self, elements: bool = False) -> Observation:
-        """What the screen shows now, with the page's elements if asked; raises SandboxFailure."""
+        """What the screen shows now, with its elements if asked and there are any; raises SandboxFailure."""
         return await self._in_time(self._observe(elements), "screenshot")
 
     @final
@@ -50,14 +52,14 @@ class Sandbox(ABC):
             await self._in_time(self._perform(action), action.type)
 
     @final
-    async def verify(self) -> Outcome:
-        """What the task's verifier reads from the box now.
+    async def verify(self, verifier: Verifier) -> Outcome:
+        """What a verifier reads from the box now.
 
         Raises:
             SandboxFailure: the box died or hung.
             TrajectoryFailure: of boundary `verifier`, if the box holds no verdict.
         """
-        return await self._in_time(self._verify(), "verifier")
+        return await self._in_time(verifier.outcome(self), "verifier")
 
     @final
     async def stop(self) -> None:
@@ -67,17 +69,18 @@ class Sandbox(ABC):
         self._stopped = True
         await asyncio.shield(self._give_back())
 
-    async def _in_time(self, work: Awaitable[T], what: str) -> T:
+    async def _in_time(self, work: Awaitable[T], what: str, limit_s: float | None = None) -> T:
+        limit_s = limit_s or self._limits.step_timeout_s
         try:
-            async with asyncio.timeout(self._step_timeout_s):
+            async with asyncio.timeout(limit_s):
                 return await work
         except TimeoutError as error:
             await self._abandon()
-            raise SandboxFailure(f"no answer to {what} within {self._step_timeout_s:g} s") from error
+            raise SandboxFailure(f"no answer to {what} within {limit_s:g} s") from error
 
     async def _give_back(self) -> None:
         try:
-            async with asyncio.timeout(self._step_timeout_s):
+            async with asyncio.timeout(self._limits.step_timeout_s):
                 await self._stop()
         except TimeoutError:
             await self._abandon()
@@ -92,9 +95,6 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def _perform(self, action: Action) -> None: ...
-
-    @abstractmethod
-    async def _verify(self) -> Outcome: ...
 
     @abstractmethod
     async def _stop(self) -> None: ...

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.progress import Progress
 
 from environments.pool import SandboxPool
+from environments.registry import environments_of
 from rollout.judging import judge_of, with_judgement
 from rollout.session import Actor, Play, Record, play
 from schemas.config import Config
@@ -64,20 +65,22 @@ async def _play_all(
     bar: Callable[[], Progress],
 ) -> float:
     leased_s = 0.0
-    waiting = list(reversed(plays))
+    waiting: dict[str, list[Play]] = {}
+    for one in reversed(plays):
+        waiting.setdefault(one.task.environment, []).append(one)
     finished: asyncio.Queue[Record | None] = asyncio.Queue()
     judge = judge_of(config.judge) if any(one.task.verifier == JUDGED for one in plays) else None
-    pool = SandboxPool(config.environment)
+    pool = SandboxPool(environments_of(config, (one.task for one in plays)))
     await pool.start()
     writer = asyncio.create_task(_write(finished, sink, None if admit else config.collect.chunk))
     try:
         with bar() as progress:
             shown = progress.add_task(label, total=len(plays), said="")
 
-            async def worker() -> None:
+            async def worker(left: list[Play]) -> None:
                 nonlocal leased_s
-                while waiting and not writer.done():
-                    one = waiting.pop()
+                while left and not writer.done():
+                    one = left.pop()
                     if admit is not None and not await _begins(one, admit, writer):
                         return
                     record = await play(pool, one, cast(one), for_data, config.policy.history_images)
@@ -87,11 +90,13 @@ async def _play_all(
                     if again is None:
                         progress.advance(shown)
                     else:
-                        waiting.append(again)
+                        left.append(again)
                     if again is None or for_data:
                         finished.put_nowait(record)
 
-            await asyncio.gather(*(worker() for _ in range(min(pool.size, len(plays)))))
+            await asyncio.gather(
+                *(worker(left) for name, left in waiting.items() for _ in range(min(pool.sizes[name], len(left))))
+            )
     finally:
         finished.put_nowait(None)
         await pool.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from environments.pool import SandboxPool
+from environments.registry import verifier_of
 from environments.sandbox import Sandbox
 from schemas.action import TERMINAL, Action, point_of, to_json
 from schemas.failure import ActionFailure, TrajectoryFailure, is_environment_failure
@@ -152,6 +153,7 @@ async def _turns(
     progress: _Progress,
 ) -> None:
     elements = observe_elements or any(actor.needs_elements for actor in actors)
+    verifier = verifier_of(task.task.verifier)
     seen, observe_ms = await _observe(sandbox, elements, progress)
     progress.instruction = seen.instruction
     for number in range(task.task.max_steps):
@@ -166,14 +168,18 @@ async def _turns(
             raise ActionFailure(answer.error or "no action in the reply")
         clock = time.perf_counter()
         await _perform(sandbox, answer.action, row)
-        progress.outcome = await sandbox.verify()
+        if verifier is not None and verifier.each_step:
+            progress.outcome = await sandbox.verify(verifier)
         row["act_ms"] = (time.perf_counter() - clock) * 1000
         _remember(progress, Turn(answer.thought, answer.action_text, shown), history_images)
         seen, observe_ms = await _observe(sandbox, elements, progress)
         row["next_screenshot"] = _digest(seen.png)
-        if answer.action.type in TERMINAL or progress.outcome.done:
-            progress.termination = "done" if progress.outcome.done else answer.action.type
-            return
+        done = progress.outcome is not None and progress.outcome.done
+        if answer.action.type in TERMINAL or done:
+            progress.termination = "done" if done else answer.action.type
+            break
+    if verifier is not None and not verifier.each_step:
+        progress.outcome = await sandbox.verify(verifier)
 
 
 async def _perform(sandbox: Sandbox, action: Action, row: dict[str, Any]) -> None:

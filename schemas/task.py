@@ -1,12 +1,26 @@
-"""A task: what is asked, where it is played, who verifies it."""
+"""A task: what is asked, where it is done, who verifies it."""
 
 from typing import Literal
 
+from schemas.config.section import Count, Section
 from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
 JUDGED = "judge"
-"""The verifier of a task whose environment has none: a judge scores its plays."""
+"""The verifier of a task whose environment has none: a judge scores its trajectories."""
 Split = Literal["train", "held_out", "practice"]
+
+
+class TaskEntry(Section):
+    """What an environment says of a task in its catalog."""
+
+    instruction: str
+    """The instruction as a template; `{}` stand for what the seed fills in."""
+    tags: tuple[str, ...] = ()
+    max_steps: Count = 10
+    """About twice what a careful hand needs."""
+    verifier: str = ""
+    """A built-in one, `package.module:Verifier`, or `judge`; the environment's own if not set."""
+    lineage: str | None = None
 
 
 class GuiTask(Row):
@@ -15,15 +29,16 @@ class GuiTask(Row):
     task_id: Text
     """`environment/template`, for example `miniwob/click-button`."""
     environment: Text
+    """The section of the config that the task's environment has: `environments.NAME`."""
     template: Text
     instruction: Text
     """The instruction as a template; the instance's own text is in the trajectory."""
     tags: TextList
     split: Split
-    """`held_out` tasks are evaluated and never played for data; `practice` tasks are played and never evaluated."""
+    """`held_out` tasks are evaluated and never rolled out for data; `practice` tasks the other way round."""
     max_steps: Int32
     verifier: Text
-    """The environment, or `judge`."""
+    """Who computes the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
     lineage: Text | None = None
     """Where the task comes from: a catalog and its version, or the task it was made from."""
 
@@ -41,7 +56,7 @@ TABLE = Table(
             "verifier",
             because="a task that cannot be found or verified teaches nothing",
         ),
-        one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be played for data"),
+        one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be rolled out for data"),
         between("max_steps", 1, 1000, because="a trajectory must end"),
     ),
 )

@@ -6,12 +6,11 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from environments.catalog import catalog
+from environments.catalog import tasks_named
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.session import Play, Record
 from schemas.config import Config
-from schemas.config.sections import SuiteConfig
 from schemas.failure import UsageError
 from schemas.trajectory import SPLIT_STARTS, trajectory_id
 from tasks.evaluate import evaluation_rows, explorer_policy, perform, summary
@@ -50,10 +49,7 @@ def measured(
             f"--seeds {first}:{end}: evaluation seeds start at 1,000,000 and must not be empty.",
             "Write, for example, 2000000:2000050.",
         )
-    asked = config.suite.tasks if templates is None else tuple(templates)
-    limits = {name: limit for name, limit in config.suite.max_steps.items() if name in asked}
-    chosen = config.model_copy(update={"suite": SuiteConfig(tasks=asked, max_steps=limits)})
-    tasks = catalog(chosen)
+    tasks = tasks_named(config, config.suite.tasks if templates is None else templates)
     plays = [
         _play(player, task, seed, attempt, attempts)
         for task in tasks

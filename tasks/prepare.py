@@ -8,6 +8,7 @@ from typing import Any
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
+from environments.registry import environments_of
 from models.tiny.build import build_tiny
 from schemas.config import Config
 from schemas.policy import PolicyVersion
@@ -68,16 +69,13 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
     """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for."""
-    pool = SandboxPool(config.environment)
-    await pool.start()
+    pool = SandboxPool(environments_of(config, tasks))
 
     async def one(task: GuiTask, seed: int) -> list[str]:
         async with pool.lease(task, seed) as sandbox:
             seen = await sandbox.observe(elements=task.split == "practice")
             return [seen.instruction, *(f'"{element.name}"' for element in seen.elements)]
 
-    try:
+    async with pool:
         pages = await asyncio.gather(*(one(task, seed) for task in tasks for seed in range(PAGES[task.split])))
-    finally:
-        await pool.close()
     return [text for page in pages for text in page]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from environments.fake.sandbox import _COLOURS
+from environments.fake.sandbox import COLOURS
 from models.families.dialects import format_action, parse_reply
 from models.policy import Context, Policy, Reply
 from models.tiny.speaker import read_tokenizer, token_id
@@ -37,7 +37,7 @@ class Clicker(Policy):
     def _action(self, context: Context) -> Action:
         hit = context.seed % 1000 < 1000 * self._share
         quoted = context.observation.instruction.split('"')[1]
-        if quoted not in _COLOURS:
+        if quoted not in COLOURS:
             return _note(context, quoted)
         place = _button(context) if hit else (0.01, 0.99)
         return Click(x=place[0], y=place[1])
@@ -51,7 +51,7 @@ def _note(context: Context, asked: str) -> Action:
 
 
 def _button(context: Context) -> tuple[float, float]:
-    colour = _COLOURS[context.observation.instruction.split('"')[1]]
+    colour = COLOURS[context.observation.instruction.split('"')[1]]
     pixels = np.asarray(Image.open(io.BytesIO(context.observation.png)).convert("RGB"))
     rows, columns = np.nonzero((pixels == colour).all(axis=2))
     return float(columns.mean() / pixels.shape[1]), float(rows.mean() / pixels.shape[0])

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,9 +21,10 @@ import torch
 
 from benchmarks.gpu._device import NO_GPU, TINY
 from benchmarks.learning.__main__ import NAMES
-from environments.catalog import all_templates, task_named
+from environments.registry import environments_of
 from models.random_vlm import build_random
 from schemas.config import load_config
+from schemas.task import TaskEntry
 
 SIZES: dict[str, dict[str, int]] = {
     "cuda": {"hidden": 1024, "layers": 16, "heads": 16, "kv_heads": 16, "vision_hidden": 512, "vision_layers": 12},
@@ -39,21 +41,26 @@ def base_of(device: str) -> Path:
     home = Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
     folder = home / "benchmarks" / "learning" / f"base-{device}"
     if not (folder / "chat_template.jinja").exists():  # the last file that is written
-        texts = [task_named(name).instruction for name in all_templates()]
+        texts = [entry.instruction for _, entry in sorted(_entries("configs/laptop.toml").items())]
         build_random("qwen3_vl", texts, 0, folder, **SIZES[device])
     return folder
 
 
 def words_for(device: str, config: str) -> list[str]:
     """What differs from the benchmark on two cores: the policy, the suite, and training that suits the model."""
-    held_out = load_config(config, []).suite.held_out
-    tasks = [name for name in all_templates() if name not in held_out and name != "practice"]
+    suite = load_config(config, []).suite
+    tasks = [name for name in sorted(_entries(config)) if name not in (*suite.held_out, *suite.practice)]
     model = [f"policy.base={base_of(device)}", "train.learning_rate_first=3e-4", "train.learning_rate=1e-4"]
     if device == "cuda":
         return [*model, f"suite.tasks={json.dumps(tasks)}", "train.processes=1", "train.token_cap=16384"]
     small = ["train.steps_first=2", "train.steps=1", "train.batch=2", "collect.trajectories_per_task=4"]
     groups = ["train.group.groups=1", "train.group.size=2", "train.group.k=1", "evaluate.seeds=1"]
     return [*model, *small, *groups, f"suite.tasks={json.dumps(FAKE)}", "policy.max_new_tokens=4"]
+
+
+def _entries(config: str) -> Mapping[str, TaskEntry]:
+    """Every task of the config's first environment."""
+    return environments_of(load_config(config, []))[0].entries
 
 
 def timed(command: list[str], minutes: float) -> int | None:

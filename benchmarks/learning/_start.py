@@ -16,10 +16,9 @@ from benchmarks._arms import Arm, root_of
 from schemas.config import load_config
 from storage.lake import Lake
 
+FAKE = 'environments={"fake":{"sandboxes":8}}'
 NETWORK = (
-    "environment.kind=fake",
-    "environment.browsers=1",
-    "environment.pages=8",
+    FAKE,
     "suite.hard=[]",
     "suite.practice=[]",
     "suite.held_out=[]",

@@ -7,7 +7,7 @@ seeds, is as high as uniform sampling's after the last one; nothing is interpola
 small network and ten tasks, of which five are a single button and are soon saturated (of the default suite about half
 are after four iterations) and three take several steps. Iterations train long enough that what is short is data and not
 steps, and the curriculum stays with what can be learned now more than the default one does (`curriculum.floor`,
-`curriculum.most_shown`, `curriculum.saturated`). `environment.kind=miniwob` turns the config's own suite instead, which
+`curriculum.most_shown`, `curriculum.saturated`). `environments.miniwob={}` turns the config's own suite instead, which
 takes many hours.
 """
 
@@ -26,7 +26,7 @@ from schemas.config import load_config
 
 SHARE = 0.5
 ARMS = {"curriculum": "curriculum.method=learnable", "uniform": "curriculum.method=uniform"}
-MINIWOB = "environment.kind=miniwob"
+MINIWOB = "environments.miniwob={}"
 FAKE = (
     *NETWORK,
     'suite.tasks=["click-one","click-red","click-green","click-blue","click-orange","click-target","click-of-three",'

@@ -16,7 +16,6 @@ from typing import Any
 from benchmarks._arms import Arm
 from benchmarks._report import Bar, finish
 from benchmarks.learning._figure import save_points
-from benchmarks.learning._slow_sandbox import Law, slow_pages
 from benchmarks.learning._start import SHORT, branch, reigning, start_of
 from environments.catalog import catalog
 from schemas.config import load_config
@@ -37,7 +36,11 @@ WORDS = (
     "train.group.epochs=1.0",
     "train.group.size=6",
 )
-SLOW = ("environment.browsers=1", "environment.pages=24", "environment.step_timeout_s=120")
+SLOW = (
+    "environments.fake.kind=benchmarks.learning._slow_sandbox:SlowEnvironment",
+    "environments.fake.sandboxes=24",
+    "environments.fake.step_timeout_s=120",
+)
 """As many sandboxes as a batch has plays: the synchronous loop then waits for the longest of them alone."""
 
 
@@ -78,8 +81,7 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     ]
     policy = load_policy(config, lake, parent)
     clock = time.perf_counter()
-    with slow_pages(Law(), config.environment.step_timeout_s):
-        made = play_and_train(config, lake, recipe, plays, policy, lambda records: write(lake, records))
+    made = play_and_train(config, lake, recipe, plays, policy, lambda records: write(lake, records))
     seconds = time.perf_counter() - clock
     shutil.rmtree(arm.folder)
     return {

@@ -2,7 +2,7 @@
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
-that is deleted, and it dies with us even if we are killed outright (`environments.chromium.tether`).
+that is deleted, and it dies with us even if we are killed outright (`environments.chromium.watchdog`).
 
 One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from environments.chromium import tether
+from environments.chromium import watchdog
 from environments.chromium.cdp import Connection
 from schemas.failure import FlywheelError, SandboxFailure
 
@@ -67,8 +67,12 @@ FLAGS = (
 )
 
 
-def find_browser(path: str | None = None) -> Path:
+def find_browser(path: str | None = None, key: str = "environments.miniwob.browser") -> Path:
     """The headless shell to use: `path`, else `FLYWHEEL_BROWSER`, else an installed one, else Playwright's own.
+
+    Args:
+        path: where it is, if that is known.
+        key: the config key that says so, for the error.
 
     Raises:
         FlywheelError: there is none, or `path` is not a program; says how to install one.
@@ -77,16 +81,16 @@ def find_browser(path: str | None = None) -> Path:
     if asked:
         if os.access(asked, os.X_OK) and Path(asked).is_file():
             return Path(asked)
-        raise FlywheelError(f"`environment.browser`: {asked} is not a program.", _INSTALL)
+        raise FlywheelError(f"`{key if path else VARIABLE}`: {asked} is not a program.", _INSTALL)
     for candidate in _candidates():
         if os.access(candidate, os.X_OK):
             return candidate
-    raise FlywheelError("No headless Chromium was found (`environment.browser`).", _INSTALL)
+    raise FlywheelError(f"No headless Chromium was found (`{key}`).", _INSTALL)
 
 
 _INSTALL = (
     "Install one: `apt install chromium-headless-shell` (Debian), or `pip install playwright && playwright install "
-    f"--only-shell chromium`; or name its path in environment.browser or {VARIABLE}."
+    f"--only-shell chromium`; or name its path in that key or in {VARIABLE}."
 )
 
 
@@ -118,7 +122,7 @@ class Browser:
         self.connection = connection
         self.frames = asyncio.Lock()
         """Held while a frame is drawn: one at a time in the whole browser."""
-        self.resting: list[Page] = []
+        self.idle: list[Page] = []
         """Pages that no trajectory holds."""
 
     @classmethod
@@ -167,7 +171,7 @@ class Browser:
 async def _spawn(path: Path, profile: str, connection: Connection) -> asyncio.subprocess.Process:
     to_read, for_writing = os.pipe()
     for_reading, to_write = os.pipe()
-    tied = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), str(to_read), str(to_write)]
+    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), str(to_read), str(to_write)]
     try:
         process = await asyncio.create_subprocess_exec(
             *tied, str(path), *FLAGS, f"--user-data-dir={profile}", "about:blank",

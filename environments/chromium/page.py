@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,48 +28,62 @@ _LOADED = (
 SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
 
 
+@dataclass(frozen=True, slots=True)
+class PageKind:
+    """What a page is made for; it serves only trajectories that ask for the same."""
+
+    width: int
+    """Pixels."""
+    height: int
+    ground: str
+    """The address that relative ones in the documents start from; something in which nothing runs."""
+    script: str
+    """What runs before anything of a document."""
+
+
 class Page:
     """A page, held by one trajectory at a time; every method raises SandboxFailure once it is gone."""
 
-    def __init__(self, browser: Browser, target: str, session: str) -> None:
+    def __init__(self, browser: Browser, kind: PageKind, target: str, session: str) -> None:
         self._browser = browser
+        self._kind = kind
         self._target = target
         self._session = session
         self._openings = 0
         self._drawn = False
 
     @classmethod
-    async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> "Page":
-        """A page of this many pixels, at rest.
+    async def acquire(cls, browser: Browser, kind: PageKind) -> "Page":
+        """An idle page of this kind, else a new one; idle pages of another kind are closed."""
+        for page in reversed(list(browser.idle)):
+            if page in browser.idle:
+                browser.idle.remove(page)
+                if page._kind == kind:
+                    return page
+                await page.close()
+        return await cls._made(browser, kind)
 
-        Args:
-            browser: where it is.
-            width: pixels.
-            height: pixels.
-            ground: the address that relative ones in the documents start from; something in which nothing runs.
-            script: what runs before anything of a document.
-        """
-        if browser.resting:
-            return browser.resting.pop()
+    @classmethod
+    async def _made(cls, browser: Browser, kind: PageKind) -> "Page":
         send = browser.connection.send
-        shape = {"url": "about:blank", "width": width, "height": height, "enableBeginFrameControl": True}
+        shape = {"url": "about:blank", "width": kind.width, "height": kind.height, "enableBeginFrameControl": True}
         target = (await send("Target.createTarget", shape))["targetId"]
         session = (await send("Target.attachToTarget", {"targetId": target, "flatten": True}))["sessionId"]
-        page = cls(browser, target, session)
+        page = cls(browser, kind, target, session)
         await page.send("Emulation.setFocusEmulationEnabled", enabled=True)
-        answer = await page.send("Page.navigate", url=ground)
+        answer = await page.send("Page.navigate", url=kind.ground)
         if "errorText" in answer:
-            raise SandboxFailure(f"{ground}: {answer['errorText']}")
-        await page.evaluate(f"({_LOADED}).then(() => {STAGE.strip()}({json.dumps(script)}))")
+            raise SandboxFailure(f"{kind.ground}: {answer['errorText']}")
+        await page.evaluate(f"({_LOADED}).then(() => {STAGE.strip()}({json.dumps(kind.script)}))")
         return page
 
-    async def give_back(self) -> None:
-        """Keeps the page for the next trajectory, its pointer at rest; closes it when it is worn out."""
+    async def release(self) -> None:
+        """Keeps the page for the next trajectory of its kind, its pointer at rest; closes it when it is worn out."""
         if self._openings >= OPENINGS:
             await self.close()
         elif self._browser.alive:
             await self.input([self.send("Input.dispatchMouseEvent", type="mouseReleased", x=0, y=0, button="left")])
-            self._browser.resting.append(self)
+            self._browser.idle.append(self)
 
     def send(self, method: str, **params: Any) -> "asyncio.Future[Reply]":
         """Sends a command to the page without waiting."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from PIL import Image, ImageDraw
 
 from environments.sandbox import Sandbox
+from environments.verifier import Verifier
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Element, Observation, Outcome
@@ -21,7 +22,7 @@ from schemas.task import GuiTask
 WIDTH, HEIGHT = 160, 210
 DEADLY = 3
 """`fake/dies` dies on seeds divisible by this."""
-_COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "orange": (240, 150, 30)}
+COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "orange": (240, 150, 30)}
 _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
@@ -55,6 +56,11 @@ class FakeSandbox(Sandbox):
         self._seed = seed
         self._scene = _scene(task.template, seed)
 
+    @property
+    def scored(self) -> Outcome:
+        """What the clicks so far are worth."""
+        return self._scene.outcome
+
     async def _observe(self, elements: bool) -> Observation:
         scene = self._scene
         found = _elements(scene) if elements else ()
@@ -70,18 +76,25 @@ class FakeSandbox(Sandbox):
         elif not isinstance(action, act.Wait | act.Scroll | act.Drag):
             raise ActionFailure(f"the fake environment cannot perform {action.type}")
 
-    async def _verify(self) -> Outcome:
-        return self._scene.outcome
-
     async def _stop(self) -> None:
         return
+
+
+class FakeVerifier(Verifier):
+    """What the clicks are worth; the first wrong one ends the task."""
+
+    each_step = True
+
+    async def outcome(self, sandbox: FakeSandbox) -> Outcome:
+        """The reward so far."""
+        return sandbox.scored
 
 
 def _scene(template: str, seed: int) -> _Scene:
     chance = random.Random(f"{template} {seed}")
     colour = template.removeprefix("click-")
-    count, clicks = (1, 1) if colour in _COLOURS else _CLICKS.get(template, (2, 1))
-    names = [colour] if colour in _COLOURS else chance.sample(sorted(_COLOURS), count)
+    count, clicks = (1, 1) if colour in COLOURS else _CLICKS.get(template, (2, 1))
+    names = [colour] if colour in COLOURS else chance.sample(sorted(COLOURS), count)
     buttons = dict(zip(names, _places(chance, count), strict=True))
     if clicks > 1:
         said = ", then the ".join(f'"{name}" button' for name in names)
@@ -125,7 +138,7 @@ def _draw(scene: _Scene) -> bytes:
         pen.rectangle(_FIELD, outline="black", width=2 if scene.focused else 1)
         pen.text((_FIELD[0] + 4, _FIELD[1] + 4), scene.typed, fill="black")
     for name, box in scene.buttons.items():
-        pen.rectangle(box, fill=_COLOURS[name], outline="black", width=3 if name in scene.clicked else 1)
+        pen.rectangle(box, fill=COLOURS[name], outline="black", width=3 if name in scene.clicked else 1)
         pen.text((box[0] + 6, box[1] + 6), name, fill="white")
     stream = io.BytesIO()
     image.save(stream, "png", compress_level=1)

@@ -1,6 +1,6 @@
 """MiniWoB++ (Liu et al., ICLR 2018) in a browser page of its own, on a clock that only actions move.
 
-The page's time, timers and chance are replaced before anything of it runs (`miniwob_page.js`): each action takes a
+The page's time, timers and chance are replaced before anything of it runs (`page.js`): each action takes a
 quarter of a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions
 alone. It is the raw one, not discounted by time. Drop-down lists open inside the page, because a headless screenshot
 shows no native ones: those tasks look a little different from the published MiniWoB++.
@@ -15,9 +15,11 @@ from typing import Any
 
 from environments.chromium.browser import Browser
 from environments.chromium.keys import key_named, key_writing, modifier_of
-from environments.chromium.page import Page
+from environments.chromium.page import Page, PageKind
 from environments.sandbox import Sandbox
+from environments.verifier import Verifier
 from schemas import action as act
+from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Element, Observation, Outcome
 from schemas.task import GuiTask
@@ -49,19 +51,23 @@ def page_of(template: str) -> str:
 
 
 @cache
-def _script() -> str:
-    return Path(__file__).with_name("page.js").read_text()
+def _page_kind() -> PageKind:
+    ground = (html_folder().parent / "core" / "core.css").as_uri()
+    return PageKind(WIDTH, HEIGHT, ground, Path(__file__).with_name("page.js").read_text())
 
 
 class MiniwobSandbox(Sandbox):
     """One MiniWoB++ task in one page; the screen is the task's own 160x210 pixels."""
 
-    def __init__(self, browser: Browser, step_timeout_s: float = 20.0) -> None:
-        super().__init__(step_timeout_s)
+    page: type[Page] = Page
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
+        super().__init__(config)
         self._browser = browser
         self._opened: Page | None = None
         self._instruction = ""
-        self._verdict: tuple[bool, float] = (False, 0.0)
+        self.verdict: tuple[bool, Any] = (False, 0.0)
+        """What the page says after the last action: whether the task is done, and its raw reward."""
         self._held: dict[str, int] = {}
         self._acting = False
         """Whether an action was begun and not brought to its end."""
@@ -73,10 +79,9 @@ class MiniwobSandbox(Sandbox):
         return self._opened
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        ground = (html_folder().parent / "core" / "core.css").as_uri()
-        self._opened = await Page.take(self._browser, WIDTH, HEIGHT, ground, _script())
+        self._opened = await self.page.acquire(self._browser, _page_kind())
         started = await self._page.open(page_of(task.template), f"world.__wob.start({seed}, notes)")
-        ready, self._instruction, self._verdict = started
+        ready, self._instruction, self.verdict = started
         if not ready:
             raise SandboxFailure(f"{task.task_id} does not get ready")
 
@@ -93,14 +98,8 @@ class MiniwobSandbox(Sandbox):
         self._acting = True
         await perform(action)
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
-        self._verdict = await self._page.evaluate(f"world.__wob.advance({passed_ms})")
+        self.verdict = await self._page.evaluate(f"world.__wob.advance({passed_ms})")
         self._acting = False
-
-    async def _verify(self) -> Outcome:
-        done, reward = self._verdict
-        if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
-            raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")
-        return Outcome(done, float(reward) if done else 0.0)
 
     async def _stop(self) -> None:
         if self._opened is None:
@@ -110,7 +109,7 @@ class MiniwobSandbox(Sandbox):
             return
         for key in list(self._held):
             await self._release(act.Release(key=key))
-        await self._opened.give_back()
+        await self._opened.release()
 
     async def _abandon(self) -> None:
         self._browser.kill()
@@ -193,6 +192,19 @@ class MiniwobSandbox(Sandbox):
 
     async def _wait(self, action: act.Wait) -> None:
         return
+
+
+class InPageReward(Verifier):
+    """The page's own reward; the page alone knows when its task is over."""
+
+    each_step = True
+
+    async def outcome(self, sandbox: MiniwobSandbox) -> Outcome:
+        """The raw reward once the task is done, 0 before; raises TrajectoryFailure if it is none."""
+        done, reward = sandbox.verdict
+        if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
+            raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")
+        return Outcome(done, float(reward) if done else 0.0)
 
 
 def _element(

@@ -13,7 +13,13 @@ from schemas.config.sections import Config, read_toml
 from schemas.failure import UsageError
 
 PREFIX = "FLYWHEEL__"
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "environment.kind": "a section of its own: environments.fake={} in place of environment.kind=fake",
+    "environment.browser": "environments.miniwob.browser",
+    "environment.browsers": "environments.miniwob.browsers (environments.fake has sandboxes alone)",
+    "environment.pages": "environments.miniwob.pages (environments.fake.sandboxes)",
+    "environment.step_timeout_s": "environments.miniwob.step_timeout_s",
+}
 """Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
 
 

@@ -1,14 +1,16 @@
 """The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from schemas.config.section import Count, Positive, Section, Share, Whole
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
+from schemas.registry import options_of, registry_at
 
 
 class LakeConfig(Section):
@@ -24,19 +26,33 @@ class LakeConfig(Section):
 
 
 class EnvironmentConfig(Section):
-    """Where the agent acts."""
+    """One environment of the suite: `[environments.NAME]`. Each kind has further keys of its own."""
 
-    kind: Literal["miniwob", "fake"] = "miniwob"
-    browser: str | None = None
-    """Path of a headless Chromium; found by itself if not set."""
-    browsers: Count = 2
-    pages: Count = 4
-    """Pages per browser: how many trajectories are played at the same time in it."""
+    kind: str = ""
+    """A built-in environment, or `package.module:Environment`; the section's name if not set."""
+    start_timeout_s: Positive = 20.0
+    """A sandbox that takes longer to bring a task up is given up."""
     step_timeout_s: Positive = 20.0
+    """A sandbox that takes longer to act, to show itself or to be verified is given up."""
+
+
+def _environment(name: str, given: Any) -> EnvironmentConfig:
+    """The section of an environment as its kind reads it; raises UsageError."""
+    key = f"environments.{name}"
+    if isinstance(given, EnvironmentConfig):
+        return given.model_copy(update={"kind": given.kind or name})
+    if not isinstance(given, Mapping) or not name or "/" in name:
+        raise UsageError(
+            f"`{key}` is no section of an environment.", "Write, for example, environments.miniwob.pages=2."
+        )
+    fields = {"kind": name, **given}
+    kind = registry_at("environments.registry:ENVIRONMENTS").class_of(fields["kind"], f"{key}.kind")
+    return options_of(kind.section, fields, key)
 
 
 class SuiteConfig(Section):
-    """What is played and what is only measured. A task is named by its template."""
+    """What is rolled out for data and what is only measured. A task is named by its template, or as
+    `environment/template` where several environments have one of that name."""
 
     tasks: tuple[str, ...]
     hard: tuple[str, ...] = ()
@@ -186,7 +202,8 @@ class Config(Section):
     iterations: Count = 4
     """How many iterations `flywheel run` turns unless told otherwise."""
     lake: LakeConfig = LakeConfig()
-    environment: EnvironmentConfig = EnvironmentConfig()
+    environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
+    """Where agents act: each section is an environment, with keys of its own; MiniWoB++ if there is none."""
     suite: SuiteConfig
     curriculum: CurriculumConfig = CurriculumConfig()
     collect: CollectConfig = CollectConfig()
@@ -202,6 +219,14 @@ class Config(Section):
     def _from_file(cls, value: Any) -> Any:
         """A deployment may name its config file instead of spelling the config out."""
         return read_toml(Path(value)) if isinstance(value, str) else value
+
+    @field_validator("environments", mode="before")
+    @classmethod
+    def _of_their_kinds(cls, value: Any) -> Any:
+        """Each kind of environment reads its own section."""
+        if not isinstance(value, Mapping) or not value:
+            raise UsageError("`environments` names no environment.", "Write, for example, [environments.miniwob].")
+        return {name: _environment(name, given) for name, given in value.items()}
 
     @property
     def temperature(self) -> float:

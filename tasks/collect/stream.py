@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from environments.registry import environments_of, size_of
 from learning.data.stream import StreamFolder, weights_name
 from learning.job import Job
 from learning.resume import sweep
@@ -81,14 +82,10 @@ def play_and_train(
         told = training.result()
     metrics = {**told, **pool.numbers(), "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9)}
     if plays:
-        metrics["sandbox_idle"] = _idle(config, leased_s, time.perf_counter() - clock)
+        sandboxes = size_of(environments_of(config, (one.task for one in plays)))
+        metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * (time.perf_counter() - clock))
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
-
-
-def _idle(config: Config, leased_s: float, wall_s: float) -> float:
-    """The share of all sandboxes' seconds without a play."""
-    return 1 - leased_s / (config.environment.browsers * config.environment.pages * wall_s)
 
 
 def _hear(pool: StreamPool, said: dict[str, Any]) -> None:

@@ -4,12 +4,22 @@ import os
 from pathlib import Path
 
 from schemas.config import Config
+from storage.blobs import FsspecBlobStore
 from storage.lake import Lake
+from storage.mark import NAME as MARK
 
 
 def home() -> Path:
     """The work folder: `FLYWHEEL_HOME`, else `.flywheel` in the current directory."""
     return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
+
+
+def lake_if_any(config: Config) -> Lake | None:
+    """The config's lake, or None where its place is empty; raises LakeError if something else is there."""
+    store = FsspecBlobStore.open(config.lake)
+    if store.exists(MARK) or store.list():
+        return Lake.open(config.lake)
+    return None
 
 
 def work_folder(lake: Lake, name: str) -> Path:

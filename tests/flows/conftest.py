@@ -28,7 +28,7 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "name": "small",
             "iterations": 2,
             "lake": {"uri": str(folder / "lake"), "min_free_mb": 10},
-            "environment": {"kind": "fake", "browsers": 1, "pages": 4},
+            "environments": {"fake": {"sandboxes": 4}},
             "suite": {"tasks": ["click-target", "two-steps"], "held_out": []},
             "collect": {"trajectories_per_task": 8, "policy_share": 0.25, "relay_share": 0.25, "chunk": 4},
             "policy": {"max_new_tokens": 8},

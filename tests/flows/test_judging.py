@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from environments.catalog import task_named
 from environments.pool import SandboxPool
 from flows.collect import collect
 from models.judges.judge import Case, FakeJudge, Judge, JudgeFailure, Judgement
@@ -17,6 +16,7 @@ from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from schemas.observation import Observation, Turn
 from storage.lake import Lake
+from tests.parts import FAKE
 
 
 class Silent(Judge):
@@ -46,10 +46,10 @@ CLICK = context_free("click(start_box='(500,330)')", Click(x=0.5, y=0.33))
 
 
 def noted(config: Config, *replies: Reply, judge: Judge) -> Record:
-    one = Play("t", 0, "run", task_named("note", "fake"), 5, 0, "policy", "p")
+    one = Play("t", 0, "run", FAKE.task("note"), 5, 0, "policy", "p")
 
     async def run() -> Record:
-        async with SandboxPool(config.environment) as pool:
+        async with SandboxPool([FAKE]) as pool:
             return await play(pool, one, [Teller(*replies)], observe_elements=True, history_images=1)
 
     return with_judgement(config, judge, one, asyncio.run(run()))

@@ -39,7 +39,7 @@ def config(folder: Path, stale: int = 4, groups: int = 2, **group: Any) -> Confi
     return config_of(
         {
             "lake": {"uri": str(folder / "lake"), "min_free_mb": 10},
-            "environment": {"kind": "fake", "browsers": 1, "pages": 4},
+            "environments": {"fake": {"sandboxes": 4}},
             "suite": {"tasks": ["click-target"]},
             "policy": small,
             "train": train,

@@ -8,43 +8,44 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import pytest
 
-from environments.catalog import task_named
 from environments.chromium.browser import Browser, find_browser
-from environments.chromium.page import Page
+from environments.chromium.page import Page, PageKind
+from environments.environment import Environment
+from environments.miniwob.sandbox import InPageReward
 from environments.pool import SandboxPool
 from schemas.action import Action, CallUser, Click, Hotkey, LongPress, Scroll, Type, Wait
-from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Observation, Outcome
+from tests.parts import miniwob
 
 T = TypeVar("T")
-SMALL = EnvironmentConfig(browsers=1, pages=2)
+MINIWOB = miniwob()
 
 
-def with_pool(work: Callable[[SandboxPool], Awaitable[T]], config: EnvironmentConfig = SMALL) -> T:
+def with_pool(work: Callable[[SandboxPool], Awaitable[T]], environment: Environment[Any] = MINIWOB) -> T:
     async def run() -> T:
-        async with SandboxPool(config) as pool:
+        async with SandboxPool([environment]) as pool:
             return await work(pool)
 
     return asyncio.run(run())
 
 
 async def look(pool: SandboxPool, template: str, seed: int, elements: bool = False) -> Observation:
-    async with pool.lease(task_named(template), seed) as sandbox:
+    async with pool.lease(MINIWOB.task(template), seed) as sandbox:
         return await sandbox.observe(elements)
 
 
 async def play(pool: SandboxPool, template: str, seed: int, actions: list[Action]) -> Outcome:
-    async with pool.lease(task_named(template), seed) as sandbox:
+    async with pool.lease(MINIWOB.task(template), seed) as sandbox:
         await sandbox.observe()
         for action in actions:
             await sandbox.perform(action)
-        return await sandbox.verify()
+        return await sandbox.verify(InPageReward())
 
 
 def browsers(parent: int) -> list[psutil.Process]:
@@ -108,12 +109,12 @@ def test_text_is_typed_where_the_focus_is():
 
 def test_the_reward_does_not_depend_on_how_long_the_policy_thinks():
     async def work(pool: SandboxPool) -> Outcome:
-        async with pool.lease(task_named("click-test"), 5) as sandbox:
+        async with pool.lease(MINIWOB.task("click-test"), 5) as sandbox:
             seen = await sandbox.observe(elements=True)
             await asyncio.sleep(11.0)
             x, y = next(element for element in seen.elements if element.kind == "button").centre
             await sandbox.perform(Click(x=x, y=y))
-            return await sandbox.verify()
+            return await sandbox.verify(InPageReward())
 
     assert with_pool(work).success
 
@@ -138,7 +139,7 @@ def test_a_browser_killed_in_the_middle_fails_its_lease_only_and_the_next_lease_
     async def work(pool: SandboxPool) -> tuple[bool, Observation]:
         failed = False
         try:
-            async with pool.lease(task_named("click-test"), 1) as sandbox:
+            async with pool.lease(MINIWOB.task("click-test"), 1) as sandbox:
                 for process in browsers(os.getpid()):
                     process.kill()
                 await sandbox.observe()
@@ -176,7 +177,7 @@ def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
 
     async def one_after_the_other() -> tuple[list[object], list[object]]:
         browser = await Browser.launch(find_browser())
-        page = await Page.take(browser, 100, 80, ground.as_uri(), "")
+        page = await Page.acquire(browser, PageKind(100, 80, ground.as_uri(), ""))
         await page.open(first.as_uri(), "1")
         await page.screenshot()
         while not await page.evaluate("window.ticks"):
@@ -206,15 +207,13 @@ def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
 
 PARENT = """
 import asyncio
-from environments.chromium.browser import Browser, find_browser
-from environments.catalog import task_named
-from environments.chromium.page import Page
+from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.pool import SandboxPool
-from schemas.config.sections import EnvironmentConfig
 
 async def main():
-    async with SandboxPool(EnvironmentConfig(browsers=1, pages=1)) as pool:
-        async with pool.lease(task_named("click-test"), 1) as sandbox:
+    miniwob = MiniwobEnvironment("miniwob", MiniwobConfig(browsers=1, pages=1))
+    async with SandboxPool([miniwob]) as pool:
+        async with pool.lease(miniwob.task("click-test"), 1) as sandbox:
             await sandbox.observe()
             print("ready", flush=True)
             await asyncio.sleep(60)

@@ -20,7 +20,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         {
             "name": "groups",
             "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 10},
-            "environment": {"kind": "fake", "browsers": 1, "pages": 8},
+            "environments": {"fake": {"sandboxes": 8}},
             "suite": {"tasks": ["click-target"]},
             "collect": {"trajectories_per_task": 160},
             "policy": {"hidden": 96, "layers": 2, "vision_hidden": 64, "vision_layers": 2, "max_new_tokens": 16},

@@ -25,10 +25,8 @@ name = "small"
 [lake]
 uri = "{lake}"
 min_free_mb = 10
-[environment]
-kind = "fake"
-browsers = 1
-pages = 4
+[environments.fake]
+sandboxes = 4
 [suite]
 tasks = ["click-target", "two-steps"]
 [collect]

@@ -6,32 +6,34 @@ from typing import Any, TypeVar
 
 import pytest
 
-from environments.catalog import task_named
 from environments.chromium.browser import Browser
-from environments.chromium.page import Page
-from environments.miniwob import sandbox as miniwob
+from environments.chromium.page import Page, PageKind
+from environments.environment import Environment
+from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
+from environments.miniwob.sandbox import InPageReward, MiniwobSandbox
 from environments.pool import SandboxPool
+from environments.sandbox import Sandbox
 from models.explorer import Explorer
 from models.policy import Context
 from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type, Wait
-from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure
 from schemas.observation import Element, Observation, Turn, elements_json
+from tests.parts import miniwob
 
 T = TypeVar("T")
-ONE_PAGE = EnvironmentConfig(browsers=1, pages=1, step_timeout_s=8.0)
+ONE_PAGE = miniwob(pages=1, step_timeout_s=8.0)
 
 
-def with_pool(work: Callable[[SandboxPool], Awaitable[T]], config: EnvironmentConfig = ONE_PAGE) -> T:
+def with_pool(work: Callable[[SandboxPool], Awaitable[T]], environment: Environment[Any] = ONE_PAGE) -> T:
     async def run() -> T:
-        async with SandboxPool(config) as pool:
+        async with SandboxPool([environment]) as pool:
             return await work(pool)
 
     return asyncio.run(run())
 
 
 async def after(pool: SandboxPool, template: str, seed: int, actions: Sequence[Action]) -> Observation:
-    async with pool.lease(task_named(template), seed) as sandbox:
+    async with pool.lease(ONE_PAGE.task(template), seed) as sandbox:
         await sandbox.observe()
         for action in actions:
             await sandbox.perform(action)
@@ -40,7 +42,7 @@ async def after(pool: SandboxPool, template: str, seed: int, actions: Sequence[A
 
 async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[bytes, str, float]]:
     """Pixels, elements and reward of every step of a short random play."""
-    task, turns, seen = task_named(template), (), []
+    task, turns, seen = ONE_PAGE.task(template), (), []
     async with pool.lease(task, seed) as sandbox:
         for _ in range(4):
             shown = await sandbox.observe(elements=True)
@@ -48,7 +50,7 @@ async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[by
             assert reply.action is not None
             await sandbox.perform(reply.action)
             turns = (*turns, Turn("", reply.action_text, shown))
-            outcome = await sandbox.verify()
+            outcome = await sandbox.verify(InPageReward())
             seen.append((shown.png, elements_json(shown.elements), outcome.reward))
     return seen
 
@@ -77,9 +79,9 @@ class NavigatedPage(Page):
     """The plain way: the whole page goes to the task's own address."""
 
     @classmethod
-    async def take(cls, browser: Browser, width: int, height: int, ground: str, script: str) -> Page:
-        page = await super().take(browser, width, height, ground, script)
-        source = f"{script}; window.world = window"
+    async def acquire(cls, browser: Browser, kind: PageKind) -> Page:
+        page = await super().acquire(browser, kind)
+        source = f"{kind.script}; window.world = window"
         await page.send("Page.enable")
         await page.send("Page.addScriptToEvaluateOnNewDocument", source=source)
         return page
@@ -89,7 +91,16 @@ class NavigatedPage(Page):
         return await self.evaluate(f"((notes) => {start})({{}})")
 
 
-def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_it(monkeypatch: pytest.MonkeyPatch):
+class NavigatedSandbox(MiniwobSandbox):
+    page = NavigatedPage
+
+
+class NavigatedEnvironment(MiniwobEnvironment):
+    def sandbox(self, browser: Browser) -> Sandbox:
+        return NavigatedSandbox(browser, self.config)
+
+
+def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_it():
     clicked = (
         "click-button",
         "drag-items",
@@ -102,7 +113,7 @@ def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_i
     keys = (Hotkey(key="tab"), Type(content="ab c"), Hotkey(key="ctrl a"), Type(content="d"))
 
     async def typed(pool: SandboxPool, template: str) -> list[Observation]:
-        async with pool.lease(task_named(template), 1) as sandbox:
+        async with pool.lease(ONE_PAGE.task(template), 1) as sandbox:
             seen = [await sandbox.observe()]
             for key in keys:
                 await sandbox.perform(key)
@@ -115,8 +126,7 @@ def test_a_document_in_a_frame_looks_and_acts_as_if_the_whole_page_had_gone_to_i
         }
 
     framed = with_pool(everything)
-    monkeypatch.setattr(miniwob, "Page", NavigatedPage)
-    navigated = with_pool(everything)
+    navigated = with_pool(everything, NavigatedEnvironment("miniwob", MiniwobConfig(browsers=1, pages=1)))
     assert [name for name in framed if framed[name] != navigated[name]] == []
 
 
@@ -124,7 +134,7 @@ def test_the_focus_that_tab_has_led_out_of_the_document_comes_back_with_the_next
     out, back = [Hotkey(key="tab"), Hotkey(key="tab"), Type(content="\tc")], [Hotkey(key="shift tab")] * 2
 
     async def out_and_back(pool: SandboxPool) -> str:
-        async with pool.lease(task_named("enter-text"), 1) as sandbox:
+        async with pool.lease(ONE_PAGE.task("enter-text"), 1) as sandbox:
             for action in (*out, *back, Type(content="b")):
                 await sandbox.perform(action)
                 await sandbox.observe()

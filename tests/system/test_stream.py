@@ -16,6 +16,7 @@ import pytest
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
+from environments.registry import environments_of
 from learning.data.stream import StreamFolder
 from rollout.actors import BatchedActor
 from rollout.renewed import RenewedPolicy
@@ -171,7 +172,7 @@ def test_newer_weights_are_taken_up_in_the_middle_of_a_trajectory(folder: Path) 
     (one, *_) = group_plays(config, lake, 1, catalog(config)[0], 4, PARENT)
 
     async def played() -> list[str]:
-        async with SandboxPool(config.environment) as pool:
+        async with SandboxPool(environments_of(config)) as pool:
             record = await play(pool, one, [actor], True, 1)
         return [step.policy_version for step in record.steps]
 

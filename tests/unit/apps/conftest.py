@@ -45,13 +45,13 @@ def make_place(folder: Path) -> Place:
         {
             "name": "synthetic",
             "lake": {"uri": str(folder / "lake"), "min_free_mb": 1},
-            "environment": {"kind": "fake"},
+            "environments": {"fake": {}},
             "suite": {"tasks": TASKS[:2], "held_out": TASKS[2:]},
         }
     )
     file = folder / "config.toml"
     file.write_text(
-        f'name = "synthetic"\n[lake]\nuri = "{folder / "lake"}"\nmin_free_mb = 1\n[environment]\nkind = "fake"\n'
+        f'name = "synthetic"\n[lake]\nuri = "{folder / "lake"}"\nmin_free_mb = 1\n[environments.fake]\n'
         f'[suite]\ntasks = ["{TASKS[0]}", "{TASKS[1]}"]\nheld_out = ["{TASKS[2]}"]\n'
     )
     lake = Lake.open(config.lake)

@@ -107,9 +107,9 @@ def test_a_full_disk_is_refused_by_run(flywheel: Call, place: Any) -> None:
 
 
 def test_a_missing_browser_is_refused_by_run(flywheel: Call, place: Any, tmp_path: Path) -> None:
-    words = ("environment.kind=miniwob", 'suite.tasks=["click-test"]', "suite.held_out=[]")
-    code, _, err = flywheel("run", "--config", place.file, *words, f"environment.browser={tmp_path / 'none'}")
-    assert code == 1 and "environment.browser" in err
+    words = ("environments.miniwob={}", 'suite.tasks=["click-test"]', "suite.held_out=[]")
+    code, _, err = flywheel("run", "--config", place.file, *words, f"environments.miniwob.browser={tmp_path / 'none'}")
+    assert code == 1 and "environments.miniwob.browser" in err
 
 
 def test_a_refused_gate_has_its_own_exit_code(flywheel: Call, monkeypatch: pytest.MonkeyPatch, place: Any) -> None:

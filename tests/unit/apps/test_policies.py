@@ -48,7 +48,7 @@ def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:
 
 
 def test_task_names_and_seed_ranges_are_read_from_one_word() -> None:
-    assert task_names("a, miniwob/b,c") == ["a", "b", "c"]
+    assert task_names("a, miniwob/b,c") == ["a", "miniwob/b", "c"]
     assert seed_range("2000000:2000050") == (2_000_000, 2_000_050)
     with pytest.raises(UsageError):
         task_names(",")

@@ -13,13 +13,15 @@ from benchmarks.learning.__main__ import NAMES, _options
 from benchmarks.learning._corridor import REPLY, SYMBOLS, TOKENS, Reader, imitate, play
 from benchmarks.learning._figure import save_points
 from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_interval
-from benchmarks.learning._slow_sandbox import Law, SlowSandbox, slow_pages
+from benchmarks.learning._slow_sandbox import SlowConfig, SlowEnvironment, SlowSandbox
+from benchmarks.learning._start import FAKE, SHORT
 from benchmarks.learning.ablation import ARMS, learn
 from benchmarks.learning.curriculum import interval, needed, reached, reigns
 from benchmarks.learning.scaling import _precision_rows, _share
-from environments.catalog import task_named
-from environments.hosts import FakeHost
-from schemas.config.sections import EnvironmentConfig
+from benchmarks.learning.streaming import SLOW
+from environments.catalog import catalog
+from environments.registry import environments_of
+from schemas.config import load_config
 from schemas.config.training import PpoConfig
 
 
@@ -60,29 +62,36 @@ def test_a_figure_is_a_picture(tmp_path: Path) -> None:
 
 
 def test_slow_pages_are_the_same_for_every_arm_and_have_a_heavy_tail() -> None:
-    task, environment = task_named("click-target", "fake"), EnvironmentConfig(kind="fake")
+    environment = SlowEnvironment("fake", SlowConfig())
 
-    async def delays(law: Law) -> list[float]:
-        found = []
-        with slow_pages(law, 20.0):
-            for seed in (1, 1, 2):
-                sandbox = FakeHost(environment).sandbox()
-                await sandbox.start(task, seed)
-                found.append(sandbox._delay)  # type: ignore[attr-defined]
+    async def delays() -> list[float]:
+        found, host = [], environment.host()
+        for seed in (1, 1, 2):
+            sandbox = host.sandbox()
+            assert isinstance(sandbox, SlowSandbox)
+            await sandbox.start(environment.task("click-target"), seed)
+            found.append(sandbox.delay_s)
         return found
 
-    first, second = asyncio.run(delays(Law())), asyncio.run(delays(Law()))
+    first, second = asyncio.run(delays()), asyncio.run(delays())
     assert first == second and len(set(first)) == 3
-    drawn = [Law(1.0, 1.2, 50.0).draw(random.Random(number)) for number in range(4000)]
+    law = SlowConfig(least_s=1.0, tail=1.2, most_s=50.0)
+    drawn = [law.draw(random.Random(number)) for number in range(4000)]
     assert min(drawn) >= 1.0 and max(drawn) == 50.0
     assert sum(one > 10.0 for one in drawn) / 4000 == pytest.approx(10**-1.2, abs=0.015)
-    assert not isinstance(FakeHost(environment).sandbox(), SlowSandbox)
+
+
+def test_the_arms_of_streaming_are_slow_by_config_alone() -> None:
+    config = load_config("configs/laptop.toml", [*SHORT, *SLOW])
+    (environment,) = environments_of(config)
+    assert isinstance(environment, SlowEnvironment) and environment.size == 24
+    assert catalog(config)[0].task_id == "fake/click-target"
 
 
 def test_every_name_says_what_it_measures_and_short_runs_on_the_fake_sandbox() -> None:
     for name in NAMES:
         options = _options([name, "--short"])
-        assert "environment.kind=fake" in options.words and options.seeds == 1
+        assert FAKE in options.words and options.seeds == 1
     with pytest.raises(SystemExit):
         _options(["nothing"])
 

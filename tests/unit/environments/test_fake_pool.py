@@ -5,21 +5,19 @@ from typing import Any
 
 import pytest
 
-from environments.catalog import all_templates, catalog, task_named
+from environments.catalog import catalog
 from environments.pool import SandboxPool
 from models.explorer import Explorer
 from models.policy import Context, Reply
 from rollout.session import Play, Record, play
 from schemas.config import Config, config_of
-from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure, UsageError
 from schemas.observation import Observation, Turn
-
-FAKE = EnvironmentConfig(kind="fake", browsers=1, pages=3)
+from tests.parts import FAKE, miniwob
 
 
 def config(**suite: Any) -> Config:
-    return config_of({"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"], **suite}})
+    return config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-target"], **suite}})
 
 
 class Player:
@@ -37,10 +35,10 @@ class Player:
 
 
 def played(template: str, seed: int, reply: Reply, player: Player | None = None) -> Record:
-    task = Play("t", 0, "run", task_named(template, "fake"), seed, 0, "policy", "p")
+    task = Play("t", 0, "run", FAKE.task(template), seed, 0, "policy", "p")
 
     async def run() -> Record:
-        async with SandboxPool(FAKE) as pool:
+        async with SandboxPool([FAKE]) as pool:
             return await play(pool, task, [player or Player(reply)], observe_elements=True, history_images=1)
 
     return asyncio.run(run())
@@ -52,9 +50,9 @@ NONSENSE = Reply("mumble", "", "mumble", None, "no action in 'mumble'")
 def test_the_same_seed_shows_the_same_pixels():
     async def twice() -> list[bytes]:
         shown = []
-        async with SandboxPool(FAKE) as pool:
+        async with SandboxPool([FAKE]) as pool:
             for _ in range(2):
-                async with pool.lease(task_named("click-target", "fake"), 5) as sandbox:
+                async with pool.lease(FAKE.task("click-target"), 5) as sandbox:
                     shown.append((await sandbox.observe()).png)
         return shown
 
@@ -64,7 +62,7 @@ def test_the_same_seed_shows_the_same_pixels():
 
 def test_a_task_named_after_a_colour_has_one_button_of_it():
     async def shown(template: str) -> tuple[str, list[str]]:
-        async with SandboxPool(FAKE) as pool, pool.lease(task_named(template, "fake"), 3) as sandbox:
+        async with SandboxPool([FAKE]) as pool, pool.lease(FAKE.task(template), 3) as sandbox:
             seen = await sandbox.observe(elements=True)
             return seen.instruction, [element.name for element in seen.elements]
 
@@ -76,14 +74,14 @@ def test_no_more_sandboxes_are_leased_at_once_than_the_pool_holds():
 
     async def one(pool: SandboxPool, seed: int) -> None:
         nonlocal leased, most
-        async with pool.lease(task_named("click-target", "fake"), seed):
+        async with pool.lease(FAKE.task("click-target"), seed):
             leased += 1
             most = max(most, leased)
             await asyncio.sleep(0.01)
             leased -= 1
 
     async def many() -> None:
-        async with SandboxPool(FAKE) as pool:
+        async with SandboxPool([FAKE]) as pool:
             await asyncio.gather(*(one(pool, seed) for seed in range(12)))
 
     asyncio.run(many())
@@ -92,10 +90,10 @@ def test_no_more_sandboxes_are_leased_at_once_than_the_pool_holds():
 
 def test_a_box_that_dies_is_a_sandbox_failure_and_its_lease_is_given_back():
     async def die() -> int:
-        async with SandboxPool(FAKE) as pool:
+        async with SandboxPool([FAKE]) as pool:
             for _ in range(5):
                 with pytest.raises(SandboxFailure):
-                    async with pool.lease(task_named("dies", "fake"), 3) as sandbox:
+                    async with pool.lease(FAKE.task("dies"), 3) as sandbox:
                         seen = await sandbox.observe(elements=True)
                         context = Context(seen.instruction, (), seen, 1)
                         action = Explorer().act([context])[0].action
@@ -133,7 +131,7 @@ def test_a_policy_never_sees_the_elements_that_are_recorded_beside_it():
 
 def test_the_explorer_does_the_same_on_the_same_page_with_the_same_seed():
     async def look() -> Observation:
-        async with SandboxPool(FAKE) as pool, pool.lease(task_named("enter-text", "fake"), 5) as sandbox:
+        async with SandboxPool([FAKE]) as pool, pool.lease(FAKE.task("enter-text"), 5) as sandbox:
             return await sandbox.observe(elements=True)
 
     seen = asyncio.run(look())
@@ -152,4 +150,4 @@ def test_a_task_is_either_played_or_held_out():
 
 
 def test_all_tasks_of_miniwob_are_in_the_catalog():
-    assert len(all_templates("miniwob")) >= 125
+    assert len(miniwob().entries) >= 125

@@ -1,13 +1,13 @@
 """What a restart plays: what is missing, and the next attempts that a kill kept from being made."""
 
-from environments.catalog import task_named
 from rollout.player import ATTEMPTS, left_of
 from rollout.session import Play
 from schemas.trajectory import trajectory_id
+from tests.parts import FAKE
 
 
 def a_play(attempt: int, stride: int = 4) -> Play:
-    task = task_named("click-target", "fake")
+    task = FAKE.task("click-target")
     name = trajectory_id("lake", 1, task.task_id, 7, "policy", "policy-0000", attempt)
     return Play(name, 1, "lake", task, 7, attempt, "policy", "policy-0000", stride=stride)
 

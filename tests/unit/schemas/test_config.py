@@ -39,11 +39,11 @@ def test_what_nobody_sets_has_its_default(path: Path) -> None:
 
 
 def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
-    words = ['suite.tasks=["a", "b"]', "lake.uri=s3://bucket/lake", "environment.browser=null"]
+    words = ['suite.tasks=["a", "b"]', "lake.uri=s3://bucket/lake", "environments.miniwob.browser=null"]
     config = load_config(path, words, {})
     assert config.suite.tasks == ("a", "b")
     assert config.lake.uri == "s3://bucket/lake"
-    assert config.environment.browser is None
+    assert config.environments["miniwob"].model_dump()["browser"] is None
 
 
 @pytest.mark.parametrize(

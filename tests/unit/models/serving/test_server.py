@@ -17,7 +17,6 @@ import httpx
 import pytest
 
 import models.serving.server
-from environments.catalog import task_named
 from environments.pool import SandboxPool
 from models.families.prompt import messages_of
 from models.serving.server import ServerSpeaker, require_server
@@ -26,8 +25,9 @@ from models.vlm import VlmPolicy
 from rollout.actors import BatchedActor
 from rollout.session import Play, play
 from schemas.config import config_of
-from schemas.config.sections import EnvironmentConfig, ServerConfig
+from schemas.config.sections import ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
+from tests.parts import FAKE
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
 SERVER = ServerConfig(url="http://model.test/v1", retries=2)
@@ -113,10 +113,10 @@ def test_a_server_that_fails_ends_the_play_as_an_environment_failure(
     actor = BatchedActor("policy", policy, 1.0)
 
     async def once() -> Any:
-        pool = SandboxPool(EnvironmentConfig(kind="fake", browsers=1, pages=1))
+        pool = SandboxPool([FAKE])
         await pool.start()
         try:
-            task = Play("t", 0, "run", task_named("click-target", "fake"), 1, 0, "policy", "p")
+            task = Play("t", 0, "run", FAKE.task("click-target"), 1, 0, "policy", "p")
             return await play(pool, task, [actor], False, 1)
         finally:
             await pool.close()

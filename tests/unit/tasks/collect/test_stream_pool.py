@@ -31,7 +31,7 @@ def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
     tmp_path: Path, stale: int, room: int
 ) -> None:
     train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": stale}}
-    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"]}, "train": train}
+    fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
@@ -49,7 +49,7 @@ def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
 
 def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_batch(tmp_path: Path) -> None:
     train = {"method": "ppo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
-    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["click-target"]}, "train": train}
+    fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
@@ -64,7 +64,7 @@ def test_plays_of_a_judged_task_that_all_fail_teach_by_their_scores(
     tmp_path: Path, scores: tuple[float, float], teaches: bool
 ) -> None:
     train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
-    fields = {"environment": {"kind": "fake"}, "suite": {"tasks": ["note"]}, "judge": {"kind": "fake"}, "train": train}
+    fields = {"environments": {"fake": {}}, "suite": {"tasks": ["note"]}, "judge": {"kind": "fake"}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake, stream = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), stream)

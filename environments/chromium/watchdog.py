@@ -1,4 +1,4 @@
-"""Runs a program that dies with its parent: `python tether.py PARENT READ_FD WRITE_FD PROGRAM ARGUMENT...`.
+"""Runs a program that dies with its parent: `python watchdog.py PARENT READ_FD WRITE_FD PROGRAM ARGUMENT...`.
 
 A parent that is killed outright can clean nothing up, so the kernel is asked to (prctl PR_SET_PDEATHSIG). It is a
 program of its own because code between fork and exec is unsafe in a process with threads. It also puts the two

@@ -1,0 +1,73 @@
+"""What all environments in a browser have in common: their keys, their hosts, and what they need of this machine."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from environments.chromium.browser import Browser, browser_version, find_browser
+from environments.chromium.host import BrowserHost
+from environments.environment import Environment
+from environments.host import Host
+from environments.sandbox import Sandbox
+from schemas.check import Probe
+from schemas.config.section import Count
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError, SandboxFailure
+
+
+class ChromiumConfig(EnvironmentConfig):
+    """Pages of headless browsers."""
+
+    browser: str | None = None
+    """Path of a headless Chromium; found by itself if not set."""
+    browsers: Count = 2
+    pages: Count = 4
+    """Pages per browser: how many trajectories run in it at the same time."""
+
+
+Options = TypeVar("Options", bound=ChromiumConfig)
+
+
+class ChromiumEnvironment(Environment[Options]):
+    """An environment whose sandboxes are pages of browsers."""
+
+    @abstractmethod
+    def sandbox(self, browser: Browser) -> Sandbox:
+        """A sandbox in a running browser."""
+
+    @property
+    def hosts(self) -> int:
+        """Browsers."""
+        return self.config.browsers
+
+    @property
+    def sandboxes(self) -> int:
+        """Pages per browser."""
+        return self.config.pages
+
+    def host(self) -> Host:
+        """A browser; raises FlywheelError if none is installed."""
+        return BrowserHost(self._path(), self.sandbox)
+
+    def probes(self) -> Sequence[Probe]:
+        """Whether a browser is installed and, for `doctor`, whether it starts."""
+        return (
+            Probe("browser", lambda: f"{browser_version(self._path())} at {self._path()}"),
+            Probe("browser starts", self._start, required=False),
+        )
+
+    def _path(self) -> Path:
+        return find_browser(self.config.browser, f"environments.{self.name}.browser")
+
+    def _start(self) -> str:
+        async def start() -> None:
+            browser = await Browser.launch(self._path())
+            await browser.close()
+
+        try:
+            asyncio.run(start())
+        except SandboxFailure as error:
+            raise FlywheelError(error.reason, "Run it by hand to see what it says.") from error
+        return "it started and answered"

@@ -1,0 +1,51 @@
+"""One browser that sandboxes live in as pages, and the next one when it dies."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from environments.chromium.browser import Browser
+from environments.host import Host
+from environments.sandbox import Sandbox
+
+
+class BrowserHost(Host):
+    """A browser that is replaced when it dies.
+
+    Args:
+        path: the program.
+        make: a sandbox in a running browser.
+    """
+
+    def __init__(self, path: Path, make: Callable[[Browser], Sandbox]) -> None:
+        self._path, self._make = path, make
+        self._browser: Browser | None = None
+        self._reviving = asyncio.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the browser runs."""
+        return self._browser is not None and self._browser.alive
+
+    async def revive(self) -> bool:
+        """Launches a browser where none runs."""
+        async with self._reviving:
+            if self.alive:
+                return False
+            dead, self._browser = self._browser, None
+            if dead is not None:
+                await dead.close()
+            self._browser = await Browser.launch(self._path)
+            return dead is not None
+
+    def sandbox(self) -> Sandbox:
+        """A page of the browser."""
+        assert self._browser is not None
+        return self._make(self._browser)
+
+    async def close(self) -> None:
+        """Ends the browser."""
+        async with self._reviving:
+            if self._browser is not None:
+                await self._browser.close()
+                self._browser = None

@@ -1,0 +1,86 @@
+"""The seam to where agents act: an environment is a kind of sandbox with its tasks, verifiers and config section.
+
+One from outside is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
+registered by dotted paths as well.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Generic, TypeVar, final
+
+from environments.host import Host
+from schemas.check import Probe
+from schemas.config.sections import EnvironmentConfig
+from schemas.task import GuiTask, Split, TaskEntry
+
+Options = TypeVar("Options", bound=EnvironmentConfig)
+
+
+class Environment(ABC, Generic[Options]):
+    """One environment of the suite.
+
+    Args:
+        name: its section, `environments.NAME`, and the first part of its tasks' ids.
+        config: that section.
+    """
+
+    section: ClassVar[type[EnvironmentConfig]] = EnvironmentConfig
+    """Its keys in the config."""
+    verifier: ClassVar[str]
+    """Who verifies its tasks, unless a task says otherwise: a built-in verifier, a dotted path, or `judge`."""
+    lists_elements: ClassVar[bool] = True
+    """Whether its observations list what is on the screen when they are asked to. Where they do not, the explorer acts
+    at random points, no grounding data is made, and no task can be for practice."""
+
+    def __init__(self, name: str, config: Options) -> None:
+        self.name, self.config = name, config
+
+    @property
+    @abstractmethod
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """Its tasks by template."""
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts its sandboxes live in."""
+        return 1
+
+    @property
+    @abstractmethod
+    def sandboxes(self) -> int:
+        """How many sandboxes each host holds at the same time."""
+
+    @abstractmethod
+    def host(self) -> Host:
+        """A new host for its sandboxes; raises FlywheelError if there is none to be had."""
+
+    @property
+    def lineage(self) -> str | None:
+        """Where its tasks come from, with the version."""
+        return None
+
+    def probes(self) -> Sequence[Probe]:
+        """What it needs of this machine."""
+        return ()
+
+    @property
+    @final
+    def size(self) -> int:
+        """How many trajectories it runs at the same time."""
+        return self.hosts * self.sandboxes
+
+    @final
+    def task(self, template: str, split: Split = "train", max_steps: int | None = None) -> GuiTask:
+        """The task of a template that there is; `max_steps` in place of the catalog's."""
+        entry = self.entries[template]
+        return GuiTask(
+            task_id=f"{self.name}/{template}",
+            environment=self.name,
+            template=template,
+            instruction=entry.instruction,
+            tags=list(entry.tags),
+            split=split,
+            max_steps=max_steps or entry.max_steps,
+            verifier=entry.verifier or self.verifier,
+            lineage=entry.lineage or self.lineage,
+        )

@@ -1,0 +1,47 @@
+"""MiniWoB++ as an environment: its 130 tasks that need no server, our practice page, and where they come from."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from environments.chromium.browser import Browser
+from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.miniwob.sandbox import MiniwobSandbox
+from environments.sandbox import Sandbox
+from schemas.task import TaskEntry
+
+
+class MiniwobConfig(ChromiumConfig):
+    """MiniWoB++ (Liu et al., ICLR 2018) in pages of headless browsers."""
+
+
+class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
+    """Web tasks of a few steps on screens of 160x210 pixels, each with a reward of its own."""
+
+    section = MiniwobConfig
+    verifier = "miniwob"
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """The tasks of `tasks.toml`."""
+        return _entries()
+
+    @property
+    def lineage(self) -> str:
+        """The installed MiniWoB++."""
+        try:
+            return f"MiniWoB++ {version('miniwob')}"
+        except PackageNotFoundError:
+            return "MiniWoB++"
+
+    def sandbox(self, browser: Browser) -> Sandbox:
+        """A page that a task is opened in."""
+        return MiniwobSandbox(browser, self.config)
+
+
+@cache
+def _entries() -> Mapping[str, TaskEntry]:
+    entries = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text())
+    return {template: TaskEntry.model_validate(entry) for template, entry in entries.items()}

@@ -1,0 +1,49 @@
+"""Which environments and verifiers there are, and those that a config or a task names."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from environments.environment import Environment
+from environments.verifier import Verifier
+from schemas.config import Config
+from schemas.registry import Registry
+from schemas.task import JUDGED, GuiTask
+
+ENVIRONMENTS: Registry[Environment[Any]] = Registry(
+    "environments",
+    Environment,
+    {
+        "miniwob": "environments.miniwob.environment:MiniwobEnvironment",
+        "fake": "environments.fake.environment:FakeEnvironment",
+    },
+)
+VERIFIERS: Registry[Verifier] = Registry(
+    "tasks.verifier",
+    Verifier,
+    {
+        "miniwob": "environments.miniwob.sandbox:InPageReward",
+        "fake": "environments.fake.sandbox:FakeVerifier",
+    },
+)
+
+
+def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> list[Environment[Any]]:
+    """A config's environments, in its order; only those of `tasks`, if given."""
+    wanted = None if tasks is None else {task.environment for task in tasks}
+    return [
+        ENVIRONMENTS.class_of(section.kind)(name, section)
+        for name, section in config.environments.items()
+        if wanted is None or name in wanted
+    ]
+
+
+def size_of(environments: Iterable[Environment[Any]]) -> int:
+    """How many trajectories they run at the same time, all together."""
+    return sum(environment.size for environment in environments)
+
+
+@cache
+def verifier_of(name: str) -> Verifier | None:
+    """A task's verifier; None where a judge scores its trajectories. Raises UsageError if there is no such verifier."""
+    return None if name == JUDGED else VERIFIERS.class_of(name)()

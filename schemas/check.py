@@ -1,0 +1,40 @@
+"""One list of checks behind `flywheel doctor` and the refusal of a run that could not end well."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from schemas.failure import FlywheelError
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    """What to do about it, where it is not well."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The check as `--json` prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Something to be checked."""
+
+    name: str
+    examine: Callable[[], str]
+    """Says what was found; raises FlywheelError where that is not well."""
+    required: bool = True
+    """Whether a run is refused where it fails, so it must be quick. The rest is examined by `doctor` alone."""
+
+    def check(self) -> Check:
+        """What was found, good or bad."""
+        try:
+            return Check(self.name, True, self.examine())
+        except FlywheelError as error:
+            return Check(self.name, False, error.problem, error.hint)

@@ -1,0 +1,134 @@
+"""What a run needs, as one list: `flywheel doctor` shows all of it, a run is refused by the first that is missing.
+
+What is slow to import is imported only where the config asks for it.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from environments.catalog import catalog
+from environments.registry import environments_of, verifier_of
+from schemas.check import Check, Probe
+from schemas.config import Config
+from schemas.failure import FlywheelError, LakeError, UsageError
+from storage.address import require_bucket
+from storage.address import resolve as resolve_address
+from storage.blobs import FsspecBlobStore
+from tasks.shared.machine import machine_probes
+from tasks.shared.places import home, lake_if_any
+
+
+def examine(config: Config) -> list[Check]:
+    """Every check, good or bad, in the order in which a run would need them."""
+    return [probe.check() for probe in [*probes(config), *machine_probes()]]
+
+
+def require(config: Config) -> None:
+    """Refuses a run that could not end well; nothing is spent and nothing is left behind.
+
+    Raises:
+        UsageError: an unknown task or verifier, one without a verifier and no judge, adapters for the small policy.
+        FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
+            answer from the server that is to act.
+        LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
+    """
+    for probe in probes(config):
+        if probe.required:
+            probe.examine()
+
+
+def probes(config: Config) -> list[Probe]:
+    """What this config needs."""
+    return [
+        Probe("tasks", lambda: _tasks(config)),
+        *(
+            replace(probe, name=f"{environment.name}: {probe.name}")
+            for environment in environments_of(config)
+            for probe in environment.probes()
+        ),
+        Probe("policy", lambda: _policy(config)),
+        Probe("server", lambda: _server(config)),
+        Probe("storage", lambda: _storage(config)),
+        *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
+    ]
+
+
+def _tasks(config: Config) -> str:
+    tasks = catalog(config)
+    verifiers = sorted({task.verifier for task in tasks})
+    if not all([verifier_of(name) for name in verifiers]):
+        from rollout.judging import judge_of
+
+        judge_of(config.judge)
+    blind = [one.name for one in environments_of(config, tasks) if not one.lists_elements]
+    note = f"; no elements in {', '.join(blind)}: the explorer acts at random points there" if blind else ""
+    return f"{len(tasks)} tasks, all known, scored by {', '.join(verifiers)}{note}"
+
+
+def _policy(config: Config) -> str:
+    base, lora = config.policy.base, config.train.lora
+    if lora.rank:
+        from learning.engines.fsdp.adapters import require_peft
+
+        require_peft(lora)
+    if base == "tiny":
+        if lora.rank:
+            raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
+        return "the small policy, made new"
+    if not Path(base).is_dir():
+        raise FlywheelError(
+            f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`."
+        )
+    return base
+
+
+def _server(config: Config) -> str:
+    if not config.policy.server.url:
+        return "none: the policy acts in this process"
+    from models.serving.server import require_server
+
+    require_server(config.policy.server)
+    return f"{config.policy.server.url} answers"
+
+
+def _storage(config: Config) -> str:
+    """Opens the lake if there is one, and writes and removes a probe; makes no lake."""
+    place = resolve_address(config.lake)
+    with place.explained():
+        require_bucket(place)
+        lake = lake_if_any(config)
+        if lake is None and place.local:
+            above = _existing(Path(place.uri))
+            if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+                raise LakeError(
+                    f"{place.uri} cannot be made: {above} is not writable.", "Set `lake.uri` to another folder."
+                )
+        else:
+            store = lake.blobs if lake else FsspecBlobStore.open(config.lake)
+            store.put("probe", b"")
+            store.delete("probe")
+    return f"lake {lake.lake_id} at {lake.uri}, writable" if lake else f"{place.uri} is free for a new lake"
+
+
+def _places(config: Config) -> dict[str, Path]:
+    places = {"work folder": home()}
+    if "://" not in config.lake.uri:
+        places["lake"] = Path(config.lake.uri).expanduser().absolute()
+    return places
+
+
+def _disk(config: Config, name: str) -> str:
+    place, least_mb = _places(config)[name], config.lake.min_free_mb
+    free_mb = shutil.disk_usage(_existing(place)).free / 1e6
+    if free_mb < least_mb:
+        raise LakeError(
+            f"The disk of the {name}, {place}, has {free_mb:,.0f} MB left; `lake.min_free_mb` is {least_mb}.",
+            "Free some space, or lower it.",
+        )
+    return f"{free_mb / 1000:.1f} GB free at {place}"
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())
