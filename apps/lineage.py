@@ -39,7 +39,7 @@ def _of_policy(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
         "data_versions": pins(policy),
         "code": policy["code"],
         "seed": policy["seed"],
-        "checkpoint": lake.blobs.address(policy["checkpoint"]),
+        "checkpoint": lake.blobs.store.path(policy["checkpoint"]),
         "metrics": json.loads(policy["metrics"] or "{}"),
         "config": json.loads(policy["config"]),
         "trajectories": _trained_on(lake, policy),

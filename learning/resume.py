@@ -10,7 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
-from learning.checkpoint import Checkpoints
+from learning.checkpoint import Checkpoints, Restored
 from learning.engines.learner import Learner
 from learning.job import Job
 
@@ -52,19 +52,18 @@ class Kept:
         self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
         self._checkpoints = Checkpoints(steps_folder(job)) if self._every else None
 
-    def restore(self) -> int:
-        """Fills the learner from the last committed checkpoint; the number of steps it holds, 0 without one.
+    def restore(self) -> Restored:
+        """Fills the learner from the newest whole checkpoint; damaged newer ones are set aside and named.
 
         Raises:
-            CheckpointError: it is damaged, or of another architecture.
+            CheckpointError: it is of another architecture.
         """
-        step = self._checkpoints.latest() if self._checkpoints else None
-        if self._checkpoints is None or step is None:
-            return 0
-        state = self._learner.state()
-        self._checkpoints.load(state, step)
-        self._learner.restored(step)
-        return step
+        if self._checkpoints is None:
+            return Restored(None, {}, ())
+        found = self._checkpoints.restore(self._learner.state())
+        if found.step is not None:
+            self._learner.restored(found.step)
+        return found
 
     def after(self, step: int) -> None:
         """Saves after this many steps if it is time; the training goes on while it is written."""

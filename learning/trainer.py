@@ -4,7 +4,8 @@ Started plainly it starts the other ranks itself (`learning.launch`). What is tr
 by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
 (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a stream trains
 on batches as they come, and publishes its weights after each (`learning.data.rounds`, `learning.data.stream`). Its
-messages (`learning.launch.send`) are `{"processes", "device"}`, `{"resumed"}` if it did, `{"step", "steps", "loss",
+messages (`learning.launch.send`) are `{"processes", "device"}`, `{"damaged", "problem", "aside"}` for a checkpoint that
+could not be loaded, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
 "samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds",
 "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
@@ -66,9 +67,13 @@ def train(job: Job) -> None:
     learner = learner_of(job, first.samples, rank, world)
     kept = Kept(job, learner)
     try:
-        done = kept.restore()
-        if rank == 0 and done:
-            send(resumed=done, steps=job.steps)
+        restored = kept.restore()
+        done = restored.step or 0
+        if rank == 0:
+            for one in restored.damaged:
+                send(damaged=one.step, problem=one.problem, aside=one.aside)
+            if done:
+                send(resumed=done, steps=job.steps)
         loss, waited, ready = 0.0, rounds.waited_s, time.perf_counter()
         for part in chain([first], coming):
             if part.end <= done:

@@ -48,6 +48,10 @@ class CheckpointError(FlywheelError):
     """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint is not what was saved: a file of it is missing, cut or changed."""
+
+
 class PlanError(FlywheelError):
     """Work cannot be shared out: it does not fit, or nobody can take it."""
 

@@ -4,27 +4,19 @@ Three clients reach the same place: fsspec for the mark and blobs, delta-rs for 
 them. All are set up here and nowhere else, so they cannot disagree about endpoint, region or credentials.
 """
 
-import errno
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fsspec
-from botocore.exceptions import BotoCoreError, ClientError
-from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
-
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
-_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
-_AWAY_WORDS = ("Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error")
+from storage.objects import CREDENTIALS, ObjectStore, explained, open_store
 
 
 @dataclass(frozen=True)
@@ -66,16 +58,13 @@ class Address:
         )
         return SubTreeFileSystem(self.path(*parts).removeprefix("s3://"), native)
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turns errors of the storage that a person can mend into a `LakeError`; others pass unchanged."""
-        try:
-            yield
-        except (OSError, DeltaError, BotoCoreError, ClientError) as error:
-            mended = _explain(self.uri, error)
-            if mended is None:
-                raise
-            raise mended from error
+    def store(self, *below: str) -> ObjectStore:
+        """The bytes by name that rest here, or below this place."""
+        return open_store(self.path(*below), None if self.local else self.filesystem)
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged."""
+        return explained(self.uri)
 
 
 def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Address:
@@ -117,20 +106,6 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
         use_listings_cache=False,
     )
     return Address(config.uri.rstrip("/"), filesystem, options)
-
-
-def _explain(uri: str, error: Exception) -> LakeError | None:
-    text = str(error)
-    if getattr(error, "errno", None) in _FULL or any(word in text for word in _FULL_WORDS):
-        return LakeError(f"No space is left at {uri}.", "Free some space and go on; what was committed is safe.")
-    if uri.startswith("s3://"):
-        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
-            return LakeError(f"{uri} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights.")
-        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
-            return LakeError(f"The S3 endpoint of {uri} cannot be reached.", "Check `lake.endpoint` and the network.")
-    elif isinstance(error, PermissionError | NotADirectoryError):
-        return LakeError(f"{uri} cannot be written: {error}.", "Check its rights, or set `lake.uri` to another folder.")
-    return None
 
 
 def _no_bucket(uri: str) -> LakeError:

@@ -23,7 +23,7 @@ from schemas.table import Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
-from storage.blobs import BlobStore, FsspecBlobStore
+from storage.blobs import Blobs
 from storage.keys import KeyIndex, last_of_each_key, without
 from storage.mark import Mark, make_mark, read_mark
 
@@ -56,7 +56,7 @@ class Lake:
             raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
         with place.explained():
             require_bucket(place)
-            store = FsspecBlobStore(place)
+            store = place.store()
             mark = read_mark(store, place.uri)
             if mark is None and not create:
                 raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
@@ -73,9 +73,9 @@ class Lake:
         return self._mark.lake_id
 
     @property
-    def blobs(self) -> BlobStore:
+    def blobs(self) -> Blobs:
         """The lake's bytes that are no tables: checkpoints and the like, under `blobs/`."""
-        return FsspecBlobStore(Address(self._place.path("blobs"), self._place.filesystem))
+        return Blobs(self._place.store("blobs"))
 
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
         """Adds the rows whose key is not there yet and returns how many those were; the others are left alone.

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION, utc_now
-from storage.blobs import BlobStore
+from storage.objects import ObjectStore
 
 NAME = "flywheel.json"
 
@@ -28,7 +28,7 @@ class Mark(BaseModel):
     created_at: str
 
 
-def read_mark(store: BlobStore, uri: str) -> Mark | None:
+def read_mark(store: ObjectStore, uri: str) -> Mark | None:
     """The mark at a place, or None if it has none.
 
     Raises:
@@ -46,18 +46,18 @@ def read_mark(store: BlobStore, uri: str) -> Mark | None:
     return mark
 
 
-def make_mark(store: BlobStore, uri: str) -> Mark:
+def make_mark(store: ObjectStore, uri: str) -> Mark:
     """Marks an empty place as a lake; of several processes that try at once, one wins and all get its mark.
 
     Raises:
         LakeError: the place holds something else.
     """
-    others = [name for name in store.list() if name != NAME]
+    others = [name for name in store.sizes() if name != NAME]
     if others and not store.exists(NAME):
         problem = f"{uri} is not empty and has no {NAME}: it is not a lake (it holds, for example, {others[0]})."
         raise LakeError(problem, "Set `lake.uri` to an empty place.")
     mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
-    store.create(NAME, mark.model_dump_json(indent=2).encode())
+    store.put_once(NAME, mark.model_dump_json(indent=2).encode())
     found = read_mark(store, uri)
     if found is None:
         raise LakeError(f"{uri}/{NAME} was written and cannot be read.", "Check the storage at `lake.uri`.")

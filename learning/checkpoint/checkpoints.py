@@ -22,6 +22,7 @@ from learning.checkpoint.manifest import (
     discard,
     folder_of,
     read_manifest,
+    set_aside,
     tidy,
 )
 from learning.checkpoint.matching import check_names, match
@@ -30,8 +31,8 @@ from learning.checkpoint.ranks import Ranks
 from learning.checkpoint.saving import SavingPlan, described, saving_plan
 from learning.checkpoint.shard_file import Written, write_file
 from learning.checkpoint.state import Holding, State, signature
-from learning.checkpoint.store import Store, open_store
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, DamagedError
+from storage.objects import ObjectStore, open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,28 @@ class Stall:
     """For the plan: made for a new layout, else only agreed upon."""
     copied_s: float
     """For the copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A checkpoint that could not be loaded."""
+
+    step: int
+    problem: str
+    """What is wrong with which file."""
+    aside: str
+    """Where it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a training goes on from."""
+
+    step: int | None
+    """None: from the start."""
+    extra: dict[str, Any]
+    damaged: tuple[Damaged, ...]
+    """Newer ones that were set aside, newest first."""
 
 
 class Checkpoints:
@@ -70,7 +93,7 @@ class Checkpoints:
     ) -> None:
         if keep < 1:
             raise CheckpointError(f"`keep` is {keep}.", "At least the last checkpoint has to stay.")
-        self.store: Store = open_store(place, filesystem)
+        self.store: ObjectStore = open_store(place, filesystem)
         self._keep = keep
         self._ranks = Ranks(timeout)
         self._thread = ThreadPoolExecutor(1, "checkpoint")
@@ -169,6 +192,23 @@ class Checkpoints:
             if group is not None:
                 ranks.guarded(lambda: hand_on(plan, ranks.rank, numbers, holdings, group))
         return manifest.extra
+
+    def restore(self, state: State) -> "Restored":
+        """Fills a state in place from the newest whole checkpoint; nothing is changed where there is none.
+
+        Newer ones that are damaged are set aside, beside the others, and named in what is returned.
+
+        Raises:
+            CheckpointError: the checkpoint is of another architecture, or the place is out of reach.
+        """
+        damaged: list[Damaged] = []
+        while (step := self.latest()) is not None:
+            try:
+                return Restored(step, self.load(state, step), tuple(damaged))
+            except DamagedError as error:
+                aside = self._ranks.broadcast(lambda step=step: set_aside(self.store, step))
+                damaged.append(Damaged(step, error.problem, aside))
+        return Restored(None, {}, tuple(damaged))
 
     def close(self) -> None:
         """Waits for the last save and gives the thread and the process group back."""

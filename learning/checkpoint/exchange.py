@@ -12,8 +12,8 @@ from learning.checkpoint.boxes import Box, moved
 from learning.checkpoint.loading import Block, LoadingPlan, Move
 from learning.checkpoint.shard_file import ALIGN
 from learning.checkpoint.state import Holding
-from learning.checkpoint.store import Store
-from schemas.failure import CheckpointError
+from schemas.failure import DamagedError
+from storage.objects import ObjectStore
 
 RUN = 32 << 20
 """Blocks that follow each other are read as one, up to about this many bytes."""
@@ -26,7 +26,9 @@ Numbers = dict[int, Tensor]
 """By block, its bytes as one dimension of numbers of the tensor's type."""
 
 
-def read_blocks(store: Store, folder: str, plan: LoadingPlan, rank: int, dtypes: dict[str, torch.dtype]) -> Numbers:
+def read_blocks(
+    store: ObjectStore, folder: str, plan: LoadingPlan, rank: int, dtypes: dict[str, torch.dtype]
+) -> Numbers:
     """Reads and checks the blocks that are this rank's to read.
 
     Raises:
@@ -116,14 +118,14 @@ def _shaped(memory: Tensor, place: int, dtype: torch.dtype, box: Box) -> Tensor:
 
 
 def _checked(
-    store: Store, folder: str, block: Block, memory: Tensor, origin: int, dtypes: dict[str, torch.dtype]
+    store: ObjectStore, folder: str, block: Block, memory: Tensor, origin: int, dtypes: dict[str, torch.dtype]
 ) -> Tensor:
     low = block.start - origin
     part = memory[low : low + block.size]
     if zlib.crc32(part.numpy().data) != block.sum:
         where = f"{store.path(folder)}/{block.piece.file}"
         problem = f"{where}: `{block.piece.tensor}` is not what was saved (bytes {block.start} and on)."
-        raise CheckpointError(problem, "Restore the file, or load another step.")
+        raise DamagedError(problem, "Restore the file, or load another step.")
     return part.view(dtypes[block.piece.tensor])
 
 

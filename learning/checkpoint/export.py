@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from learning.checkpoint.boxes import Box
 from learning.checkpoint.manifest import Manifest, folder_of, read_manifest
 from learning.checkpoint.offline import read_tensors
-from learning.checkpoint.store import Store
 from models.tiny.layout import CRITIC
 from schemas.failure import CheckpointError, UsageError
+from storage.objects import ObjectStore
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
 SHARD = 5 << 30
@@ -28,7 +28,7 @@ Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 def export(
-    store: Store, parent: Path, to: Path, step: int | None = None, prefix: str = "model.", most: int = SHARD
+    store: ObjectStore, parent: Path, to: Path, step: int | None = None, prefix: str = "model.", most: int = SHARD
 ) -> dict[str, Any]:
     """Writes a directory that plain `transformers` loads; it appears whole or not at all.
 
@@ -59,8 +59,7 @@ def export(
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         whole = Path(folder) / "model"
         shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*WEIGHTS, "job.json"))
-        with store.explained():
-            files = _write(store, manifest, prefix, {**kinds, **expected}, whole, most)
+        files = _write(store, manifest, prefix, {**kinds, **expected}, whole, most)
         whole.replace(target)
     return {"step": manifest.step, "directory": str(target), "tensors": len(kinds), "files": files}
 
@@ -100,7 +99,7 @@ def _check(kinds: Kinds, expected: Kinds, where: str, parent: Path) -> None:
             raise CheckpointError(problem, _MEND)
 
 
-def _write(store: Store, manifest: Manifest, prefix: str, kinds: Kinds, folder: Path, most: int) -> int:
+def _write(store: ObjectStore, manifest: Manifest, prefix: str, kinds: Kinds, folder: Path, most: int) -> int:
     """Writes the weights in files of at most `most` bytes; returns how many."""
     groups = _groups(kinds, most)
     names = {

@@ -1,14 +1,18 @@
 """The manifest: what a checkpoint holds and where. Writing it is the commit.
 
 A folder `step-00000123` without `manifest.json` is somebody's unfinished work: readers do not see it, and the next
-commit sweeps it. Files are named after the attempt that wrote them, so two attempts at one step never mix. Beside the
-manifest lies DCP's `.metadata`, for plain `dcp.load`; we never unpickle it.
+commit sweeps it. Files are named after the attempt that wrote them, so two attempts at one step never mix; whoever
+writes the manifest first has the step. It ends with its own hash, so that an entry that is lost or changed is found.
+Beside it lies DCP's `.metadata`, written right after it, for plain `dcp.load`; we never unpickle it.
 """
 
 import hashlib
 import json
+import math
 import pickle
 import re
+import uuid
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -17,12 +21,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch.distributed.checkpoint.metadata import Metadata
 
-from learning.checkpoint.store import Store
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, DamagedError
+from storage.objects import ObjectStore
 
 MANIFEST = "manifest.json"
-_METADATA = ".metadata"
+_RESTORE = "Restore it, or load another step."
+METADATA = ".metadata"
 _FOLDER = re.compile(r"step-(\d{8,})/")
+_SEAL = re.compile(rb',"sha256":"([0-9a-f]{64})"\}$')
 
 
 class _Frozen(BaseModel):
@@ -91,16 +97,17 @@ def folder_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def committed(store: Store) -> list[int]:
+def committed(store: ObjectStore) -> list[int]:
     """The steps that have a committed checkpoint, ascending."""
     return _committed(store.sizes())
 
 
-def read_manifest(store: Store, step: int | None = None) -> Manifest:
-    """The manifest of a step, or of the last one; every file it names is there with its size.
+def read_manifest(store: ObjectStore, step: int | None = None) -> Manifest:
+    """The manifest of a step, or of the last one: what was saved, whole tensors, and every file there with its size.
 
     Raises:
-        CheckpointError: no such checkpoint, a manifest that cannot be read, a missing or cut file.
+        CheckpointError: no such checkpoint.
+        DamagedError: the manifest is not what was saved, a tensor is not whole, a file is missing or cut.
     """
     sizes = store.sizes()
     steps = _committed(sizes)
@@ -111,21 +118,17 @@ def read_manifest(store: Store, step: int | None = None) -> Manifest:
         there = ", ".join(map(str, steps))
         raise CheckpointError(f"There is no checkpoint of step {step} at {store.place}.", f"There are: {there}.")
     folder = folder_of(step)
-    try:
-        manifest = Manifest.model_validate_json(store.get(f"{folder}/{MANIFEST}"))
-    except (ValidationError, FileNotFoundError) as error:
-        problem = f"{store.path(folder)}/{MANIFEST} is not a checkpoint's manifest of this version."
-        raise CheckpointError(problem, "Restore it, or load another step.") from error
+    manifest = _opened(store.get(f"{folder}/{MANIFEST}"), store.path(f"{folder}/{MANIFEST}"))
     for name, entry in manifest.files.items():
         size = sizes.get(f"{folder}/{name}")
-        if size != entry.bytes:
+        if size != entry.bytes and name != METADATA:
             state = "is missing" if size is None else f"has {size} bytes in place of {entry.bytes}"
-            raise CheckpointError(f"{store.path(folder)}/{name} {state}.", "Restore it, or load another step.")
+            raise DamagedError(f"{store.path(folder)}/{name} {state}.", _RESTORE)
     return manifest
 
 
-def commit(store: Store, manifest: Manifest, metadata: Metadata) -> Manifest:
-    """Makes written files a checkpoint: DCP's metadata, then the manifest, by one atomic write.
+def commit(store: ObjectStore, manifest: Manifest, metadata: Metadata) -> Manifest:
+    """Makes written files a checkpoint: the manifest, by one atomic write, then DCP's metadata.
 
     Returns:
         The manifest, which now names the metadata's file too.
@@ -139,25 +142,29 @@ def commit(store: Store, manifest: Manifest, metadata: Metadata) -> Manifest:
         if sizes.get(f"{folder}/{name}") != entry.bytes:
             problem = f"{store.path(folder)}/{name} is not there as it was written."
             raise CheckpointError(problem, "Two runs cannot save to one place at the same time.")
-    if f"{folder}/{MANIFEST}" in sizes:
-        raise already_there(store, manifest.step)
     data = pickle.dumps(metadata)
-    store.delete(f"{folder}/{_METADATA}")
-    store.put_once(f"{folder}/{_METADATA}", data)
     entry = FileEntry(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-    whole = manifest.model_copy(update={"files": {**manifest.files, _METADATA: entry}})
-    if not store.put_once(f"{folder}/{MANIFEST}", whole.model_dump_json().encode()):
+    whole = manifest.model_copy(update={"files": {**manifest.files, METADATA: entry}})
+    if not store.put_once(f"{folder}/{MANIFEST}", _sealed(whole)):
         raise already_there(store, manifest.step)
+    store.put(f"{folder}/{METADATA}", data)
     return whole
 
 
-def already_there(store: Store, step: int) -> CheckpointError:
+def set_aside(store: ObjectStore, step: int) -> str:
+    """Takes a checkpoint out of the way, with all its files; returns where it is now."""
+    aside = f"damaged-{step:08d}-{uuid.uuid4().hex[:8]}"
+    store.move(folder_of(step), aside)
+    return store.path(aside)
+
+
+def already_there(store: ObjectStore, step: int) -> CheckpointError:
     """The error of a save over a committed checkpoint."""
     problem = f"{store.path(folder_of(step))} is already there."
     return CheckpointError(problem, "Nothing was overwritten; load it, or name another place.")
 
 
-def tidy(store: Store, keep: int) -> None:
+def tidy(store: ObjectStore, keep: int) -> None:
     """Removes all but the last `keep` checkpoints, and what no manifest names: left by saves that died.
 
     A manifest goes before its files, so a checkpoint is never seen with some of them gone.
@@ -167,15 +174,16 @@ def tidy(store: Store, keep: int) -> None:
     for step in steps[:-keep]:
         store.delete(f"{folder_of(step)}/{MANIFEST}")
     kept = {folder_of(step): step for step in steps[-keep:]}
-    named = {folder: set(_files(store, folder)) | {MANIFEST} for folder in kept}
+    named = {folder: _files(store, folder) for folder in kept}
     for name in sizes:
         folder, _, file = name.partition("/")
-        if _FOLDER.match(name) and file not in named.get(folder, ()):
+        known = named.get(folder, set())
+        if _FOLDER.match(name) and known is not None and file not in known:
             store.delete(name)
     store.prune("step-*")
 
 
-def discard(store: Store, step: int, attempt: str) -> None:
+def discard(store: ObjectStore, step: int, attempt: str) -> None:
     """Removes what one attempt wrote."""
     for name in store.sizes(folder_of(step)):
         if name.partition("/")[2].startswith(attempt):
@@ -200,5 +208,57 @@ def _committed(names: Mapping[str, int]) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def _files(store: Store, folder: str) -> list[str]:
-    return list(json.loads(store.get(f"{folder}/{MANIFEST}"))["files"])
+def _files(store: ObjectStore, folder: str) -> set[str] | None:
+    """The files of a checkpoint; None if its manifest cannot say."""
+    try:
+        return {*json.loads(store.get(f"{folder}/{MANIFEST}"))["files"], MANIFEST}
+    except (ValueError, KeyError):
+        return None
+
+
+def _sealed(manifest: Manifest) -> bytes:
+    body = manifest.model_dump_json().encode()
+    return body[:-1] + b',"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'"}'
+
+
+def _opened(data: bytes, where: str) -> Manifest:
+    """What a manifest's bytes say, if they are what was saved; those of earlier versions have no hash."""
+    seal = _SEAL.search(data)
+    body = data[: seal.start()] + b"}" if seal else data
+    if seal and hashlib.sha256(body).hexdigest().encode() != seal[1]:
+        raise DamagedError(f"{where} is not what was saved (sha256).", _RESTORE)
+    try:
+        manifest = Manifest.model_validate_json(body)
+    except ValidationError as error:
+        raise DamagedError(f"{where} is not a checkpoint's manifest of this version.", _RESTORE) from error
+    _check_whole(manifest, where)
+    return manifest
+
+
+def _check_whole(manifest: Manifest, where: str) -> None:
+    """Raises DamagedError unless the pieces make whole tensors and lie in files that are named."""
+    held: Counter[str] = Counter()
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for piece in manifest.pieces:
+        entry = manifest.tensors.get(piece.tensor)
+        if entry is None or (piece.tensor, piece.offsets) in seen or not _fits(piece, entry):
+            raise DamagedError(f"{where}: a piece of `{piece.tensor}` at {piece.offsets} does not fit.", _RESTORE)
+        if piece.bytes and piece.file not in manifest.files:
+            raise DamagedError(f"{where} does not name {piece.file}, which holds `{piece.tensor}`.", _RESTORE)
+        seen.add((piece.tensor, piece.offsets))
+        held[piece.tensor] += math.prod(piece.sizes)
+    for name, entry in manifest.tensors.items():
+        if held[name] != math.prod(entry.shape):
+            problem = f"{where} says where {held[name]} of the {math.prod(entry.shape)} numbers of `{name}` are."
+            raise DamagedError(problem, _RESTORE)
+
+
+def _fits(piece: Piece, entry: TensorEntry) -> bool:
+    ends = zip(piece.offsets, piece.sizes, entry.shape, strict=False)
+    numbers = math.prod(piece.sizes) * entry.torch_dtype.itemsize
+    return (
+        len(piece.offsets) == len(piece.sizes) == len(entry.shape)
+        and all(offset >= 0 and offset + size <= length for offset, size, length in ends)
+        and piece.bytes == numbers
+        and len(piece.sums) == -(-piece.bytes // piece.block)
+    )

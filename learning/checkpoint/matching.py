@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from learning.checkpoint.loading import Wanted
 from learning.checkpoint.manifest import Manifest, folder_of
 from learning.checkpoint.state import Holding, State, dtype_of, holdings, shape_of
-from learning.checkpoint.store import Store
 from schemas.failure import CheckpointError
+from storage.objects import ObjectStore
 
 _MEND = "Load it into the architecture that it was saved from."
 
 
-def match(store: Store, manifest: Manifest, state: State, found: list[Holding]) -> Wanted:
+def match(store: ObjectStore, manifest: Manifest, state: State, found: list[Holding]) -> Wanted:
     """What this rank wants, its memory appended to `found` in the same order.
 
     Raises:
@@ -33,7 +33,7 @@ def match(store: Store, manifest: Manifest, state: State, found: list[Holding]) 
     return [(held.name, held.box) for held in found]
 
 
-def check_names(store: Store, manifest: Manifest, wanted: Sequence[Wanted], partial: bool) -> None:
+def check_names(store: ObjectStore, manifest: Manifest, wanted: Sequence[Wanted], partial: bool) -> None:
     """Raises CheckpointError if the checkpoint has tensors that no rank asks for, unless `partial`."""
     asked = {name for boxes in wanted for name, _ in boxes}
     left = [name for name, entry in manifest.tensors.items() if name not in asked and 0 not in entry.shape]

@@ -13,6 +13,7 @@ from learning.checkpoint.exchange import place_own, read_blocks
 from learning.checkpoint.loading import loading_plan
 from learning.checkpoint.manifest import (
     MANIFEST,
+    METADATA,
     Manifest,
     already_there,
     commit,
@@ -25,13 +26,11 @@ from learning.checkpoint.planner import global_plan, local_plan
 from learning.checkpoint.saving import described, taken
 from learning.checkpoint.shard_file import write_file
 from learning.checkpoint.state import Holding, State, Stretch
-from learning.checkpoint.store import Store
 from schemas.failure import FlywheelError, UsageError
+from storage.objects import ObjectStore
 
-_CHUNK = 16 << 20
 
-
-def inspect(store: Store, step: int | None = None) -> dict[str, Any]:
+def inspect(store: ObjectStore, step: int | None = None) -> dict[str, Any]:
     """What a checkpoint is: its step, extra, files and tensors; the last one if no step is given.
 
     Raises:
@@ -52,7 +51,7 @@ def inspect(store: Store, step: int | None = None) -> dict[str, Any]:
     }
 
 
-def verify(store: Store, step: int | None = None) -> dict[str, Any]:
+def verify(store: ObjectStore, step: int | None = None) -> dict[str, Any]:
     """Reads every byte of a checkpoint: `ok`, and for each damaged file its name and the tensors in it.
 
     Raises:
@@ -61,13 +60,15 @@ def verify(store: Store, step: int | None = None) -> dict[str, Any]:
     manifest = read_manifest(store, step)
     damaged: dict[str, list[str]] = {}
     for name, entry in manifest.files.items():
+        if name == METADATA and not store.exists(f"{folder_of(manifest.step)}/{name}"):
+            continue  # for plain DCP; killed before it was written
         if _sha256(store, f"{folder_of(manifest.step)}/{name}", entry.bytes) != entry.sha256:
             damaged[name] = sorted({piece.tensor for piece in manifest.pieces if piece.file == name})
     read = sum(entry.bytes for entry in manifest.files.values())
     return {"step": manifest.step, "ok": not damaged, "files": len(manifest.files), "bytes": read, "damaged": damaged}
 
 
-def reshard(source: Store, target: Store, ranks: int, step: int | None = None) -> Manifest:
+def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | None = None) -> Manifest:
     """Writes a checkpoint again in rows for another number of ranks, one rank's part in memory at a time.
 
     A load does not need this: it reshards as it reads. It saves small reads where the same ranks load often.
@@ -95,7 +96,7 @@ def reshard(source: Store, target: Store, ranks: int, step: int | None = None) -
         raise
 
 
-def read_tensors(store: Store, manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+def read_tensors(store: ObjectStore, manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
     """Whole tensors, one at a time.
 
     Raises:
@@ -108,7 +109,7 @@ def read_tensors(store: Store, manifest: Manifest, names: Iterable[str]) -> Iter
         yield name, tensor
 
 
-def _fill(store: Store, manifest: Manifest, holdings: list[Holding]) -> None:
+def _fill(store: ObjectStore, manifest: Manifest, holdings: list[Holding]) -> None:
     plan = loading_plan(manifest, [[(held.name, held.box) for held in holdings]])
     dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
     place_own(plan, 0, read_blocks(store, folder_of(manifest.step), plan, 0, dtypes), holdings)
@@ -129,10 +130,8 @@ def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
     return state
 
 
-def _sha256(store: Store, name: str, size: int) -> str:
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(min(size, _CHUNK)))
-    for start in range(0, size, _CHUNK):
-        part = buffer[: min(_CHUNK, size - start)]
-        store.read(name, [(start, part)])
+def _sha256(store: ObjectStore, name: str, size: int) -> str:
+    digest = hashlib.sha256()
+    for part in store.chunks(name, size):
         digest.update(part)
     return digest.hexdigest()

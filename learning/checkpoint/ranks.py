@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.utils import _DistWrapper
 
-from schemas.failure import CheckpointError, FlywheelError
+from schemas.failure import CheckpointError, DamagedError, FlywheelError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,7 +104,8 @@ class Ranks:
             rank, (error, trace) = min(failed.failures.items())
             where = f"rank {rank}: " if self.size > 1 else ""
             if isinstance(error, FlywheelError):
-                raise CheckpointError(f"{where}{error.problem}", error.hint) from error
+                kind = DamagedError if isinstance(error, DamagedError) else CheckpointError
+                raise kind(f"{where}{error.problem}", error.hint) from error
             what = f"{type(error).__name__}: {error}"
             raise CheckpointError(f"{where}{what}", "".join(trace.format()[-1:])) from error
         except RuntimeError as error:

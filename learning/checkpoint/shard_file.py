@@ -18,7 +18,7 @@ from torch import Tensor
 
 from learning.checkpoint.boxes import Box
 from learning.checkpoint.manifest import FileEntry, Piece
-from learning.checkpoint.store import Sink, Store
+from storage.objects import ObjectStore, Sink
 
 BLOCK = 4 << 20
 """Bytes between two checksums, and the unit in which a load shares out the reading."""
@@ -98,7 +98,7 @@ def padded(position: int) -> int:
     return -(-position // ALIGN) * ALIGN
 
 
-def write_file(store: Store, folder: str, file: str, slots: list[Slot]) -> Written:
+def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) -> Written:
     """Writes a rank's file; none if there is nothing to write.
 
     Raises:

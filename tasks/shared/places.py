@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from schemas.config import Config
-from storage.blobs import FsspecBlobStore
+from storage.address import resolve
 from storage.lake import Lake
 from storage.mark import NAME as MARK
 
@@ -16,8 +16,8 @@ def home() -> Path:
 
 def lake_if_any(config: Config) -> Lake | None:
     """The config's lake, or None where its place is empty; raises LakeError if something else is there."""
-    store = FsspecBlobStore.open(config.lake)
-    if store.exists(MARK) or store.list():
+    store = resolve(config.lake).store()
+    if store.exists(MARK) or store.sizes():
         return Lake.open(config.lake)
     return None
 

@@ -15,7 +15,6 @@ from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
-from storage.blobs import FsspecBlobStore
 from tasks.shared.machine import machine_probes
 from tasks.shared.places import home, lake_if_any
 
@@ -106,7 +105,7 @@ def _storage(config: Config) -> str:
                     f"{place.uri} cannot be made: {above} is not writable.", "Set `lake.uri` to another folder."
                 )
         else:
-            store = lake.blobs if lake else FsspecBlobStore.open(config.lake)
+            store = place.store(*(("blobs",) if lake else ()))
             store.put("probe", b"")
             store.delete("probe")
     return f"lake {lake.lake_id} at {lake.uri}, writable" if lake else f"{place.uri} is free for a new lake"

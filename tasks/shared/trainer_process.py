@@ -15,6 +15,7 @@ from typing import Any
 from learning.job import TIED, Job
 from learning.launch import MESSAGES
 from schemas.failure import FlywheelError
+from tasks.shared.console import console
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 
@@ -78,6 +79,8 @@ class TrainerProcess:
                 break  # it was killed in the middle of a message
             message = json.loads(line)
             on_message(message)
+            if "damaged" in message:
+                console.print(f"[yellow]{_set_aside(message)}[/yellow]")
             numbers |= message
         code = self._process.wait()
         if "error" in numbers:
@@ -86,4 +89,9 @@ class TrainerProcess:
             tail = self._log.read_text(errors="replace")[-800:].strip()
             raise FlywheelError(f"The trainer died with {code}.", f"The end of its log: {tail or 'nothing'}")
         resumed = {"resumed_at": numbers["resumed"]} if "resumed" in numbers else {}
+        resumed |= {"set_aside": numbers["aside"]} if "aside" in numbers else {}
         return {key: numbers[key] for key in _KEPT if key in numbers} | resumed | numbers["numbers"]
+
+
+def _set_aside(message: dict[str, Any]) -> str:
+    return f"The checkpoint of step {message['damaged']} is damaged and now at {message['aside']}: {message['problem']}"

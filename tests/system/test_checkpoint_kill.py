@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.checkpoint import Checkpoints, store, verify
+from learning.checkpoint import Checkpoints, verify
+from storage import objects
 from tests.system.ranks import end, run_text, start, wait
 
 EVENTS = {"open", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.listdir", "os.scandir"}
@@ -51,7 +52,7 @@ def save_and_die(place: Path, step: int, at: int, said: Any) -> None:
     torch.set_num_threads(1)
     checkpoints = Checkpoints(place, keep=1)
     sys.addaudithook(hook)
-    store._Whole.write = counted(store._Whole.write)
+    objects._Whole.write = counted(objects._Whole.write)
     os.fsync = counted(os.fsync)
     os.posix_fallocate = counted(os.posix_fallocate)
     checkpoints.save(numbers(step), step, {"step": step}, blocking=True)

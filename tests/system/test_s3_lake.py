@@ -82,18 +82,19 @@ def test_two_processes_that_write_the_same_keys_leave_each_once(config: LakeConf
 
 
 def test_blobs_and_checkpoints_come_back(config: LakeConfig, tmp_path: Path) -> None:
-    store = Lake.open(config).blobs
-    assert store.create("note", b"first") and not store.create("note", b"second")
+    blobs = Lake.open(config).blobs
+    store = blobs.store
+    assert store.put_once("note", b"first") and not store.put_once("note", b"second")
     assert store.get("note") == b"first"
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "model.safetensors").write_bytes(os.urandom(300_000))
-    name = store.put_directory(checkpoint, "policies/p1")
-    here = store.get_directory(name, tmp_path / "cache")
+    name = blobs.put_directory(checkpoint, "policies/p1")
+    here = blobs.get_directory(name, tmp_path / "cache")
     assert (here / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
-    assert store.list("policies") == ["policies/p1/manifest.json", "policies/p1/model.safetensors"]
-    store.delete("policies")
-    assert store.list() == ["note"]
+    assert sorted(store.sizes("policies")) == ["policies/p1/manifest.json", "policies/p1/model.safetensors"]
+    store.move("policies", "old")
+    assert sorted(store.sizes()) == ["note", "old/p1/manifest.json", "old/p1/model.safetensors"]
 
 
 def test_a_prefix_with_other_things_is_not_taken_for_a_lake(endpoint: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from learning.data.sample import read_samples, read_screenshots, write_samples
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.learner import batch_loss
 from learning.job import TIED, Job, read_job
+from learning.resume import steps_folder
 from learning.trainer import train
 from models.policy import Context
 from models.tiny.network import TinyNet
@@ -149,3 +151,21 @@ def test_a_job_with_a_field_that_does_not_exist_names_it(tmp_path: Path) -> None
     (tmp_path / "job.json").write_text('{"lerning_rate": 1}')
     with pytest.raises(UsageError, match="lerning_rate"):
         read_job(tmp_path / "job.json")
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_training_goes_on_from_the_one_before(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = job(folder, steps=4, checkpoint_every=1)
+    train(plan)
+    whole = load_file(plan.out / "model.safetensors")
+    shutil.rmtree(plan.out)
+    (shard,) = steps_folder(plan).glob("step-00000003/*.distcp")
+    shard.write_bytes(shard.read_bytes()[:-1])
+    capsys.readouterr()
+    train(plan)
+    messages = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert messages[0]["damaged"] == 3 and str(shard) in messages[0]["problem"]
+    assert (Path(messages[0]["aside"]) / shard.name).exists() and messages[1] == {"resumed": 2, "steps": 4}
+    again = load_file(plan.out / "model.safetensors")
+    assert all(torch.equal(whole[name], again[name]) for name in whole)

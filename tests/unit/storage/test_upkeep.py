@@ -66,5 +66,5 @@ def test_maintenance_removes_old_files_that_nobody_committed_and_spares_fresh_on
 
 def test_the_size_counts_everything_in_the_lake(lake: Lake, row) -> None:
     lake.append("screenshots", [row("screenshots", png=os.urandom(100_000))])
-    lake.blobs.put("policies/p1/model", bytes(50_000))
+    lake.blobs.store.put("policies/p1/model", bytes(50_000))
     assert 150_000 < lake.size_bytes() < 200_000

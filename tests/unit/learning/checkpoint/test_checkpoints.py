@@ -1,8 +1,12 @@
 """Checkpoints of one process: saving, loading, what is refused."""
 
 import json
+import multiprocessing
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -10,8 +14,9 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 
-from learning.checkpoint import Checkpoints, State, Stretch, stretches
-from schemas.failure import CheckpointError
+from learning.checkpoint import Checkpoints, State, Stretch, open_store, stretches, verify
+from schemas.failure import CheckpointError, DamagedError
+from storage.objects import LocalStore
 
 
 def numbers(seed: int = 0) -> dict[str, Tensor]:
@@ -252,3 +257,112 @@ def test_any_place_that_fsspec_reaches_will_do():
         with pytest.raises(CheckpointError, match=r"memory://training/run/.*distcp is missing"):
             checkpoints.load(found)
         assert same(found, numbers(2))
+
+
+def edited(place: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Changes what the manifest of step 1 says, as an earlier version would have written it: without its hash."""
+    path = place / "step-00000001" / "manifest.json"
+    content = json.loads(path.read_bytes())
+    del content["sha256"]
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def test_a_manifest_of_an_earlier_version_loads(tmp_path: Path):
+    checkpoints = saved(tmp_path)
+    edited(tmp_path, lambda content: None)
+    found = zeros(numbers())
+    assert checkpoints.load(found) == {"seed": 1} and same(found, numbers(1))
+
+
+@pytest.mark.parametrize(
+    ("lose", "problem"),
+    [
+        (lambda content: content["pieces"].pop(), r"says where 0 of the 1 numbers of `optimizer\.step` are"),
+        (lambda content: content["tensors"].pop("model.b"), r"a piece of `model\.b` at \(0,\) does not fit"),
+        (lambda content: content["pieces"][1].update(sizes=[16]), r"a piece of `model\.b` at \(0,\) does not fit"),
+        (lambda content: content["files"].clear(), r"does not name .*distcp, which holds `"),
+    ],
+)
+def test_a_manifest_that_lost_an_entry_is_refused_by_name(
+    tmp_path: Path, lose: Callable[[dict[str, Any]], None], problem: str
+):
+    checkpoints = saved(tmp_path)
+    edited(tmp_path, lose)
+    found = zeros(numbers())
+    with pytest.raises(DamagedError, match=rf"manifest\.json.*{problem}"):
+        checkpoints.load(found)
+    assert same(found, zeros(found))
+
+
+def test_a_changed_byte_of_the_manifest_is_found(tmp_path: Path):
+    checkpoints = saved(tmp_path)
+    path = tmp_path / "step-00000001" / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2'))
+    with pytest.raises(DamagedError, match=rf"{path} is not what was saved \(sha256\)"):
+        checkpoints.load(zeros(numbers()))
+
+
+def test_a_restart_goes_on_from_the_newest_whole_checkpoint_and_names_what_it_set_aside(tmp_path: Path):
+    saved(tmp_path, 4, keep=9).close()
+    (shard,) = (tmp_path / "step-00000004").glob("*.distcp")
+    shard.write_bytes(shard.read_bytes()[:-1])
+    (tmp_path / "step-00000003" / "manifest.json").write_text("{")
+    before = files(tmp_path)
+    found = zeros(numbers())
+    with Checkpoints(tmp_path, keep=9) as checkpoints:
+        restored = checkpoints.restore(found)
+        assert (restored.step, restored.extra) == (2, {"seed": 2}) and same(found, numbers(2))
+        assert [one.step for one in restored.damaged] == [4, 3]
+        assert str(shard) in restored.damaged[0].problem
+        asides = [Path(one.aside) for one in restored.damaged]
+        assert all(aside.parent == tmp_path and aside.is_dir() for aside in asides)
+        assert sorted(files(tmp_path).values()) == sorted(before.values()), "nothing is lost"
+        checkpoints.save(numbers(3), 3, {"seed": 3}, blocking=True)
+        checkpoints.save(numbers(4), 4, {"seed": 4}, blocking=True)
+        assert checkpoints.restore(found).step == 4 and all(aside.is_dir() for aside in asides)
+
+
+def test_a_checkpoint_of_another_architecture_is_an_error_and_not_set_aside(tmp_path: Path):
+    saved(tmp_path, 2).close()
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match=r"no tensor `model\.v`"):
+        checkpoints.restore({"model.v": torch.zeros(3)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002"]
+
+
+def commit_together(place: Path, number: int, ready: Any, told: Any) -> None:
+    """Saves step 1, its commit held back until the other process has come as far."""
+    put_once = LocalStore.put_once
+
+    class Meeting(LocalStore):
+        def put_once(self, name: str, data: bytes) -> bool:
+            ready.wait(30)
+            return put_once(self, name, data)
+
+    torch.set_num_threads(1)
+    checkpoints = Checkpoints(place)
+    checkpoints.store = Meeting(place)
+    try:
+        checkpoints.save(numbers(number), 1, {"number": number}, blocking=True)
+        told.put((number, ""))
+    except CheckpointError as error:
+        told.put((number, str(error)))
+
+
+def test_of_two_processes_that_save_one_step_one_has_it_whole_and_the_other_is_told(tmp_path: Path):
+    fork = multiprocessing.get_context("fork")
+    ready, told = fork.Barrier(2), fork.Queue()
+    both = [fork.Process(target=commit_together, args=(tmp_path, number, ready, told)) for number in (1, 2)]
+    for process in both:
+        process.start()
+    answers = dict(told.get(timeout=60) for _ in both)
+    for process in both:
+        process.join()
+    (winner,) = (number for number, error in answers.items() if not error)
+    assert re.search("is already there|is not there as it was written", answers[3 - winner])
+    found = zeros(numbers())
+    assert Checkpoints(tmp_path).load(found) == {"number": winner} and same(found, numbers(winner))
+    assert verify(open_store(tmp_path))["ok"]
+    again = zeros(numbers())
+    dcp.load(again, checkpoint_id=tmp_path / "step-00000001", no_dist=True)
+    assert same(again, numbers(winner))

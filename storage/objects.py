@@ -1,0 +1,396 @@
+"""Bytes by name, in a folder or any place that fsspec reaches: the one seam under the lake's blobs and checkpoints.
+
+Names are relative POSIX paths. A local file is on the disk, not only in the page cache, when its writer returns;
+elsewhere the service answers for it.
+"""
+
+import errno
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import fsspec
+from fsspec.core import url_to_fs
+from typing_extensions import override
+
+from schemas.failure import DamagedError, LakeError
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+CHUNK = 16 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
+_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
+_AWAY_WORDS = ("Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error")
+Buffer = bytes | bytearray | memoryview
+
+
+class Sink(Protocol):
+    """What bytes of a new file go into."""
+
+    def write(self, data: Buffer, /) -> object:
+        """Takes all of `data`."""
+
+
+class ObjectStore(ABC):
+    """Files below one place; counts what is read and written.
+
+    Every method raises `LakeError` for what a person can mend: no space, no rights, out of reach.
+    """
+
+    gap = 0
+    """Two ranges that lie at most this many bytes apart are cheaper read as one."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.read_bytes = 0
+        self.written_bytes = 0
+
+    def path(self, name: str) -> str:
+        """The full address of a file or folder."""
+        return f"{self.place.rstrip('/')}/{name}"
+
+    def local_path(self, name: str) -> Path | None:
+        """Where a file or folder lies on this machine's disk, or None if it does not."""
+        return None
+
+    @abstractmethod
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """Bytes of every file below a folder, by name; empty if there is no such folder."""
+
+    @abstractmethod
+    def create(self, name: str, size: int) -> AbstractContextManager[Sink]:
+        """The sink of a new file of `size` bytes; on an error the file is removed."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Writes a small file whole, over what was there."""
+
+    @abstractmethod
+    def put_once(self, name: str, data: bytes) -> bool:
+        """Writes a small file whole unless it exists; of several writers at once exactly one is told True."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes:
+        """A small file; raises FileNotFoundError."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    @abstractmethod
+    def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
+        """Fills each buffer with a file's bytes from an offset on.
+
+        Raises:
+            DamagedError: there is no such file, or it ends too early.
+        """
+
+    @abstractmethod
+    def move(self, folder: str, to: str) -> None:
+        """Gives a folder another name that is not in use."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Removes a file; nothing to remove is no error."""
+
+    def prune(self, folders: str) -> None:  # noqa: B027  nothing to do where there are no folders
+        """Removes empty folders whose name matches a pattern."""
+
+    def chunks(self, name: str, size: int) -> Iterator[memoryview]:
+        """The first `size` bytes of a file, piece by piece; a piece is valid until the next one."""
+        buffer = memoryview(bytearray(min(size, CHUNK)))
+        for start in range(0, size, CHUNK):
+            part = buffer[: min(CHUNK, size - start)]
+            self.read(name, [(start, part)])
+            yield part
+
+    def _missing(self, name: str) -> DamagedError:
+        return DamagedError(f"{self.path(name)} is missing.", "Restore it, or load another step.")
+
+    def _short(self, name: str) -> DamagedError:
+        return DamagedError(f"{self.path(name)} ends too early.", "Restore it, or load another step.")
+
+
+def open_store(place: str | os.PathLike[str], filesystem: fsspec.AbstractFileSystem | None = None) -> ObjectStore:
+    """The store at a folder, or at an address such as `s3://bucket/prefix`.
+
+    Args:
+        place: folder or address.
+        filesystem: fsspec's file system for the address, set up with its credentials and endpoint; if not given, fsspec
+            makes one from the environment.
+    """
+    address = os.fspath(place).removeprefix("file://")
+    return RemoteStore(address, filesystem) if "://" in address else LocalStore(Path(address))
+
+
+class LocalStore(ObjectStore):
+    """A folder of this machine, or of a file system that all ranks share."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root.expanduser().absolute()))
+        self._root = Path(self.place)
+
+    @override
+    def local_path(self, name: str) -> Path | None:
+        return self._root / name
+
+    @override
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        found: dict[str, int] = {}
+        for path in (self._root / folder).rglob("*"):
+            with suppress(FileNotFoundError):  # swept meanwhile
+                if path.is_file():
+                    found[path.relative_to(self._root).as_posix()] = path.stat().st_size
+        return found
+
+    @contextmanager
+    @override
+    def create(self, name: str, size: int) -> Iterator[Sink]:
+        path = self._root / name
+        with explained(self.place):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb", buffering=0) as file:
+                try:
+                    _reserve(file.fileno(), size)
+                    yield _Whole(file)
+                    os.fsync(file.fileno())
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
+        self.written_bytes += size
+
+    @override
+    def put(self, name: str, data: bytes) -> None:
+        with self._part(name, data) as part:
+            os.replace(part, self._root / name)
+
+    @override
+    def put_once(self, name: str, data: bytes) -> bool:
+        with self._part(name, data) as part:
+            try:
+                os.link(part, self._root / name)
+            except FileExistsError:
+                return False
+        return True
+
+    @override
+    def get(self, name: str) -> bytes:
+        with explained(self.place):
+            data = (self._root / name).read_bytes()
+        self.read_bytes += len(data)
+        return data
+
+    @override
+    def exists(self, name: str) -> bool:
+        return (self._root / name).is_file()
+
+    @override
+    def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
+        try:
+            file = os.open(self._root / name, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        try:
+            for start, buffer in ranges:
+                done = 0
+                while done < len(buffer):
+                    got = os.preadv(file, [buffer[done:]], start + done)
+                    if got == 0:
+                        raise self._short(name)
+                    done += got
+                self.read_bytes += done
+        finally:
+            os.close(file)
+
+    @override
+    def move(self, folder: str, to: str) -> None:
+        with explained(self.place):
+            (self._root / folder).rename(self._root / to)
+
+    @override
+    def delete(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+    @override
+    def prune(self, folders: str) -> None:
+        for path in self._root.glob(folders):
+            with suppress(OSError):  # not empty, or no folder
+                path.rmdir()
+
+    @contextmanager
+    def _part(self, name: str, data: bytes) -> Iterator[Path]:
+        """The bytes in a file aside, which is to get its name in the `with`, and is gone after it."""
+        folder = (self._root / name).parent
+        part = folder / f".part-{uuid4().hex}"
+        with explained(self.place):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with part.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield part
+            finally:
+                part.unlink(missing_ok=True)
+            _sync_folder(folder)
+        self.written_bytes += len(data)
+
+
+class RemoteStore(ObjectStore):
+    """Any other place, through fsspec; `memory://` is the fake for tests."""
+
+    gap = 64 * 1024
+
+    def __init__(self, place: str, filesystem: fsspec.AbstractFileSystem | None = None) -> None:
+        super().__init__(place)
+        files: Any = filesystem if filesystem is not None else url_to_fs(place)[0]
+        self._files, self._root = files, str(files._strip_protocol(place)).rstrip("/")
+
+    @override
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        with explained(self.place):
+            self._files.invalidate_cache()
+            try:
+                found = self._files.find(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return {}
+        return {path.removeprefix(f"{self._root}/"): about["size"] for path, about in found.items()}
+
+    @contextmanager
+    @override
+    def create(self, name: str, size: int) -> Iterator[Sink]:
+        with explained(self.place):
+            file = self._files.open(self._at(name), "wb")
+            try:
+                yield file
+            except BaseException:
+                file.discard()
+                raise
+            file.close()
+        self.written_bytes += size
+
+    @override
+    def put(self, name: str, data: bytes) -> None:
+        with explained(self.place):
+            self._files.pipe_file(self._at(name), data)
+        self.written_bytes += len(data)
+
+    @override
+    def put_once(self, name: str, data: bytes) -> bool:
+        with explained(self.place):
+            try:
+                self._files.pipe_file(self._at(name), data, mode="create")
+            except OSError as error:
+                if isinstance(error, FileExistsError) or "pre-condition" in str(error):  # how S3 says it exists
+                    return False
+                raise
+        self.written_bytes += len(data)
+        return True
+
+    @override
+    def get(self, name: str) -> bytes:
+        with explained(self.place):
+            data = self._files.cat_file(self._at(name))
+        self.read_bytes += len(data)
+        return data
+
+    @override
+    def exists(self, name: str) -> bool:
+        with explained(self.place):
+            return self._files.exists(self._at(name))
+
+    @override
+    def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
+        starts = [start for start, _ in ranges]
+        ends = [start + len(buffer) for start, buffer in ranges]
+        with explained(self.place):
+            try:
+                parts = self._files.cat_ranges([self._at(name)] * len(ranges), starts, ends, on_error="raise")
+            except FileNotFoundError as error:
+                raise self._missing(name) from error
+        for part, (_, buffer) in zip(parts, ranges, strict=True):
+            if len(part) != len(buffer):
+                raise self._short(name)
+            buffer[:] = part
+            self.read_bytes += len(part)
+
+    @override
+    def move(self, folder: str, to: str) -> None:
+        names = list(self.sizes(folder))
+        with explained(self.place):
+            for name in names:
+                self._files.cp_file(self._at(name), self._at(to + name.removeprefix(folder)))
+            for name in names:
+                self._files.rm_file(self._at(name))
+
+    @override
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError), explained(self.place):
+            self._files.rm_file(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turns errors of the storage that a person can mend into a `LakeError`; others pass unchanged.
+
+    Every client has its own classes of errors, so it is their text that tells.
+    """
+    try:
+        yield
+    except Exception as error:
+        mended = _explain(place, error)
+        if mended is None:
+            raise
+        raise mended from error
+
+
+def _explain(place: str, error: Exception) -> LakeError | None:
+    text = str(error)
+    if getattr(error, "errno", None) in _FULL or any(word in text for word in _FULL_WORDS):
+        return LakeError(f"No space is left at {place}.", "Free some space and go on; what was committed is safe.")
+    if place.startswith("s3://"):
+        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
+            return LakeError(
+                f"{place} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights."
+            )
+        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
+            return LakeError(f"The S3 endpoint of {place} cannot be reached.", "Check `lake.endpoint` and the network.")
+    elif isinstance(error, PermissionError | NotADirectoryError):
+        return LakeError(f"{place} cannot be written: {error}.", "Check its rights, or name another folder.")
+    return None
+
+
+class _Whole:
+    """Writes until all is written; a raw file may take less at once."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: Buffer) -> None:
+        view = memoryview(data)
+        while len(view):
+            view = view[self._file.write(view) :]
+
+
+def _reserve(file: int, size: int) -> None:
+    """Takes the space before anything is written, so that a full disk is known at once."""
+    try:
+        os.posix_fallocate(file, 0, size)
+    except OSError as error:
+        if error.errno in (*_FULL, errno.EINTR):
+            raise  # other errors: this file system cannot reserve
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
