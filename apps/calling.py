@@ -1,20 +1,18 @@
-"""Calls a flow from the command line without Prefect's tracebacks for errors that a person can mend.
+"""Calls a flow from the command line without Prefect's tracebacks for errors that a person can put right.
 
 Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again.
 The command line shows it itself: one line for a `FlywheelError`, one traceback for anything else.
 """
 
+import importlib
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 from apps.environment import make_prefect_home
-from apps.leash import leash
+from apps.interrupts import interrupt
 from schemas.failure import FlywheelError
 
-Result = TypeVar("Result")
-NO_SERVER = "ephemeral Prefect API server"
-"""In Prefect's message where its temporary server does not answer in time."""
+TWICE = ("Encountered exception", "Finished in state", "Crash detected")
 
 
 class OncePerError(logging.Filter):
@@ -24,36 +22,46 @@ class OncePerError(logging.Filter):
         """Whether to show this record."""
         if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
             return True
-        said = record.getMessage()
         raised = record.exc_info[1] if record.exc_info else None
-        return not (
-            isinstance(raised, FlywheelError) or said.startswith(("Encountered exception", "Finished in state"))
-        )
+        return not (isinstance(raised, FlywheelError) or record.getMessage().startswith(TWICE))
 
 
-def call(flow: Callable[[], Result]) -> Result:
-    """What the flow returns; what it raises is raised and logged nowhere else.
+def call(flow: str, *arguments: Any) -> Any:
+    """What a flow returns; what it raises is raised and logged nowhere else.
+
+    Args:
+        flow: its dotted path. It is imported while Prefect's temporary server starts, which takes seconds, too.
+        arguments: its arguments.
 
     Raises:
         FlywheelError: Prefect's temporary server did not start, or died while it did.
     """
     make_prefect_home()
-    import prefect  # noqa: F401  sets up the logging that is filtered here
+    from apps.server import server_if_needed
 
+    server = server_if_needed()
     once = OncePerError()
     handlers = list(logging.getLogger().handlers)
     for handler in handlers:
         handler.addFilter(once)
     try:
-        with leash():
-            return flow()
-    except RuntimeError as error:
-        if NO_SERVER not in str(error):
-            raise
-        raise FlywheelError(
-            f"Prefect's temporary server did not start: {error}",
-            "Run the same command again, nothing is lost; or set PREFECT_API_URL to a server of your own.",
-        ) from error
+        module, _, name = flow.rpartition(".")
+        called = getattr(importlib.import_module(module), name)
+        _heed_our_own()
+        if server is not None:
+            server.wait()
+        return called(*arguments)
     finally:
         for handler in handlers:
             handler.removeFilter(once)
+
+
+def _heed_our_own() -> None:
+    """Keeps SIGTERM ours within a flow.
+
+    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a
+    task's or a callback's failure and goes on: a run in which sandboxes were busy would not end.
+    """
+    from prefect.utilities import engine
+
+    engine._prefect_sigterm_handler = interrupt  # pyright: ignore[reportPrivateUsage]

@@ -28,9 +28,8 @@ def measure(
     check_tasks(config, tasks)
     if policy != "explorer" and not Path(policy).is_dir():
         policy_named(open_lake(config), policy)
-    from flows.evaluate import evaluate
 
-    found = call(lambda: evaluate(config, policy, tasks, seeds, attempts))
+    found = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
     names = {task: name_in(config, task) for task in found["tasks"]}
     by_task = {names[task]: numbers for task, numbers in found["tasks"].items()}
     plays = [[names.get(task) or name_in(config, task), *rest] for task, *rest in found.get("plays", ())]
@@ -68,9 +67,8 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     lake = open_lake(config)
     policy_named(lake, like or "champion")
     require(config)
-    from flows.retrain import retrain
 
-    version = call(lambda: retrain(config, like))
+    version = call("flows.retrain.retrain", config, like)
     return {"policy": version, "status": policy_named(lake, version)["status"]}
 
 
@@ -82,9 +80,8 @@ def merge_policies(config: Config, policies: list[str], weights: list[float] | N
     for name in policies:
         policy_named(lake, name)
     require(config)
-    from flows.merge import merge
 
-    row = policy_named(lake, call(lambda: merge(config, policies, weights, parts)))
+    row = policy_named(lake, call("flows.merge.merge", config, policies, weights, parts))
     return {"policy": row["policy_version"], "status": row["status"], **json.loads(row["metrics"])}
 
 

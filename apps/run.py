@@ -25,11 +25,10 @@ def turn(config: Config, iterations: int) -> None:
     """
     make_prefect_home()
     require(config)
-    from flows.flywheel import flywheel
 
     threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
     try:
-        call(lambda: flywheel(config, iterations))
+        call("flows.flywheel.flywheel", config, iterations)
     except GateRefused:
         Console(stderr=True, highlight=False).print(
             f"The failing rows are in the report: {build_report(config)}", soft_wrap=True

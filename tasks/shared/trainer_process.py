@@ -3,6 +3,7 @@
 Its messages come through a pipe of their own. What it or a library prints goes to `trainer.log`, whatever it is.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import psutil
 
 from learning.job import TIED, Job
 from learning.launch import MESSAGES
@@ -48,6 +51,7 @@ class TrainerProcess:
                 stderr=log,
                 env={**environ, MESSAGES: str(sink)},
                 pass_fds=(sink,),
+                start_new_session=True,
             )
         os.close(sink)
 
@@ -56,7 +60,7 @@ class TrainerProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process.poll() is None:
-            self._process.kill()
+            _kill(psutil.Process(self._process.pid))
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -95,3 +99,13 @@ class TrainerProcess:
 
 def _set_aside(message: dict[str, Any]) -> str:
     return f"The checkpoint of step {message['damaged']} is damaged and now at {message['aside']}: {message['problem']}"
+
+
+def _kill(process: psutil.Process) -> None:
+    """Kills a process and all that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = process.children(recursive=True)
+        for one in (process, *started):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(started, timeout=2)

@@ -19,7 +19,7 @@ Call = Callable[..., tuple[int, str, str]]
 def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     def call(*words: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["flywheel", "checkpoint", *map(str, words)])
-        monkeypatch.setattr(cli, "_last_word", lambda: None)
+        monkeypatch.setattr(cli, "ignore", lambda: None)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr()

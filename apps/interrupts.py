@@ -1,0 +1,129 @@
+"""SIGTERM and Ctrl-C: a command ends soon, with the signal's exit status, one line, and no process left behind.
+
+Both raise KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run:
+what holds something gives it back on the way out. A thread hears of a signal at once, whatever the main thread does
+(`signal.set_wakeup_fd`). It silences what libraries would print of an end that was asked for, raises a signal again
+that was lost on the way, since an exception in a destructor goes nowhere, and at last ends the process itself.
+"""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+import psutil
+
+AGAIN_S = 5.0
+"""Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
+LAST_S = 11.0
+"""Seconds after which nothing is waited for any more."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
+CLEAR = "\r\x1b[2K\x1b[?25h"
+"""Ends a progress bar that is cut short: empties its line and shows the cursor."""
+
+
+class Interrupts:
+    """The signals of this process. Made in the main thread."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The first signal that arrived."""
+        self._reading, self._finishing = threading.Lock(), threading.Lock()
+        self._terminal = os.dup(2)
+        self._heard, self._wake = os.pipe()
+        for end in (self._heard, self._wake):
+            os.set_blocking(end, False)
+
+    def listen(self) -> None:
+        """Heeds the signals from now on, but those that this process was started to ignore."""
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, interrupt if number == signal.SIGTERM else signal.default_int_handler)
+        threading.Thread(target=self._watch, name="interrupts", daemon=True).start()
+
+    def finish(self) -> NoReturn:
+        """Ends what is left of this process's children, says so in one line, and exits with the signal's status."""
+        number = self.number or signal.SIGTERM
+        self._finishing.acquire()
+        children = psutil.Process().children(recursive=True)
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+        psutil.wait_procs(children, timeout=2)
+        said = f"flywheel: ended by {signal.Signals(number).name}; {KEPT}.\n"
+        os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + said).encode())
+        os._exit(128 + number)
+
+    def _watch(self) -> None:
+        while self.number is None:
+            select.select([self._heard], [], [])
+            if not self._hear():
+                os.close(self._heard)
+                return
+        logging.disable(logging.CRITICAL)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        time.sleep(AGAIN_S)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(LAST_S - AGAIN_S)
+        self.finish()
+
+    def _hear(self) -> bool:
+        """Takes note of a signal that has arrived; False if none can come any more. The main thread may be first."""
+        with self._reading, contextlib.suppress(BlockingIOError):
+            heard = os.read(self._heard, 1)
+            if self.number is None and heard and heard[0] in SIGNALS:
+                self.number = heard[0]
+            return bool(heard)
+        return True
+
+    def close(self) -> None:
+        """Heeds nothing any more; ends the process if a signal came."""
+        self._hear()
+        if self.number is not None:
+            self.finish()
+        signal.set_wakeup_fd(-1)
+        os.close(self._wake)
+        os.close(self._terminal)
+
+
+def interrupt(_: int, frame: FrameType | None) -> None:
+    """Handles SIGTERM as Ctrl-C is handled at this moment: by cancelling an event loop's main task, or by raising."""
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(signal.SIGINT, frame)
+    else:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """While it lasts, SIGTERM and Ctrl-C end the process as this module says."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    interrupts = Interrupts()
+    interrupts.listen()
+    try:
+        yield
+    finally:
+        interrupts.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ignore() -> None:
+    """Heeds no signal from here on, and says nothing more: all is done, and the interpreter ends.
+
+    DuckDB's bindings list what is still alive there, which helps nobody.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -1,0 +1,88 @@
+"""Prefect's temporary server, where no other is configured.
+
+Prefect starts one by itself, too: in the terminal's process group, where Ctrl-C ends it before the run that it records,
+and not bound to us, so that it outlives a process that is killed. This one hears of signals only through us.
+"""
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import prefect
+from prefect.context import refresh_global_settings_context
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME
+
+from apps import watchdog
+from schemas.failure import FlywheelError
+
+PATIENCE_S = 120.0
+QUIET = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+"""What Prefect tells a temporary server: no pages, and settings as they are."""
+
+
+class TemporaryServer:
+    """A server as long as this process; started at once, there when `wait` returns."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{port}/api"
+        self._log = PREFECT_HOME.value() / "server.log"
+        uvicorn = ["-m", "uvicorn", "--app-dir", str(Path(prefect.__file__).parent.parent), "--factory"]
+        served = ["prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", port]
+        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid())]
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [*tied, sys.executable, *uvicorn, *served, "--log-level", "error", "--lifespan", "on"],
+                env={**os.environ, **QUIET},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        atexit.register(self.stop)
+
+    def wait(self) -> None:
+        """Waits until it answers, and makes it Prefect's.
+
+        Raises:
+            FlywheelError: it died, or did not answer within two minutes.
+        """
+        until = time.monotonic() + PATIENCE_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                ended = "it did not answer" if self._process.returncode is None else f"exit {self._process.returncode}"
+                raise FlywheelError(
+                    f"Prefect's temporary server did not start ({ended}; {self._log}).",
+                    "Run the same command again, nothing is lost; or set PREFECT_API_URL to a server of your own.",
+                )
+            time.sleep(0.1)
+        os.environ["PREFECT_API_URL"] = self.url
+        refresh_global_settings_context()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def server_if_needed() -> TemporaryServer | None:
+    """A server that starts, or None where one is configured."""
+    return None if PREFECT_API_URL.value() else TemporaryServer()

@@ -1,0 +1,94 @@
+"""`flywheel run` as a process of its own: started, ended, and what is left of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "FLYWHEEL_TEST_RUN"
+"""Variable that every process of a run inherits, whatever session or group it is in."""
+CONFIG = """
+name = "small"
+[lake]
+uri = "{lake}"
+min_free_mb = 10
+[environments.fake]
+sandboxes = 4
+[suite]
+tasks = ["click-target", "two-steps"]
+[collect]
+trajectories_per_task = 20
+chunk = 4
+relay_share = 0.2
+[policy]
+max_new_tokens = 8
+[train]
+steps_first = 30
+steps = 30
+batch = 4
+warmup = 1
+[evaluate]
+seeds = 4
+explorer_seeds = 4
+"""
+
+
+@dataclass
+class Command:
+    """A run under way."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    log: Path
+    """What it says on the terminal, standard output and standard error alike."""
+
+    def left(self) -> list[str]:
+        """The commands of its processes that are still there."""
+        found = []
+        for one in psutil.process_iter():
+            try:
+                mine = one.environ().get(MARK) == self.mark and one.status() != psutil.STATUS_ZOMBIE
+                found += [" ".join(one.cmdline())] if mine else []
+            except psutil.Error:
+                continue
+        return found
+
+    def tree(self) -> list[psutil.Process]:
+        """Its processes, itself first."""
+        if self.process.poll() is not None:
+            return []
+        first = psutil.Process(self.process.pid)
+        return [first, *first.children(recursive=True)]
+
+    def left_after(self, seconds: float) -> list[str]:
+        """What is left when so much time has passed, or as soon as nothing is."""
+        until = time.monotonic() + seconds
+        while (found := self.left()) and time.monotonic() < until:
+            time.sleep(0.1)
+        return found
+
+
+def start(config: Path, iterations: int = 1) -> Command:
+    """`flywheel run` for a config whose folder also takes its work folder and its logs."""
+    folder, mark = config.parent, uuid.uuid4().hex
+    environ = {
+        **os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), MARK: mark,
+    }  # fmt: skip
+    log = folder / f"{mark}.log"
+    words = [sys.executable, "-m", "apps.cli", "run", "--config", str(config), "--iterations", str(iterations)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, env=environ, stdout=out, stderr=out, start_new_session=True, preexec_fn=heeding_ctrl_c
+        )
+    return Command(process, mark, log)
+
+
+def heeding_ctrl_c() -> None:
+    """What a shell's foreground has; whoever runs the tests in a shell's background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
