@@ -36,7 +36,7 @@ def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch
         "tasks": {"fake/click-target": {"success": 0.5, "n": 2}},
         "plays": [["fake/click-target", 2_000_000, True]],
     }
-    monkeypatch.setattr(policies, "call", lambda flow: measured)
+    monkeypatch.setattr(policies, "call", lambda *_: measured)
     found = policies.measure(place.config, "champion", ["click-target"], None)
     assert found["tasks"] == {"click-target": {"success": 0.5, "n": 2}}
     assert found["plays"] == [["click-target", 2_000_000, True]]
