@@ -10,10 +10,13 @@ from rich.table import Table
 
 from apps.lakes import pins, policies, policy_named
 from schemas.failure import UsageError
+from schemas.verdict import DECISION
+from storage.catalog import ask
 from storage.lake import Lake
 
 TRAINED_ROUTES = {"ct": ["ct"]}
 """Routes by method, where it is not both."""
+VERDICT = ("gate", "gate_version", "passed", "reason", "route")
 
 
 def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
@@ -83,14 +86,17 @@ def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> se
         sides = ["trajectory_id", "rejected_trajectory_id"]
         pairs = lake.read("pairs", sides, version=versions["pairs"])
         return {name for side in sides for name in pairs[side].to_pylist() if name}
-    where = {"gate": "route", "route": TRAINED_ROUTES.get(policy["method"], ["sft", "ct"])}
-    routed = lake.read("verdicts", ["trajectory_id"], where, versions["verdicts"])
-    return set(routed["trajectory_id"].to_pylist())
+    routes = TRAINED_ROUTES.get(policy["method"], ["sft", "ct"])
+    decisions = ask(lake, "decisions", versions, iteration=None).to_pylist()
+    return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
 def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
     name = row["trajectory_id"]
-    verdicts = lake.read("verdicts", where={"trajectory_id": name}).to_pylist()
+    verdicts = sorted(
+        lake.read("verdicts", where={"trajectory_id": name}).to_pylist(),
+        key=lambda one: (one["created_at"], one["gate"] == DECISION),
+    )
     trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, policy)["ids"]]
     told = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
@@ -98,7 +104,7 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         "trajectory": name,
         **{key: row[key] for key in told},
         "failure_boundary": row["failure_boundary"],
-        "verdicts": [{key: one[key] for key in ("gate", "passed", "reason", "route")} for one in verdicts],
+        "verdicts": [{key: one[key] for key in VERDICT} for one in verdicts],
         "policies": trained,
     }
 

@@ -1,26 +1,66 @@
 """The machine part of annotation: a templated thought for accepted steps, grounding targets from the page's elements.
 
 Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and
-answers with a click on its centre. Only names that stand for one element of the page are asked for. Of failed plays it
+answers with a click on its centre. Only names that stand for one element of the page are asked for. Of failures it
 also keeps what is true whatever they were meant for: the action between two screens, and what changed.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import zip_longest
 
 from curation.transitions import NOTHING, caption
 from models.thoughts import templated_thought
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.annotation import Annotation, Kind
-from schemas.observation import Element
+from schemas.observation import Element, elements_of
+from schemas.step import Step
+from schemas.trajectory import Route
 
 MAX_NAME = 40
 """Longer element texts are paragraphs, not names."""
+MOST_TARGETS = 12
+"""Grounding targets kept per screen; the trainer draws from them."""
 
-StepRow = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the filter decided of a trajectory."""
+
+    route: Route
+    reason: str
+    error_step: int | None
+
+
+def annotations_of(
+    decisions: Mapping[str, Decision], trajectories: Iterable[Sequence[Step]], now: datetime
+) -> Iterator[Annotation]:
+    """Thoughts and grounding for accepted steps; for failed ones grounding too, what was done and changed from screen
+    to screen, and the error step where a rule can tell.
+
+    Args:
+        decisions: by trajectory; those of route `none`, and trajectories without one, are left out.
+        trajectories: the steps of each, in order.
+        now: when they are made.
+    """
+    asked: set[str] = set()
+    for steps in trajectories:
+        decision = decisions.get(steps[0].trajectory_id) if steps else None
+        if decision is None or decision.route == "none":
+            continue
+        if decision.route == "ct":
+            yield from comparisons(steps, now)
+        for step in steps:
+            if step.step == decision.error_step:
+                yield error_annotation(step, decision.reason, now)
+            if decision.route == "sft" and (thought := thought_annotation(step, now)):
+                yield thought
+            if step.screenshot not in asked:
+                asked.add(step.screenshot)
+                yield from grounding_annotations(step, elements_of(step.elements), MOST_TARGETS, now)
 
 
 def name_of(element: Element) -> str:
@@ -35,15 +75,15 @@ def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
     return sorted(named, key=lambda element: not element.interactive)[:most]
 
 
-def thought_annotation(step: StepRow, now: datetime) -> Annotation | None:
+def thought_annotation(step: Step, now: datetime) -> Annotation | None:
     """A templated thought for a step that has none of its own."""
-    if step["thought"] or not step["action"]:
+    if step.thought or not step.action:
         return None
-    thought = templated_thought(from_json(step["action"]))
-    return _annotation(step, "thought", "template", thought, step["action"], now, 0)
+    thought = templated_thought(from_json(step.action))
+    return _annotation(step, "thought", "template", thought, step.action, now, 0)
 
 
-def grounding_annotations(step: StepRow, elements: Sequence[Element], most: int, now: datetime) -> list[Annotation]:
+def grounding_annotations(step: Step, elements: Sequence[Element], most: int, now: datetime) -> list[Annotation]:
     """One grounding target per element that can be asked for."""
     rows = []
     for number, element in enumerate(grounding_targets(elements, most)):
@@ -53,17 +93,17 @@ def grounding_annotations(step: StepRow, elements: Sequence[Element], most: int,
     return rows
 
 
-def inverse_annotation(step: StepRow, now: datetime) -> Annotation | None:
+def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
     """The action that led from the step's screen to the next, where one was performed and the screen shows it."""
-    if not step["action"] or step["action_error"] or step["next_screenshot"] in (None, step["screenshot"]):
+    if not step.action or step.action_error or step.next_screenshot in (None, step.screenshot):
         return None
-    if from_json(step["action"]).type in TERMINAL:
+    if from_json(step.action).type in TERMINAL:
         return None
-    return _compared(step, _annotation(step, "inverse_dynamics", "play", "", step["action"], now, 0))
+    return _compared(step, _annotation(step, "inverse_dynamics", "play", "", step.action, now, 0))
 
 
 def transition_annotation(
-    step: StepRow, before: Sequence[Element], after: Sequence[Element] | None, now: datetime
+    step: Step, before: Sequence[Element], after: Sequence[Element] | None, now: datetime
 ) -> Annotation | None:
     """What the step's action changed, by the elements before and after; None where a rule cannot tell.
 
@@ -71,32 +111,41 @@ def transition_annotation(
         step: screenshot and next_screenshot are read.
         before, after: the elements of the two screens; `after` is None where nobody recorded them.
     """
-    if not step["action"] or step["action_error"] or step["next_screenshot"] is None:
+    if not step.action or step.action_error or step.next_screenshot is None:
         return None
-    same = step["next_screenshot"] == step["screenshot"]
-    said = NOTHING if same else caption(before, after) if before and after else ""
-    return _compared(step, _annotation(step, "transition", "page", said, None, now, 0)) if said else None
+    same = step.next_screenshot == step.screenshot
+    changed = NOTHING if same else caption(before, after) if before and after else ""
+    return _compared(step, _annotation(step, "transition", "page", changed, None, now, 0)) if changed else None
 
 
-def error_annotation(trajectory_id: str, iteration: int, step: int, reason: str, now: datetime) -> Annotation:
+def error_annotation(step: Step, reason: str, now: datetime) -> Annotation:
     """The step at which a failed trajectory went wrong, where a rule can tell."""
-    row = {"trajectory_id": trajectory_id, "iteration": iteration, "step": step}
-    return _annotation(row, "error_step", "rules", reason, None, now, 0)
+    return _annotation(step, "error_step", "rules", reason, None, now, 0)
 
 
-def _compared(step: StepRow, annotation: Annotation) -> Annotation:
-    return annotation.model_copy(update={"before": step["screenshot"], "after": step["next_screenshot"]})
+def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:
+    """What a failed trajectory's screens tell of each other: the elements after a step are those the next recorded."""
+    for step, following in zip_longest(steps, steps[1:]):
+        after = None
+        if following is not None and following.screenshot == step.next_screenshot:
+            after = elements_of(following.elements)
+        found = (inverse_annotation(step, now), transition_annotation(step, elements_of(step.elements), after, now))
+        yield from (annotation for annotation in found if annotation)
+
+
+def _compared(step: Step, annotation: Annotation) -> Annotation:
+    return annotation.model_copy(update={"before": step.screenshot, "after": step.next_screenshot})
 
 
 def _annotation(
-    step: StepRow, kind: Kind, author: str, thought: str, action: str | None, now: datetime, number: int
+    step: Step, kind: Kind, author: str, thought: str, action: str | None, now: datetime, number: int
 ) -> Annotation:
-    name = f"{step['trajectory_id']}|{step['step']}|{kind}|{author}|{number}"
+    name = f"{step.trajectory_id}|{step.step}|{kind}|{author}|{number}"
     return Annotation(
         annotation_id=hashlib.sha256(name.encode()).hexdigest()[:24],
-        trajectory_id=step["trajectory_id"],
-        step=step["step"],
-        iteration=step["iteration"],
+        trajectory_id=step.trajectory_id,
+        step=step.step,
+        iteration=step.iteration,
         kind=kind,
         author=author,
         thought=thought,

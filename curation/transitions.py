@@ -1,4 +1,4 @@
-"""What changed from one screen to the next, said by rule from the elements recorded before and after.
+"""What changed from one screen to the next, told by rule from the elements recorded before and after.
 
 The captions are for continual training (state-transition captioning, UI-TARS, arXiv 2501.12326, section 4): they are
 true whatever the action was meant for. An element is known again by its kind and name, where only one has them.

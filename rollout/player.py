@@ -8,7 +8,8 @@ from rich.progress import Progress
 
 from environments.pool import SandboxPool
 from environments.registry import environments_of
-from rollout.judging import judge_of, with_judgement
+from models.judges.registry import required_judge
+from rollout.judging import with_judgement
 from rollout.session import Actor, Play, Record, play
 from schemas.config import Config
 from schemas.failure import is_environment_failure
@@ -69,7 +70,7 @@ async def _play_all(
     for one in reversed(plays):
         waiting.setdefault(one.task.environment, []).append(one)
     finished: asyncio.Queue[Record | None] = asyncio.Queue()
-    judge = judge_of(config.judge) if any(one.task.verifier == JUDGED for one in plays) else None
+    judge = required_judge(config.judge) if any(one.task.verifier == JUDGED for one in plays) else None
     pool = SandboxPool(environments_of(config, (one.task for one in plays)))
     await pool.start()
     writer = asyncio.create_task(_write(finished, sink, None if admit else config.collect.chunk))

@@ -20,6 +20,7 @@ from schemas.step import Step
 from schemas.table import utc_now
 from schemas.task import GuiTask
 from schemas.trajectory import Trajectory, split_of
+from schemas.verdict import Verdict
 
 
 class Answer(Protocol):
@@ -105,8 +106,8 @@ class Record:
     trajectory: Trajectory
     steps: list[Step]
     screenshots: dict[str, tuple[bytes, int, int]]
-    judged: str = ""
-    """What a judge said of it, where the task has no verifier."""
+    verdict: Verdict | None = None
+    """The judge's, where the task has no verifier."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from schemas.text import Storable
+
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
 
@@ -66,7 +68,7 @@ class Type(_Action):
     """Text typed into what has the focus; a trailing newline submits."""
 
     type: Literal["type"] = "type"
-    content: str
+    content: Storable
 
 
 class Hotkey(_Action):
@@ -80,21 +82,21 @@ class Press(_Action):
     """A key pressed and held."""
 
     type: Literal["press"] = "press"
-    key: str
+    key: Storable
 
 
 class Release(_Action):
     """A held key released."""
 
     type: Literal["release"] = "release"
-    key: str
+    key: Storable
 
 
 class OpenApp(_Action):
     """An app started by its name (mobile)."""
 
     type: Literal["open_app"] = "open_app"
-    app_name: str
+    app_name: Storable
 
 
 class PressHome(_Action):
@@ -119,7 +121,7 @@ class Navigate(_Action):
     """A browser sent to an address."""
 
     type: Literal["navigate"] = "navigate"
-    content: str
+    content: Storable
 
 
 class NavigateBack(_Action):
@@ -138,7 +140,7 @@ class Finished(_Action):
     """Terminal: the policy says the task is done."""
 
     type: Literal["finished"] = "finished"
-    content: str = ""
+    content: Storable = ""
 
 
 class CallUser(_Action):

@@ -12,21 +12,21 @@ class Pair(Row):
 
     pair_id: Text
     trajectory_id: Text
-    """The play that the context and the preferred reply are from."""
+    """The trajectory that the context and the preferred reply are from."""
     step: Int32
     iteration: Int32
     task_id: Text
     seed: Int64
     kind: PairKind
-    """`parting`: two plays of one task and seed that were the same up to here, and only one succeeded. `correction`:
-    what a reflection or a person put in the place of an error."""
+    """`parting`: two trajectories of one task and seed that were the same up to here, and only one succeeded.
+    `correction`: what a reflection or a person put in the place of an error."""
     chosen: Text
     """The preferred reply: thought and action as text."""
     rejected: Text
     rejected_trajectory_id: Text | None
-    """The play that the rejected reply is from."""
+    """The trajectory that the rejected reply is from."""
     verified: Flag
-    """Whether a verifier saw the preferred reply succeed and the rejected one fail."""
+    """Whether a verifier, not a judge, saw the preferred reply succeed and the rejected one fail."""
 
 
 TABLE = Table(

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, Union
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from schemas.text import Storable
+
 SCHEMA_VERSION = 1
 """The version of all table contracts together; a lake of another version is refused."""
 
@@ -21,7 +23,7 @@ Int32 = Annotated[int, pa.int32()]
 Int64 = Annotated[int, pa.int64()]
 Float32 = Annotated[float, pa.float32()]
 Float64 = Annotated[float, pa.float64()]
-Text = Annotated[str, pa.string()]
+Text = Annotated[Storable, pa.string()]
 Flag = Annotated[bool, pa.bool_()]
 Blob = Annotated[bytes, pa.binary()]
 Instant = Annotated[datetime, pa.timestamp("us", tz="UTC")]

@@ -1,24 +1,34 @@
-"""A verdict: what one gate said of one trajectory, and the route its data takes."""
+"""A verdict: what one gate found of one trajectory, and the route its data takes."""
 
-from schemas.table import Flag, Float32, Int32, Row, Table, Text, between, not_null, one_of, unique
+from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, between, not_null, one_of, unique
 from schemas.trajectory import Route
 
 ROUTES: tuple[str, ...] = ("sft", "ct", "rl", "none")
 
 
+DECISION = "route"
+"""The gate of the rows that hold a filter's decision."""
+
+
 class Verdict(Row):
-    """One gate's word on one trajectory; the row of gate `route` is the decision."""
+    """One gate's word on one trajectory, at one version; the newest row of gate `route` is the decision."""
 
     trajectory_id: Text
     gate: Text
     gate_version: Text
+    """Of a gate: its rule and the options it was given; of a judge: its model, prompt and threshold; of a decision: all
+    gates with theirs. A second opinion is a second row."""
     iteration: Int32
     passed: Flag
     score: Float32 | None
     error_step: Int32 | None
     """The first step that went wrong, where a rule can tell."""
     reason: Text
+    """Why; a decision's begins with the name of the gate that decided."""
     route: Route
+    """Where this gate alone sends the data; a decision's is where it goes."""
+    created_at: Instant
+    """When the filter ran, or the judge answered; of several decisions the newest holds."""
 
 
 TABLE = Table(

@@ -1,39 +1,44 @@
-"""Stage: what every gate says of every trajectory, and the route its data takes."""
+"""Stage: what every gate finds of every trajectory, and the route its data takes."""
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from curation.filtering import verdicts_of
+from curation.gates.gate import GateContext
+from curation.gates.registry import gates_of, verdicts_of
+from schemas.config import Config
+from schemas.table import utc_now
+from schemas.verdict import DECISION, Verdict
 from storage.lake import Lake
+from tasks.shared.opinions import Opinions
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.trajectories import trajectories_of
+
+TOGETHER = 64
+"""Trajectories that are in memory together, with the screens that a judge is shown of them."""
 
 
-@stage("filter")
-def filter_trajectories(run: Run, iteration: int) -> dict[str, Any]:
-    """Rules, then the verifier or what the judge said; environment failures set apart; every rejection with its gate
-    and reason."""
-    lake = run.lake
-    trajectories = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
-    columns = ["trajectory_id", "step", "screenshot", "action", "action_error", "thought"]
-    steps = steps_by_trajectory(lake, iteration, columns)
-    judged = lake.read("verdicts", ["trajectory_id", "reason"], {"iteration": iteration, "gate": "judge"}).to_pylist()
-    said = {row["trajectory_id"]: row["reason"] for row in judged}
-    verdicts = [
-        verdict
-        for row in trajectories
-        for verdict in verdicts_of(row, steps.get(row["trajectory_id"], []), said.get(row["trajectory_id"], ""))
-    ]
-    lake.append("verdicts", verdicts)
-    routes = Counter(verdict.route for verdict in verdicts if verdict.gate == "route")
-    told = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))
-    return {"routes": dict(routes), "say": told}
+def decide_routes(run: Run, iteration: int) -> dict[str, Any]:
+    """The configured gates in order, up to the first that turns a trajectory away; every rejection has its gate and
+    reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold."""
+    verdicts = list(_verdicts(run.config, run.lake, iteration))
+    run.lake.upsert("verdicts", verdicts)
+    routes = Counter(verdict.route for verdict in verdicts if verdict.gate == DECISION)
+    counts = ", ".join(f"{route} {routes.get(route, 0)}" for route in ("sft", "ct", "none"))
+    return {"routes": dict(routes), "say": counts}
 
 
-def steps_by_trajectory(lake: Lake, iteration: int, columns: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """An iteration's steps, in order, by trajectory."""
-    rows = lake.read("steps", columns, {"iteration": iteration}).to_pylist()
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        grouped.setdefault(row["trajectory_id"], []).append(row)
-    return grouped
+filter_trajectories = stage("filter")(decide_routes)
+
+
+def _verdicts(config: Config, lake: Lake, iteration: int) -> Iterator[Verdict]:
+    gates, now = gates_of(config.filter), utc_now()
+    opinions = Opinions(config, lake, iteration) if any(gate.given for gate in gates) else None
+    trajectories = trajectories_of(lake, iteration)
+    while chunk := list(islice(trajectories, TOGETHER)):
+        judged = opinions.of(chunk) if opinions else {}
+        for trajectory, steps in chunk:
+            context = GateContext(judged.get(trajectory.trajectory_id))
+            yield from verdicts_of(gates, trajectory, steps, context, now)

@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from schemas.failure import is_environment_failure
+from storage.catalog import ask
 from storage.lake import Lake
 
 OF_EACH = 4
@@ -28,8 +29,9 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
         return []
     ids = [row["trajectory_id"] for row in chosen]
     where = {"trajectory_id": ids}
-    verdicts = {
-        row["trajectory_id"]: row for row in lake.read("verdicts", where={**where, "gate": "route"}).to_pylist()
+    reasons = {
+        row["trajectory_id"]: row["reason"]
+        for row in ask(lake, "decisions", iteration=chosen[0]["iteration"]).to_pylist()
     }
     columns = ["trajectory_id", "step", "screenshot", "screen_width", "screen_height", "thought", "action"]
     columns += ["action_error", "raw_text", "actor"]
@@ -41,7 +43,7 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
             **row,
             "task": row["task_id"].rpartition("/")[2],
             "outcome": outcome(row),
-            "said": (verdicts.get(row["trajectory_id"]) or {}).get("reason", ""),
+            "said": reasons.get(row["trajectory_id"], ""),
             "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],
         }
         for row in chosen

@@ -1,20 +1,16 @@
-"""A judge behind any server that speaks OpenAI's chat completions.
-
-The key comes from the environment variable `FLYWHEEL_JUDGE_KEY` alone and appears in no config, table or message; a
-server that wants none gets none. The answer is asked for as JSON by a schema, and read strictly.
-"""
+"""A judge behind any OpenAI-compatible server: the answer is asked for as JSON by a schema, and read strictly."""
 
 import base64
 import json
-import os
 from typing import Any
 
-import httpx
+from pydantic import Field
 
 from models.judges.judge import Case, Judge, JudgeFailure, Judgement
-from schemas.config.sections import JudgeConfig
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from schemas.config.section import Positive, Section
+from schemas.text import storable
 
-KEY = "FLYWHEEL_JUDGE_KEY"
 RULES = (
     "You judge whether a graphical interface was used as instructed. You get the instruction, everything the player "
     "said, and the last screenshots, the final one last. Judge only by what is there. Answer with JSON: `score`, from "
@@ -32,52 +28,64 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-class EndpointJudge(Judge):
-    """Asks a served model.
+class EndpointOptions(Section):
+    """`judge.options` of `judge.kind=endpoint`."""
 
-    Args:
-        config: `url` is the base url, for example `http://127.0.0.1:8000/v1`; `model` the model's name there.
-    """
+    url: str = Field(min_length=1)
+    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
+    model: str = Field(min_length=1)
+    """The model's name there."""
+    key_variable: str = "FLYWHEEL_JUDGE_KEY"
+    """The environment variable that holds the key; no key is sent if it is not set."""
+    timeout_s: Positive = 60.0
+    """Seconds without a byte after which a request has failed."""
 
-    def __init__(self, config: JudgeConfig) -> None:
-        self.name, self.tries = config.model, config.tries
-        self._url = f"{config.url.rstrip('/')}/chat/completions"
-        self._timeout_s = config.timeout_s
+
+class EndpointJudge(Judge[EndpointOptions]):
+    """Asks a served model; requests that fail are repeated `tries` times in all, and so are answers that are none."""
+
+    section = EndpointOptions
+    prompt = RULES + json.dumps(SCHEMA)
+
+    def __init__(self, options: EndpointOptions, tries: int = 1) -> None:
+        super().__init__(options, tries)
+        self.name = options.model
+        self._client = OpenAIClient(
+            Endpoint("judge.options", options.url, options.key_variable, options.timeout_s, tries - 1)
+        )
+
+    def require(self) -> None:
+        """Asks the server whether it is there and takes the key."""
+        self._client.require()
 
     def _score(self, case: Case) -> Judgement:
-        key = os.environ.get(KEY)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            answer = httpx.post(self._url, json=self._asked(case), headers=headers, timeout=self._timeout_s)
-            answer.raise_for_status()
-        except httpx.HTTPStatusError as error:
-            raise JudgeFailure(f"HTTP status {error.response.status_code}") from error
-        except httpx.HTTPError as error:
-            raise JudgeFailure(f"no answer ({type(error).__name__})") from error
-        return _read(answer)
+            return _read(self._client.chat(self._body(case))["text"])
+        except NoAnswer as failure:
+            raise JudgeFailure(str(failure), again=False) from failure
 
-    def _asked(self, case: Case) -> dict[str, Any]:
-        said = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies, 1))
+    def _body(self, case: Case) -> dict[str, Any]:
+        replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies, 1))
         pictures = [
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}
             for png in case.screens
         ]
-        text = {"type": "text", "text": f"Instruction: {case.instruction}\n\n{said}"}
+        text = {"type": "text", "text": f"Instruction: {case.instruction}\n\n{replies}"}
         return {
-            "model": self.name,
+            "model": self.options.model,
             "messages": [{"role": "system", "content": RULES}, {"role": "user", "content": [text, *pictures]}],
             "response_format": {"type": "json_schema", "json_schema": SCHEMA},
             "temperature": 0,
         }
 
 
-def _read(answer: httpx.Response) -> Judgement:
+def _read(text: str) -> Judgement:
     """The judgement in an answer; raises JudgeFailure for anything else."""
     try:
-        said = json.loads(answer.json()["choices"][0]["message"]["content"])
-        score, reason = said["score"], said["reason"]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        fields = json.loads(text)
+        score, reason = fields["score"], fields["reason"]
+        if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(reason, str):
+            raise JudgeFailure("an answer without a score and a reason")
+        return Judgement(float(score), storable(reason))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise JudgeFailure("an answer that is not the JSON asked for") from error
-    if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(reason, str):
-        raise JudgeFailure("an answer without a score and a reason")
-    return Judgement(float(score), reason)

@@ -1,13 +1,10 @@
 """A model behind any OpenAI-compatible server (vLLM, SGLang, `transformers serve`): chats go out, answers come back.
 
-What may pass (no connection, a timeout, 429, a server's error) is tried again with growing pauses; what is left is the
-server's failure, which ends the play as an environment failure: it says nothing about the policy. A refused key or a
-model that the server does not have would fail every play alike, so those are errors.
+A request that got no answer is the server's failure, which ends the trajectory as an environment failure: it says
+nothing about the policy.
 """
 
 import base64
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,19 +12,10 @@ from typing import Any
 import httpx
 
 from models.families.prompt import Message
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from models.tiny.speaker import Spoken
 from schemas.config.sections import ServerConfig
-from schemas.failure import FlywheelError
 
-AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)
-"""Statuses that may pass."""
-PAUSES = (0.5, 8.0)
-"""Seconds before the first repetition, doubled each time, and the longest."""
-_REFUSED = {
-    401: "Put the key into the environment variable that policy.server.key_variable names.",
-    403: "Put the key into the environment variable that policy.server.key_variable names.",
-    404: "Serve that model under this name, or set policy.server.model or policy.server.url.",
-}
 _NUMBERED = "token_id:"
 
 
@@ -46,7 +34,7 @@ class ServerSpeaker:
     ) -> None:
         self.config = config
         self.model = config.model.replace("{checkpoint}", str(directory)).replace("{version}", version)
-        self._client = _client(config, transport)
+        self._client = OpenAIClient(_endpoint(config), transport)
 
     def speak(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
@@ -72,51 +60,21 @@ class ServerSpeaker:
         return {**asked, **({"logprobs": True} if self.config.logprobs else {}), **self.config.extra}
 
     def _ask(self, body: dict[str, Any]) -> Spoken:
-        said = ""
-        for attempt in range(self.config.retries + 1):
-            if attempt:
-                time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
-            try:
-                answer = self._client.post("chat/completions", json=body)
-            except httpx.TransportError as error:
-                said = f"{type(error).__name__}: {error}"
-                continue
-            if answer.status_code in _REFUSED:
-                raise FlywheelError(
-                    f"{self.config.url}, model {self.model}: {answer.status_code} {answer.text[:200]}.",
-                    _REFUSED[answer.status_code],
-                )
-            if answer.is_success:
-                return _spoken(answer)
-            said = f"{answer.status_code} {answer.text[:200]}"
-            if answer.status_code not in AGAIN:
-                break
-        return Spoken("", (), (), f"{self.config.url}: {said}")
+        try:
+            return _spoken(self._client.chat(body))
+        except NoAnswer as failure:
+            return Spoken("", (), (), str(failure))
 
 
 def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> None:
     """Raises `FlywheelError` unless the configured server, if there is one, answers and takes the key."""
-    if not config.url:
-        return
-    try:
-        with _client(config, transport, timeout=10.0) as client:
-            answer = client.get("models")
-    except httpx.HTTPError as error:
-        raise FlywheelError(
-            f"`policy.server.url`: {config.url} does not answer: {error}.", "Start the server."
-        ) from error
-    if answer.status_code in (401, 403):
-        raise FlywheelError(f"`policy.server.url`: {config.url}: {answer.status_code}.", _REFUSED[answer.status_code])
+    if config.url:
+        OpenAIClient(_endpoint(config), transport).require()
 
 
-def _client(config: ServerConfig, transport: httpx.BaseTransport | None, timeout: float | None = None) -> httpx.Client:
-    key = os.environ.get(config.key_variable, "")
-    return httpx.Client(
-        base_url=config.url,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
-        timeout=timeout or config.timeout_s,
-        limits=httpx.Limits(max_connections=config.concurrency),
-        transport=transport,
+def _endpoint(config: ServerConfig) -> Endpoint:
+    return Endpoint(
+        "policy.server", config.url, config.key_variable, config.timeout_s, config.retries, config.concurrency
     )
 
 
@@ -135,17 +93,15 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
 
 
-def _spoken(answer: httpx.Response) -> Spoken:
-    """The answer in a response; one that is none is the server's failure."""
+def _spoken(choice: dict[str, Any]) -> Spoken:
+    """What a choice holds; log probabilities that cannot be read make it no answer."""
     try:
-        choice = answer.json()["choices"][0]
-        text = choice["message"]["content"] or ""
         entries = (choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
         tokens = choice.get("token_ids") or _numbered([entry["token"] for entry in entries])
-        return Spoken(text, tuple(tokens) if len(tokens) == len(logprobs) else (), logprobs)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        return Spoken("", (), (), f"{answer.url}: no answer in {answer.text[:200]!r} ({type(error).__name__})")
+        return Spoken(choice["text"], tuple(tokens) if len(tokens) == len(logprobs) else (), logprobs)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None
 
 
 def _numbered(names: Sequence[str]) -> list[int]:

@@ -19,6 +19,9 @@ RENAMED: dict[str, str] = {
     "environment.browsers": "environments.miniwob.browsers (environments.fake has sandboxes alone)",
     "environment.pages": "environments.miniwob.pages (environments.fake.sandboxes)",
     "environment.step_timeout_s": "environments.miniwob.step_timeout_s",
+    "judge.url": "judge.options.url",
+    "judge.model": "judge.options.model",
+    "judge.timeout_s": "judge.options.timeout_s",
 }
 """Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
 

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -147,22 +147,30 @@ class PolicyConfig(Section):
     merge: Count = 2
 
 
-class JudgeConfig(Section):
-    """Who scores plays of tasks whose environment has no verifier."""
+class FilterConfig(Section):
+    """What every trajectory has to pass before its data is used."""
 
-    kind: Literal["none", "fake", "endpoint"] = "none"
-    """`endpoint`: a model behind OpenAI's chat completions, its key in FLYWHEEL_JUDGE_KEY. `fake`: for tests."""
-    url: str = ""
-    """The endpoint's base url, for example `http://127.0.0.1:8000/v1`."""
-    model: str = ""
-    """The model's name there."""
+    gates: Annotated[tuple[str, ...], Field(min_length=1)] = ("environment", "rules", "verifier", "judge")
+    """The gates in order, each by name or as `my_package.my_gate:MyGate`; the first that turns a trajectory away
+    decides. Without `judge`, a judged trajectory stays what the judge found when it was played."""
+    options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
+    """Each gate's own keys, under its name: `filter.options.rules.max_repeats`."""
+
+
+class JudgeConfig(Section):
+    """Who scores trajectories of tasks whose environment has no verifier."""
+
+    kind: str = "none"
+    """`endpoint`: a model behind OpenAI's chat completions. `fake`: for tests. Or `my_package.my_judge:MyJudge`."""
+    options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """The judge's own keys; of `endpoint`: `url`, `model`, `key_variable` (the environment variable that holds the key,
+    FLYWHEEL_JUDGE_KEY unless said otherwise) and `timeout_s`."""
     threshold: Share = 0.5
-    """The score from which a play counts as a success; rewards of groups are the scores themselves."""
+    """The score from which a trajectory counts as a success; rewards of groups are the scores themselves."""
     screens: Count = 5
     """How many of the last screens the judge sees (UI-TARS-2: 5)."""
     tries: Count = 2
-    """A judge that fails so often makes the play an environment failure."""
-    timeout_s: Positive = 60.0
+    """A judge that fails so often makes the trajectory an environment failure."""
 
 
 class EvaluateConfig(Section):
@@ -209,6 +217,7 @@ class Config(Section):
     collect: CollectConfig = CollectConfig()
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
+    filter: FilterConfig = FilterConfig()
     judge: JudgeConfig = JudgeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from curation.curriculum import seeds
-from curation.filtering import judge_verdict
 from curation.pictures import average_hash
 from environments.catalog import catalog
 from models.explorer import Explorer
@@ -17,7 +16,6 @@ from schemas.config import Config
 from schemas.screenshot import Screenshot
 from schemas.task import GuiTask
 from schemas.trajectory import trajectory_id
-from schemas.verdict import Verdict
 from storage.lake import Lake
 from tasks.collect.stream import play_and_train
 from tasks.shared.console import bar
@@ -96,7 +94,7 @@ def write(lake: Lake, records: Iterable[Record]) -> None:
     pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
     lake.append("screenshots", [_screenshot(iteration, digest, *picture) for digest, picture in pictures.items()])
     lake.append("steps", [step for record in records for step in record.steps])
-    lake.append("verdicts", [_judged(record) for record in records if record.judged])
+    lake.append("verdicts", [record.verdict for record in records if record.verdict])
     lake.append("trajectories", [record.trajectory for record in records])
 
 
@@ -110,11 +108,6 @@ def drop_unfinished(lake: Lake, iteration: int) -> int:
         for table in ("steps", "verdicts"):
             lake.delete(table, f"iteration = {iteration} AND trajectory_id IN ({names})")
     return len(orphans)
-
-
-def _judged(record: Record) -> Verdict:
-    """The judge's verdict, kept from the moment it was given; the filter goes by it."""
-    return judge_verdict(record.trajectory.model_dump(), [step.model_dump() for step in record.steps], record.judged)
 
 
 def _play(config: Config, lake: Lake, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> Play:

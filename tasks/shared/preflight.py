@@ -8,8 +8,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
+from models.judges.registry import required_judge
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
@@ -28,7 +30,7 @@ def require(config: Config) -> None:
     """Refuses a run that could not end well; nothing is spent and nothing is left behind.
 
     Raises:
-        UsageError: an unknown task or verifier, one without a verifier and no judge, adapters for the small policy.
+        UsageError: an unknown task, verifier or gate, no verifier and no judge, adapters for the small policy.
         FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
             answer from the server that is to act.
         LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
@@ -47,6 +49,7 @@ def probes(config: Config) -> list[Probe]:
             for environment in environments_of(config)
             for probe in environment.probes()
         ),
+        Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
         Probe("policy", lambda: _policy(config)),
         Probe("server", lambda: _server(config)),
         Probe("storage", lambda: _storage(config)),
@@ -58,9 +61,7 @@ def _tasks(config: Config) -> str:
     tasks = catalog(config)
     verifiers = sorted({task.verifier for task in tasks})
     if not all([verifier_of(name) for name in verifiers]):
-        from rollout.judging import judge_of
-
-        judge_of(config.judge)
+        required_judge(config.judge).require()
     blind = [one.name for one in environments_of(config, tasks) if not one.lists_elements]
     note = f"; no elements in {', '.join(blind)}: the explorer acts at random points there" if blind else ""
     return f"{len(tasks)} tasks, all known, scored by {', '.join(verifiers)}{note}"

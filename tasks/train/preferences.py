@@ -1,6 +1,6 @@
-"""Preferences: found where plays of one task and seed part, kept in `pairs`, trained on by `train.method=dpo`."""
+"""Preferences: found where trajectories of one task and seed part, kept in `pairs`, trained on by method `dpo`."""
 
-from curation.pairs import pairs_of
+from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import preferences_of, write_preferences
 from models.tiny.layout import reply_grid
 from schemas.config import Config
@@ -10,8 +10,8 @@ from tasks.shared.material import Material, Recipe, few_steps
 
 
 def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
-    """Writes the pairs that this iteration's plays make, with each other and with older ones; returns how many."""
-    rows = ask(lake, "parting_plays", iteration=iteration).to_pylist()
+    """Writes the pairs of this iteration's trajectories, with each other and with older ones; returns how many."""
+    rows = [PartingStep(**row) for row in ask(lake, "parting_trajectories", iteration=iteration).to_pylist()]
     pairs = pairs_of(rows, iteration, config.policy.dialect, reply_grid(config.policy.base))
     lake.append("pairs", pairs)
     return len(pairs)

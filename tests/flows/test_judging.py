@@ -2,28 +2,44 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from environments.pool import SandboxPool
 from flows.collect import collect
-from models.judges.judge import Case, FakeJudge, Judge, JudgeFailure, Judgement
+from models.judges.fake import FakeJudge
+from models.judges.judge import Case, Judge, JudgeFailure, Judgement
 from models.policy import Reply
 from rollout.judging import with_judgement
 from rollout.session import Play, Record, play
 from schemas.action import Click, Type
 from schemas.config import Config, config_of
-from schemas.failure import UsageError
+from schemas.config.section import Section
+from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
+from storage.catalog import ask
 from storage.lake import Lake
+from tasks.filter import decide_routes
+from tasks.shared.run import run_of
 from tests.parts import FAKE
 
 
-class Silent(Judge):
+class Silent(Judge[Section]):
     name = "silent"
 
     def _score(self, case: Case) -> Judgement:
         raise JudgeFailure("nobody answers")
+
+
+class Severe(Judge[Section]):
+    """Gives everything the same score, and half a character as its reason."""
+
+    name = "severe"
+
+    def _score(self, case: Case) -> Judgement:
+        assert all(png.startswith(b"\x89PNG") for png in case.screens) and case.screens
+        return Judgement(0.0, "no \ud83d")
 
 
 class Teller:
@@ -45,7 +61,7 @@ def context_free(text: str, action: Click | Type | None) -> Reply:
 CLICK = context_free("click(start_box='(500,330)')", Click(x=0.5, y=0.33))
 
 
-def noted(config: Config, *replies: Reply, judge: Judge) -> Record:
+def noted(config: Config, *replies: Reply, judge: Judge[Section]) -> Record:
     one = Play("t", 0, "run", FAKE.task("note"), 5, 0, "policy", "p")
 
     async def run() -> Record:
@@ -70,26 +86,26 @@ def test_the_judge_sees_all_replies_and_the_last_screens_with_the_final_one(smal
             return super()._score(case)
 
     typed = context_free("type(content='ada')", Type(content="ada"))
-    record = noted(judged(small, kind="fake", screens=2), CLICK, typed, CLICK, judge=Watching())
+    record = noted(judged(small, kind="fake", screens=2), CLICK, typed, CLICK, judge=Watching(Section()))
     (case,) = seen
     assert case.replies == (CLICK.text, typed.text, CLICK.text)
     final = record.steps[-1].next_screenshot
     assert final is not None
     assert case.screens == tuple(record.screenshots[name][0] for name in (record.steps[-1].screenshot, final))
-    assert record.trajectory.reward in (0.0, 0.5) and record.judged.startswith("fake-judge-1 gives")
+    assert record.trajectory.reward in (0.0, 0.5) and record.verdict is not None
+    assert record.verdict.reason.startswith("fake-judge-1 gives")
 
 
 def test_a_reply_without_an_action_is_worth_nothing_and_is_not_judged(small: Config) -> None:
-    record = noted(judged(small, kind="fake"), CLICK, context_free("mumble", None), judge=Silent())
+    record = noted(judged(small, kind="fake"), CLICK, context_free("mumble", None), judge=Silent(Section()))
     assert (record.trajectory.reward, record.trajectory.success) == (0.0, False)
-    assert record.trajectory.failure_boundary == "action" and record.judged == ""
+    assert record.trajectory.failure_boundary == "action" and record.verdict is None
 
 
 def test_a_judge_that_fails_makes_an_environment_failure_that_is_played_again_and_goes_nowhere(
-    small: Config, monkeypatch: pytest.MonkeyPatch
+    small: Config,
 ) -> None:
-    monkeypatch.setattr("rollout.player.judge_of", lambda config: Silent())
-    config = judged(small, kind="fake")
+    config = judged(small, kind=f"{__name__}:Silent")
     collect(config)
     lake = Lake.open(config.lake)
     rows = {row["trajectory_id"]: row for row in lake.read("trajectories").to_pylist()}
@@ -103,17 +119,42 @@ def test_a_judge_that_fails_makes_an_environment_failure_that_is_played_again_an
     assert lake.count("verdicts", {"gate": "judge"}) == 0
 
 
+def test_another_judges_opinion_is_a_second_verdict_and_the_newest_decision_holds(small: Config) -> None:
+    config = judged(small, kind="fake")
+    collect(config)
+    lake = Lake.open(config.lake)
+    (before,) = ask(lake, "funnel").to_pylist()
+    first = lake.read("verdicts", where={"gate": "judge"}).to_pylist()
+    assert len(first) == before["sft"] > 0
+    other = judged(small, kind=f"{__name__}:Severe")
+    routes = decide_routes(run_of(other), 0)["routes"]
+    (after,) = ask(lake, "funnel").to_pylist()
+    assert after["collected"] == before["collected"] == sum(routes.values())
+    assert (after["sft"], after["ct"], after["none"]) == tuple(routes.get(one, 0) for one in ("sft", "ct", "none"))
+    assert after["sft"] == 0 and after["rejections"][0]["gate"] == "judge"
+    assert sum(one["n"] for one in after["rejections"]) <= after["ct"] + after["none"]
+    rows = lake.read("verdicts", where={"gate": "judge"}).to_pylist()
+    assert len(rows) == 2 * len(first)
+    assert {row["reason"] for row in rows if not row["passed"]} == {"severe gives 0.00: no \\ud83d"}
+    decide_routes(run_of(other), 0)
+    assert lake.count("verdicts", {"gate": "judge"}) == len(rows)
+    decide_routes(run_of(config), 0)  # the first judge again: nobody is asked, and its decisions are the newest
+    assert ask(lake, "funnel").to_pylist()[0]["sft"] == before["sft"]
+    assert lake.count("verdicts", {"gate": "judge"}) == len(rows)
+
+
 @pytest.mark.parametrize(
     ("judge", "field"),
     [
         ({}, "judge.kind"),
-        ({"kind": "endpoint", "model": "orm"}, "judge.url"),
-        ({"kind": "endpoint", "url": "http://here/v1"}, "judge.model"),
+        ({"kind": "endpoint", "options": {"model": "orm"}}, "judge.options.url"),
+        ({"kind": "endpoint", "options": {"url": "http://127.0.0.1:9/v1", "model": "orm"}}, "judge.options.url"),
+        ({"kind": "oracle"}, "judge.kind"),
     ],
 )
 def test_a_task_without_a_verifier_and_no_judge_is_refused_before_anything_is_made(
-    small: Config, tmp_path: Path, judge: dict[str, str], field: str
+    small: Config, tmp_path: Path, judge: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(UsageError, match=field.replace(".", r"\.")):
+    with pytest.raises(FlywheelError, match=field.replace(".", r"\.")):
         collect(judged(small, **judge))
     assert not (tmp_path / "lake").exists()

@@ -192,6 +192,7 @@ def _verdict(row: dict[str, Any]) -> dict[str, Any]:
         "error_step": None,
         "reason": f"the verifier says {row['success']}",
         "route": route,
+        "created_at": START,
     }
 
 

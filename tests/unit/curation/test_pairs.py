@@ -1,34 +1,37 @@
-"""Where plays part, the reply of the one that succeeded is preferred."""
+"""Where trajectories part, the reply of the one that succeeded is preferred."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from curation.pairs import pairs_of
+from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import Preference, preferences_of, read_preferences, write_preferences
 from schemas.config.sections import PolicyConfig
 
 
-def step(play: str, number: int, screen: str, x: float, won: bool, **changes: Any) -> dict[str, Any]:
-    return {
+def step(name: str, number: int, screen: str, x: float, success: bool, **changes: Any) -> PartingStep:
+    fields: dict[str, Any] = {
         "task_id": "t/a",
         "seed": 5,
-        "trajectory_id": play,
-        "route": "sft" if won else "ct",
+        "trajectory_id": name,
+        "success": success,
+        "accepted": success,
+        "verified": True,
         "step": number,
         "screenshot": screen,
         "raw_text": f"raw {x}",
         "action": f'{{"type":"click","x":{x},"y":0.5}}',
         "thought": "Click it.",
-        **changes,
     }
+    return PartingStep(**fields | changes)
 
 
 def click(x: int) -> str:
     return f"Thought: Click it.\nAction: click(start_box='({x},500)')"
 
 
-def test_the_step_where_two_plays_part_makes_a_pair() -> None:
+def test_the_step_where_two_trajectories_part_makes_a_pair() -> None:
     rows = [
         step("a", 0, "s0", 0.1, True), step("a", 1, "s1", 0.2, True),
         step("b", 0, "s0", 0.1, False), step("b", 1, "s1", 0.9, False), step("b", 2, "s2", 0.3, False),
@@ -45,13 +48,13 @@ def test_places_are_written_as_finely_as_the_policy_can_say_them(grid: int, writ
     assert pairs_of(rows, 0, "box_v1", grid)[0].chosen == click(written)
 
 
-def test_plays_of_other_screens_tasks_or_seeds_have_no_context_in_common() -> None:
+def test_trajectories_of_other_screens_tasks_or_seeds_have_no_context_in_common() -> None:
     won = step("a", 0, "s0", 0.1, True)
     for other in ({"screenshot": "else"}, {"seed": 6}, {"task_id": "t/b"}):
-        assert pairs_of([won, step("b", 0, "s0", 0.9, False) | other], 0, "box_v1") == []
+        assert pairs_of([won, replace(step("b", 0, "s0", 0.9, False), **other)], 0, "box_v1") == []
 
 
-def test_after_plays_have_parted_nothing_is_compared() -> None:
+def test_after_trajectories_have_parted_nothing_is_compared() -> None:
     rows = [
         step("a", 0, "s0", 0.1, True), step("a", 1, "same", 0.2, True),
         step("b", 0, "s0", 0.9, False), step("b", 1, "same", 0.8, False),
@@ -64,6 +67,18 @@ def test_an_action_that_led_to_both_is_on_neither_side() -> None:
         step("a", 0, "s0", 0.1, True), step("b", 0, "s0", 0.1, False), step("c", 0, "s0", 0.9, False),
     ]  # fmt: skip
     assert pairs_of(rows, 0, "box_v1") == []
+
+
+def test_a_success_that_a_gate_turned_away_is_on_neither_side_and_vouches_for_its_actions() -> None:
+    turned_away = step("b", 0, "s0", 0.2, True, accepted=False)
+    assert pairs_of([step("a", 0, "s0", 0.1, True), turned_away], 0, "box_v1") == []
+    assert pairs_of([turned_away, step("c", 0, "s0", 0.9, False)], 0, "box_v1") == []
+    assert pairs_of([step("a", 0, "s0", 0.1, True), turned_away, step("c", 0, "s0", 0.2, False)], 0, "box_v1") == []
+
+
+def test_a_pair_is_verified_only_if_no_judge_stood_in_for_the_verifier() -> None:
+    rows = [step("a", 0, "s0", 0.1, True, verified=False), step("b", 0, "s0", 0.9, False, verified=False)]
+    assert not pairs_of(rows, 0, "box_v1")[0].verified
 
 
 def test_each_reply_is_used_once() -> None:

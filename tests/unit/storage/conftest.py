@@ -28,7 +28,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "verdicts": {
         "trajectory_id": "t0", "gate": "route", "gate_version": "1", "iteration": 1, "passed": True, "score": None,
-        "error_step": None, "reason": "ok", "route": "sft",
+        "error_step": None, "reason": "ok", "route": "sft", "created_at": NOON,
     },
     "evaluations": {
         "policy_version": "p1", "suite": "suite", "task_id": "miniwob/a", "seed": 1_000_000, "iteration": 1,

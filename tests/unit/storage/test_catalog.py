@@ -80,10 +80,10 @@ def test_the_funnel_counts_each_sieve_and_names_the_commonest_reasons(lake: Lake
     lake.append("trajectories", [row("trajectories", trajectory_id=t, success=s) for t, (s, _) in plays.items()])
     lake.append("steps", [row("steps", trajectory_id=t, step=step) for t in plays for step in range(2)])
     route = [
-        row("verdicts", trajectory_id=t, route=route, passed=route == "sft", reason=f"to {route}")
+        row("verdicts", trajectory_id=t, route=route, passed=route == "sft", reason=f"rules: to {route}")
         for t, (_, route) in plays.items()
     ]
-    rules = [row("verdicts", trajectory_id="t4", gate="rules", passed=False, reason="no action", route="none")]
+    rules = [row("verdicts", trajectory_id="t4", gate="rules", passed=False, reason="to none", route="ct")]
     lake.append("verdicts", route + rules)
     (lap,) = ask(lake, "funnel").to_pylist()
     rejections = lap.pop("rejections")
@@ -91,9 +91,8 @@ def test_the_funnel_counts_each_sieve_and_names_the_commonest_reasons(lake: Lake
         "iteration": 1, "collected": 5, "valid": 4, "verified": 2, "sft": 2, "ct": 1, "rl": 0, "none": 2, "steps": 4,
     }  # fmt: skip
     assert rejections == [
-        {"gate": "route", "reason": "to none", "n": 2},
-        {"gate": "route", "reason": "to ct", "n": 1},
-        {"gate": "rules", "reason": "no action", "n": 1},
+        {"gate": "rules", "reason": "to none", "n": 2},
+        {"gate": "rules", "reason": "to ct", "n": 1},
     ]
 
 

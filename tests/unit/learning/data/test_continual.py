@@ -22,6 +22,7 @@ from models.tiny.speaker import prompt_text, read_tokenizer
 from schemas.action import Click, to_json
 from schemas.observation import Element, Observation
 from schemas.sample import TrainSample
+from schemas.step import Step
 from tests.unit.learning.chats import POLICY as WIDE
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
@@ -30,9 +31,9 @@ CLICK = to_json(Click(x=0.4, y=0.6))
 FIELD = Element("", "text field", (0.1, 0.1, 0.5, 0.2), True)
 
 
-def step(**changes: Any) -> dict[str, Any]:
+def step(**changes: Any) -> Step:
     row = {"trajectory_id": "t", "step": 0, "iteration": 0, "screenshot": "a", "next_screenshot": "b"}
-    return row | {"action": CLICK, "action_error": None} | changes
+    return Step.model_construct(**row | {"action": CLICK, "action_error": None} | changes)
 
 
 def row(kind: str, task: str = "t", **changes: Any) -> dict[str, Any]:

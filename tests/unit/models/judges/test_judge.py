@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from models.judges.endpoint import KEY, EndpointJudge
-from models.judges.judge import Case, FakeJudge, Judge, Judgement
+import models.serving.openai
+from models.judges.endpoint import EndpointJudge, EndpointOptions
+from models.judges.fake import FakeJudge
+from models.judges.judge import Case, Judge, Judgement
+from models.judges.registry import judge_of, version_of
+from schemas.config.section import Section
 from schemas.config.sections import JudgeConfig
+from schemas.failure import FlywheelError, UsageError
 
+KEY = "FLYWHEEL_JUDGE_KEY"
 CASE = Case('Write a note that says "ada joan".', ("Action: type(content='joan')",), (b"first", b"last"))
 
 
@@ -41,6 +47,11 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.serving.openai, "PAUSES", (0.0, 0.0))
+
+
 @pytest.fixture
 def serve() -> Iterator[Any]:
     servers: list[Server] = []
@@ -50,7 +61,7 @@ def serve() -> Iterator[Any]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        return server, EndpointJudge(JudgeConfig(kind="endpoint", url=url, model="orm", tries=2, timeout_s=5))
+        return server, EndpointJudge(EndpointOptions(url=url, model="orm", timeout_s=5), tries=2)
 
     yield start
     for server in servers:
@@ -93,6 +104,7 @@ def test_without_a_key_none_is_sent(serve: Any, monkeypatch) -> None:
         (200, '{"score": "high", "reason": "yes"}'),
         (200, '{"score": 0.5}'),
         (200, "[1, 2]"),
+        (200, '{"score": 1' + "0" * 400 + ', "reason": "endless"}'),
     ],
 )
 def test_an_answer_that_is_no_score_is_no_opinion_after_the_last_try(
@@ -111,23 +123,69 @@ def test_a_second_try_may_succeed(serve: Any) -> None:
 
 
 def test_a_server_that_is_not_there_is_no_opinion() -> None:
-    judge = EndpointJudge(JudgeConfig(kind="endpoint", url="http://127.0.0.1:9/v1", model="orm", timeout_s=2))
+    judge = EndpointJudge(EndpointOptions(url="http://127.0.0.1:9/v1", model="orm", timeout_s=2))
     (judgement,) = judge.score([CASE])
-    assert judgement.score is None and "no answer" in judgement.reason
+    assert judgement.score is None and "ConnectError" in judgement.reason
 
 
 def test_the_fake_judge_counts_the_words_that_were_written_and_always_says_the_same() -> None:
-    judge = FakeJudge()
+    judge = FakeJudge(Section())
     assert [judge.score([CASE])[0].score for _ in range(2)] == [0.5, 0.5]
     assert judge.score([Case(CASE.instruction, (), ())])[0].score == 0.0
     assert judge.score([Case("Do something.", (), ())])[0].score is None
 
 
 def test_a_judge_whose_score_leaves_the_range_has_no_opinion() -> None:
-    class Wild(Judge):
+    class Wild(Judge[Section]):
         name = "wild"
 
         def _score(self, case: Case) -> Judgement:
             return Judgement(float("nan"), "?")
 
-    assert Wild().score([CASE])[0].score is None
+    assert Wild(Section()).score([CASE])[0].score is None
+
+
+def test_a_judges_version_names_its_model_prompt_and_what_its_score_must_reach() -> None:
+    def version(judge: Judge[Any], **changes: Any) -> str:
+        return version_of(judge, JudgeConfig(**changes))
+
+    class Stricter(EndpointJudge):
+        prompt = "Be strict."
+
+    options = EndpointOptions(url="http://here/v1", model="orm")
+    judge = EndpointJudge(options)
+    others = [
+        version(EndpointJudge(options.model_copy(update={"model": "orm-2"}))),
+        version(Stricter(options)),
+        version(judge, threshold=0.6),
+        version(judge, screens=1),
+    ]
+    assert len({version(judge), *others}) == 5
+    assert version(judge) == version(EndpointJudge(options.model_copy(update={"url": "http://there/v1"}), tries=9))
+
+
+def test_a_judge_is_found_by_name_or_dotted_path_and_its_options_are_closed() -> None:
+    assert judge_of(JudgeConfig()) is None
+    assert (
+        judge_of(JudgeConfig(kind=f"{FakeJudge.__module__}:FakeJudge")).name == judge_of(JudgeConfig(kind="fake")).name
+    )
+    for kind, options, named in (
+        ("oracle", {}, r"judge\.kind"),
+        ("fake", {"url": "http://here/v1"}, r"judge\.options\.url"),
+        ("endpoint", {"url": "http://here/v1"}, r"judge\.options\.model"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            judge_of(JudgeConfig(kind=kind, options=options))
+
+
+def test_a_refused_key_is_an_error_that_shows_no_key_even_if_the_server_repeats_it(serve: Any, monkeypatch) -> None:
+    monkeypatch.setenv(KEY, "sesame")
+    _, judge = serve((401, "wrong key: sesame"))
+    with pytest.raises(FlywheelError, match=KEY) as caught:
+        judge.score([CASE])
+    assert "sesame" not in str(caught.value) and "wrong key: ***" in str(caught.value)
+
+
+def test_half_a_character_in_a_reason_is_written_out(serve: Any) -> None:
+    _, judge = serve((200, '{"score": 1, "reason": "\\ud83d done"}'))
+    assert judge.score([CASE]) == [Judgement(1.0, "\\ud83d done")]

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-import models.serving.server
+import models.serving.openai
 from environments.pool import SandboxPool
 from models.families.prompt import messages_of
 from models.serving.server import ServerSpeaker, require_server
@@ -36,7 +36,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.serving.server, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(models.serving.openai, "PAUSES", (0.0, 0.0))
 
 
 @pytest.fixture(scope="module")

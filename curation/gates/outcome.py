@@ -1,0 +1,38 @@
+"""The gates that ask whether the task was done: by its verifier, or by a judge where it has none."""
+
+from collections.abc import Sequence
+
+from curation.gates.gate import Gate, GateContext, GateResult
+from schemas.config.section import Section
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+
+
+class VerifierGate(Gate[Section]):
+    """Passes what the verifier called a success; a fractional reward is none. Leaves to the judge what it judged."""
+
+    name = "verifier"
+
+    def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
+        """Passes a raw reward of 1; a trajectory that ended without it went wrong at its last step."""
+        if context.judged is not None:
+            return None
+        reward = trajectory.reward or 0.0
+        if trajectory.success:
+            return GateResult(True, "raw reward is 1", score=reward)
+        if trajectory.termination == "done":
+            last = steps[-1].step if steps else None
+            return GateResult(False, f"ended with raw reward {reward:g}", score=reward, error_step=last)
+        return GateResult(False, f"not done: {trajectory.termination}", score=reward)
+
+
+class JudgeGate(Gate[Section]):
+    """Goes by the verdict that the judge gave when it was asked; has nothing to say where none was."""
+
+    name = "judge"
+    given = True
+
+    def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
+        """What the stored verdict says."""
+        judged = context.judged
+        return judged and GateResult(judged.passed, judged.reason, judged.score, judged.error_step)

@@ -1,0 +1,96 @@
+"""Which gates a config names, in order, and their verdicts with the decision: where a trajectory's data goes.
+
+UI-TARS-2's rule (arXiv 2509.02544): V(s)=1 goes to the next SFT set, V(s)=0 to the next CT set; an environment failure
+is neither. V(s)=1 here means that every gate passed. Nothing is turned away without the gate's name and its reason.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from curation.gates.gate import Gate, GateContext, GateResult
+from schemas.config.sections import FilterConfig
+from schemas.failure import UsageError
+from schemas.registry import Registry, options_of
+from schemas.step import Step
+from schemas.trajectory import Route, Trajectory
+from schemas.verdict import DECISION, Verdict
+
+GATES: Registry[Gate[Any]] = Registry(
+    "filter.gates",
+    Gate,
+    {
+        "environment": "curation.gates.environment:EnvironmentGate",
+        "rules": "curation.gates.rules:RulesGate",
+        "verifier": "curation.gates.outcome:VerifierGate",
+        "judge": "curation.gates.outcome:JudgeGate",
+    },
+)
+
+
+def gates_of(config: FilterConfig) -> list[Gate[Any]]:
+    """The configured gates, in order.
+
+    Raises:
+        UsageError: an unknown gate, two of one name, an unknown option or one of a gate that is not in the list.
+    """
+    kinds = [GATES.class_of(name) for name in config.gates]
+    names = [kind.name for kind in kinds]
+    if len({DECISION, *names}) <= len(names):
+        raise UsageError(f"`filter.gates`: {', '.join(names)} are not {len(names)} names.", "Name each gate once.")
+    for name in config.options.keys() - set(names):
+        raise UsageError(f"`filter.options.{name}`: no gate of that name filters.", f"They are {', '.join(names)}.")
+    return [
+        kind(options_of(kind.section, config.options.get(kind.name, {}), f"filter.options.{kind.name}"))
+        for kind in kinds
+    ]
+
+
+def verdicts_of(
+    gates: Sequence[Gate[Any]], trajectory: Trajectory, steps: Sequence[Step], context: GateContext, now: datetime
+) -> list[Verdict]:
+    """The verdicts of the gates up to the first that turns the trajectory away, then the decision.
+
+    Args:
+        gates: in order; of one whose verdicts are given, none is written again.
+        trajectory, steps: their rows, steps in order.
+        context: what gates may know beside.
+        now: when the filter runs.
+    """
+    verdicts: list[Verdict] = []
+    decided, route, by = GateResult(True, "nothing to say"), "sft", "no gate"
+    for gate in gates:
+        result = gate.check(trajectory, steps, context)
+        if result is None:
+            continue
+        decided, by = result, gate.name
+        route = "sft" if result.passed else gate.sends_to
+        if not gate.given:
+            verdicts.append(_verdict(trajectory, gate.name, gate.version, result, route, now))
+        if not result.passed:
+            break
+    version = " ".join(f"{gate.name}@{_version(gate, context)}" for gate in gates)
+    decision = GateResult(decided.passed, f"{by}: {decided.reason}", decided.score, decided.error_step)
+    return [*verdicts, _verdict(trajectory, DECISION, version, decision, route, now)]
+
+
+def _version(gate: Gate[Any], context: GateContext) -> str:
+    """A gate's version; of one that goes by a stored verdict, the version of that."""
+    return context.judged.gate_version if gate.given and context.judged else gate.version
+
+
+def _verdict(
+    trajectory: Trajectory, gate: str, version: str, result: GateResult, route: Route, now: datetime
+) -> Verdict:
+    return Verdict(
+        trajectory_id=trajectory.trajectory_id,
+        gate=gate,
+        gate_version=version,
+        iteration=trajectory.iteration,
+        passed=result.passed,
+        score=result.score,
+        error_step=result.error_step,
+        reason=result.reason,
+        route=route,
+        created_at=now,
+    )

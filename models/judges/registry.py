@@ -1,0 +1,75 @@
+"""Which judge a config names, and its opinions as verdicts of the gate `judge`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from models.judges.judge import Case, Judge, Judgement
+from schemas.config.sections import JudgeConfig
+from schemas.failure import UsageError
+from schemas.registry import Registry, options_of
+from schemas.step import Step
+from schemas.table import utc_now
+from schemas.trajectory import Trajectory
+from schemas.verdict import Verdict
+
+NONE = "none"
+GATE = "judge"
+JUDGES: Registry[Judge[Any]] = Registry(
+    "judge.kind",
+    Judge,
+    {"fake": "models.judges.fake:FakeJudge", "endpoint": "models.judges.endpoint:EndpointJudge"},
+)
+
+
+def judge_of(config: JudgeConfig) -> Judge[Any] | None:
+    """The configured judge, or None where `judge.kind` is `none`; raises UsageError for one that cannot be."""
+    if config.kind == NONE:
+        return None
+    kind = JUDGES.class_of(config.kind)
+    return kind(options_of(kind.section, config.options, "judge.options"), config.tries)
+
+
+def required_judge(config: JudgeConfig) -> Judge[Any]:
+    """The configured judge; raises UsageError where there is none."""
+    judge = judge_of(config)
+    if judge is None:
+        raise UsageError("`judge.kind`: a task without a verifier needs a judge.", "Set judge.kind to endpoint.")
+    return judge
+
+
+def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], config: JudgeConfig) -> Case:
+    """A trajectory, just ended or stored, as a judge sees it; `pngs` holds at least the screens of `screens_of`."""
+    shown = screens_of(steps, config)
+    return Case(instruction, tuple(step.raw_text for step in steps), tuple(pngs[digest] for digest in shown))
+
+
+def screens_of(steps: Sequence[Step], config: JudgeConfig) -> list[str]:
+    """sha256 of the last screens of a trajectory, the one at the end last."""
+    seen = [step.screenshot for step in steps]
+    if steps and steps[-1].next_screenshot:
+        seen.append(steps[-1].next_screenshot)
+    return seen[-config.screens :]
+
+
+def version_of(judge: Judge[Any], config: JudgeConfig) -> str:
+    """The version of the judge's verdicts: the judge's own, with how much it is shown and what is asked of a score."""
+    return f"{judge.version} screens={config.screens} threshold={config.threshold:g}"
+
+
+def verdict_of(judge: Judge[Any], config: JudgeConfig, trajectory: Trajectory, judgement: Judgement) -> Verdict | None:
+    """What a judge found of a trajectory as a verdict; None if it failed."""
+    if judgement.score is None:
+        return None
+    passed = judgement.score >= config.threshold
+    return Verdict(
+        trajectory_id=trajectory.trajectory_id,
+        gate=GATE,
+        gate_version=version_of(judge, config),
+        iteration=trajectory.iteration,
+        passed=passed,
+        score=judgement.score,
+        error_step=None,
+        reason=f"{judge.name} gives {judgement.score:.2f}: {judgement.reason}",
+        route="sft" if passed else "ct",
+        created_at=utc_now(),
+    )

@@ -1,0 +1,143 @@
+"""The one client of OpenAI-compatible servers (vLLM, SGLang, `transformers serve`), for the policy and for judges.
+
+What may pass (no connection, a timeout, 429, a server's error) is tried again with growing pauses; what is left is
+`NoAnswer`, the failure of one request. A refused key or a model that the server does not have would fail every request
+alike, so those are errors that name the config key. The key is read from an environment variable that the config names
+and appears in no message.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from schemas.failure import FlywheelError, UsageError
+from schemas.text import storable
+
+MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
+"""Statuses that may pass."""
+PAUSES = (0.5, 8.0)
+"""Seconds before the first repetition, doubled each time, and the longest."""
+REFUSED = (401, 403)
+"""Statuses of a key that is not taken."""
+
+
+class NoAnswer(Exception):
+    """A request that got no usable answer, after all its repetitions; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is and how long it is waited for.
+
+    Args:
+        section: the config section it is from, such as `policy.server`, for messages.
+        url: up to the version, such as `http://localhost:8000/v1`.
+        key_variable: the environment variable that holds the key; no key is sent if it is not set.
+        timeout_s: seconds without a byte after which a request has failed.
+        retries: how often a request that may still succeed is sent again.
+        concurrency: connections at the same time.
+    """
+
+    section: str
+    url: str
+    key_variable: str
+    timeout_s: float
+    retries: int
+    concurrency: int = 16
+
+
+class OpenAIClient:
+    """Sends requests to an endpoint; safe to share between threads.
+
+    Args:
+        endpoint: the server.
+        transport: what carries requests, for tests.
+
+    Raises:
+        UsageError: the key cannot be sent in a header.
+    """
+
+    def __init__(self, endpoint: Endpoint, transport: httpx.BaseTransport | None = None) -> None:
+        self.endpoint = endpoint
+        self._key = _key(endpoint)
+        self._client = httpx.Client(
+            base_url=endpoint.url,
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=endpoint.timeout_s,
+            limits=httpx.Limits(max_connections=endpoint.concurrency),
+            transport=transport,
+        )
+
+    def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The first choice of a chat completion as the server wrote it, its text under `text`, made storable.
+
+        Raises:
+            NoAnswer: the server failed, or what it sent is no completion.
+            FlywheelError: it refuses the key or does not have the model.
+        """
+        answer = self._sent(json.dumps(body).encode())
+        try:
+            choice = answer.json()["choices"][0]
+            return {**choice, "text": storable(choice["message"]["content"] or "")}
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
+
+    def require(self) -> None:
+        """Raises `FlywheelError` unless the server answers and takes the key."""
+        section, url = self.endpoint.section, self.endpoint.url
+        try:
+            answer = self._client.get("models", timeout=min(10.0, self.endpoint.timeout_s))
+        except httpx.HTTPError as error:
+            problem = f"`{section}.url`: {url} does not answer: {self._clean(str(error))}."
+            raise FlywheelError(problem, "Start the server.") from None
+        if answer.status_code in REFUSED:
+            raise self._refused(answer)
+
+    def _sent(self, body: bytes) -> httpx.Response:
+        said = ""
+        for attempt in range(self.endpoint.retries + 1):
+            if attempt:
+                time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
+            try:
+                answer = self._client.post(
+                    "chat/completions", content=body, headers={"Content-Type": "application/json"}
+                )
+            except httpx.HTTPError as error:
+                said = self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}")
+                continue
+            if answer.is_success:
+                return answer
+            if answer.status_code in (*REFUSED, 404):
+                raise self._refused(answer)
+            said = self._about(answer, str(answer.status_code))
+            if answer.status_code not in MAY_PASS:
+                break
+        raise NoAnswer(said)
+
+    def _refused(self, answer: httpx.Response) -> FlywheelError:
+        section, variable = self.endpoint.section, self.endpoint.key_variable
+        hint = f"Put the key into the environment variable {variable}, which {section}.key_variable names."
+        if answer.status_code == 404:
+            hint = f"Serve that model under this name, or set {section}.model or {section}.url."
+        return FlywheelError(f"`{section}.url`: {self._about(answer, str(answer.status_code))}.", hint)
+
+    def _about(self, answer: httpx.Response, what: str) -> str:
+        return f"{self.endpoint.url}: {what} in {self._clean(answer.text)[:200]!r}"
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def _key(endpoint: Endpoint) -> str:
+    key = os.environ.get(endpoint.key_variable, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(
+            f"`{endpoint.section}.key_variable`: what {endpoint.key_variable} holds cannot be sent in a header.",
+            "Put the key alone into it.",
+        )
+    return key

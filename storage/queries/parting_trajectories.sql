@@ -1,0 +1,36 @@
+-- Steps, in order, of the trajectories of every task and seed that was both solved and failed, where the iteration
+-- $iteration rolled it out too: what preferences are found in. A failure is one by the verifier, or by the judge where
+-- there is none (`verified` is false then); what an environment ended is left out. A success is preferred only if the
+-- newest decision accepted it; one that a gate turned away still shows that its actions did not fail. A step's thought is
+-- its own or the newest annotated one.
+WITH
+decisions AS (
+    SELECT * FROM verdicts
+    WHERE gate = 'route'
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
+),
+ended AS (
+    SELECT
+        t.trajectory_id, t.task_id, t.seed, t.iteration, t.success, d.route = 'sft' AS accepted,
+        coalesce(k.verifier, '') <> 'judge' AS verified
+    FROM trajectories t JOIN decisions d USING (trajectory_id) LEFT JOIN tasks k USING (task_id)
+    WHERE t.success IS NOT NULL AND d.route <> 'none'
+),
+both_ways AS (
+    SELECT task_id, seed FROM ended
+    GROUP BY task_id, seed
+    HAVING bool_or(iteration = $iteration) AND bool_or(success AND accepted) AND bool_or(NOT success)
+),
+thoughts AS (
+    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
+    FROM annotations WHERE kind = 'thought'
+    GROUP BY trajectory_id, step
+)
+SELECT
+    e.task_id, e.seed, e.trajectory_id, e.success, e.accepted, e.verified, s.step, s.screenshot, s.raw_text, s.action,
+    coalesce(nullif(s.thought, ''), a.thought, '') AS thought
+FROM ended e
+JOIN both_ways USING (task_id, seed)
+JOIN steps s USING (trajectory_id)
+LEFT JOIN thoughts a USING (trajectory_id, step)
+ORDER BY e.task_id, e.seed, e.trajectory_id, s.step

@@ -1,0 +1,25 @@
+"""An iteration's trajectories with their steps, as typed rows: what the filter and the annotation go through."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+from storage.catalog import ask
+from storage.lake import Lake
+
+
+def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
+    """Every trajectory of an iteration with its stored steps in order; none where it ended before its first."""
+    rows = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
+    left = {row["trajectory_id"]: Trajectory.model_construct(**row) for row in rows}
+    for name, steps in groupby(_steps(lake, iteration), key=lambda step: step.trajectory_id):
+        trajectory = left.pop(name, None)
+        if trajectory is not None:
+            yield trajectory, list(steps)
+    yield from ((trajectory, []) for trajectory in left.values())
+
+
+def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
+    for batch in ask(lake, "iteration_steps", iteration=iteration).to_batches(max_chunksize=1024):
+        yield from (Step.model_construct(**row) for row in batch.to_pylist())

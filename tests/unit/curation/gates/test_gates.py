@@ -1,0 +1,176 @@
+"""Gates: what each turns away and why, in which order, and what makes a verdict another one."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from curation.gates.gate import Gate, GateContext, GateResult
+from curation.gates.registry import gates_of, verdicts_of
+from curation.gates.rules import repeats_itself
+from schemas.config import config_of
+from schemas.config.section import Count, Section
+from schemas.config.sections import FilterConfig
+from schemas.failure import UsageError
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+from schemas.verdict import Verdict
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def trajectory(**changes: Any) -> Trajectory:
+    row = {
+        "trajectory_id": "t", "iteration": 0, "n_steps": 2, "reward": 1.0, "success": True, "termination": "done",
+        "failure_boundary": None, "failure_reason": None,
+    }  # fmt: skip
+    return Trajectory.model_construct(**row | changes)
+
+
+def steps(*screens: str, **changes: Any) -> list[Step]:
+    row = {"action": '{"type":"wait"}', "action_error": None, "thought": ""} | changes
+    return [Step.model_construct(step=number, screenshot=screen, **row) for number, screen in enumerate(screens)]
+
+
+def verdicts(
+    row: Trajectory, rows: Sequence[Step], judged: Verdict | None = None, config: FilterConfig | None = None
+) -> list[Verdict]:
+    return verdicts_of(gates_of(config or FilterConfig()), row, rows, GateContext(judged), NOON)
+
+
+def decision(row: Trajectory, rows: Sequence[Step], config: FilterConfig | None = None) -> Verdict:
+    return verdicts(row, rows, config=config)[-1]
+
+
+def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() -> None:
+    found = verdicts(trajectory(), steps("a", "b"))
+    assert [verdict.gate for verdict in found] == ["environment", "rules", "verifier", "route"]
+    assert {verdict.route for verdict in found} == {"sft"}
+    assert found[-1].gate_version == "environment@1 rules@2 verifier@1 judge@1"
+
+
+def test_a_failure_of_the_policy_is_routed_to_ct_with_its_last_step_as_the_error() -> None:
+    found = decision(trajectory(success=False, reward=-1.0), steps("a", "b"))
+    assert (found.route, found.error_step, found.reason) == ("ct", 1, "verifier: ended with raw reward -1")
+
+
+def test_an_environment_failure_goes_nowhere_and_says_why() -> None:
+    row = trajectory(success=None, reward=None, failure_boundary="sandbox", failure_reason="the browser is gone")
+    found = verdicts(row, steps("a", "b"))
+    assert [verdict.gate for verdict in found] == ["environment", "route"]
+    assert found[-1].route == "none" and "the browser is gone" in found[-1].reason
+
+
+def test_an_action_that_cannot_be_parsed_is_the_policys_failure_at_that_step() -> None:
+    rows = [*steps("a"), steps("a", "b", action=None, action_error="no action")[1]]
+    found = decision(trajectory(success=False, failure_boundary="action"), rows)
+    assert (found.route, found.error_step) == ("ct", 1)
+
+
+def test_the_same_action_on_the_same_screen_again_and_again_is_a_loop_even_if_it_succeeds() -> None:
+    looped = steps("a", "a", "a", "a", "a", "b")
+    found = decision(trajectory(n_steps=6), looped)
+    assert found.route == "ct" and "again and again" in found.reason
+    patient = FilterConfig(options={"rules": {"max_repeats": 5}})
+    assert decision(trajectory(n_steps=6), looped, patient).route == "sft"
+
+
+def test_missing_steps_are_noticed() -> None:
+    assert decision(trajectory(n_steps=3), steps("a", "b")).route == "ct"
+
+
+def test_a_thought_that_repeats_itself_is_turned_away_even_if_the_trajectory_succeeds() -> None:
+    endless = [*steps("a"), steps("a", "b", thought="Now I look. " + "Let me think again. " * 4)[1]]
+    found = decision(trajectory(), endless)
+    assert (found.route, found.error_step) == ("ct", 1)
+    assert decision(trajectory(), steps("a", "b", thought="Click ok. Click ok. Then wait.")).route == "sft"
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        ("go on " * 4, True),
+        ("go on " * 3, False),
+        ("I said: go on go on\ngo on  go on and on", True),
+        ("a " * 5, False),
+        ("a " * 8, True),
+        ("".join(f"word{number:02} " for number in range(12)) * 4, False),
+        ("".join(f"word{number:02} " for number in range(11)) * 4, True),
+        ("", False),
+    ],
+)
+def test_a_phrase_of_3_to_80_characters_may_follow_itself_three_times(text: str, repeats: bool) -> None:
+    assert repeats_itself(text, 3) is repeats
+
+
+@pytest.mark.parametrize("part", [" ", "\n", "a", "a ", "ab ba ", "x" * 80 + " "])
+def test_a_long_thought_is_checked_in_time_that_grows_with_its_length(part: str) -> None:
+    text = part * (200_000 // len(part)) + "end"
+    started = time.process_time()
+    repeats_itself(text, 10**6)
+    repeats_itself(text, 3)
+    assert time.process_time() - started < 3
+
+
+def judged(passed: bool, version: str = "orm") -> Verdict:
+    return Verdict(
+        trajectory_id="t", gate="judge", gate_version=version, iteration=0, passed=passed, score=0.7, error_step=None,
+        reason="orm gives 0.70: done", route="sft" if passed else "ct", created_at=NOON,
+    )  # fmt: skip
+
+
+def test_where_a_judge_stands_in_for_the_verifier_its_stored_verdict_decides_and_is_not_written_again() -> None:
+    found = verdicts(trajectory(reward=0.7), steps("a", "b"), judged(True))
+    assert [verdict.gate for verdict in found] == ["environment", "rules", "route"]
+    assert (found[-1].route, found[-1].score) == ("sft", pytest.approx(0.7))
+    assert found[-1].reason == "judge: orm gives 0.70: done" and found[-1].gate_version.endswith("judge@orm")
+    assert verdicts(trajectory(success=True), steps("a", "b"), judged(False))[-1].route == "ct"
+
+
+class ShortOptions(Section):
+    most: Count = 1
+
+
+class ShortGate(Gate[ShortOptions]):
+    """A gate of somebody else's."""
+
+    name = "short"
+    section = ShortOptions
+
+    def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
+        return GateResult(len(steps) <= self.options.most, f"{len(steps)} steps")
+
+
+def test_a_gate_from_outside_is_named_by_its_path_and_has_options_of_its_own() -> None:
+    config = FilterConfig(gates=("environment", f"{__name__}:ShortGate"))
+    assert decision(trajectory(), steps("a", "b"), config).reason == "short: 2 steps"
+    longer = config.model_copy(update={"options": {"short": {"most": 2}}})
+    assert decision(trajectory(), steps("a", "b"), longer).route == "sft"
+
+
+def test_another_option_is_another_version_and_the_default_written_out_is_not() -> None:
+    def versions(**options: Any) -> tuple[str, str]:
+        found = verdicts(trajectory(), steps("a", "b"), config=FilterConfig(options={"rules": options}))
+        return found[1].gate_version, found[-1].gate_version
+
+    assert versions(max_repeats=4) == versions()
+    assert len({versions(), versions(max_repeats=5), versions(max_repeats=6)}) == 3
+    assert len({decided for _, decided in (versions(), versions(max_repeats=5), versions(max_repeats=6))}) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"gates": ["environment", "rulse"]}, r"filter\.gates.*rulse"),
+        ({"gates": ["rules", "rules"]}, r"filter\.gates"),
+        ({"gates": []}, r"filter\.gates"),
+        ({"options": {"rules": {"max_repeat": 3}}}, r"filter\.options\.rules\.max_repeat`.*max_repeats"),
+        ({"options": {"rules": {"max_repeats": 0}}}, r"filter\.options\.rules\.max_repeats"),
+        ({"options": {"short": {}}}, r"filter\.options\.short"),
+    ],
+)
+def test_what_no_gate_knows_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        gates_of(config_of({"suite": {"tasks": ["click-target"]}, "filter": fields}).filter)
