@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve
+from tasks.shared.console import out
 
 Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
@@ -99,7 +99,7 @@ def _store(place: str, config: Path, words: list[str] | None) -> Any:
 
 
 def _show(found: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    console = out()
     console.print(f"{found['place']}, step {found['step']}, saved {found['created']} by {found['ranks']} ranks")
     console.print(f"{len(found['tensors'])} tensors, {_size(found['tensor_bytes'])}; steps there: {found['steps']}")
     if found["extra"]:

@@ -3,11 +3,11 @@
 from difflib import get_close_matches
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from schemas.failure import UsageError
 from storage.lake import Lake
+from tasks.shared.console import out
 
 KINDS = ("explorer", "policy", "relay")
 
@@ -41,7 +41,7 @@ def explanation(lake: Lake, task: str) -> dict[str, Any]:
 
 def show_explanation(found: dict[str, Any]) -> None:
     """The same for people."""
-    console = Console(highlight=False)
+    console = out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("iteration", "share", *KINDS, "because"):
         table.add_column(name, justify="left" if name == "because" else "right")

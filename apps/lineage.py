@@ -5,7 +5,6 @@ from collections import Counter
 from typing import Any
 
 import pyarrow.dataset as pads
-from rich.console import Console
 from rich.table import Table
 
 from apps.lakes import pins, policies, policy_named
@@ -13,6 +12,7 @@ from schemas.failure import UsageError
 from schemas.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.console import out
 
 TRAINED_ROUTES = {"ct": ["ct"]}
 """Routes by method, where it is not both."""
@@ -115,15 +115,15 @@ def show_lineage(found: dict[str, Any]) -> None:
 
 
 def _show_policy(found: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    console = out()
     for depth, link in enumerate(found["chain"]):
         made = f"iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
         said = f"{link['policy']}  [dim]{made}"
-        console.print("  " * depth + ("from " if depth else "") + said, soft_wrap=True)
+        console.print("  " * depth + ("from " if depth else "") + said)
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
-    console.print(f"\ntable versions  {versions or 'none: made from nothing'}", soft_wrap=True)
+    console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")
-    console.print(f"checkpoint      {found['checkpoint']}", soft_wrap=True)
+    console.print(f"checkpoint      {found['checkpoint']}")
     console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
@@ -135,10 +135,10 @@ def _show_policy(found: dict[str, Any]) -> None:
 
 
 def _show_trajectory(found: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    console = out()
     for key in ("trajectory", "task_id", "seed", "iteration", "policy", "policy_version", "instruction", "success"):
-        console.print(f"{key:<15} {found[key]}", soft_wrap=True)
+        console.print(f"{key:<15} {found[key]}")
     for verdict in found["verdicts"]:
         word = "passed" if verdict["passed"] else "refused"
-        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} [dim]({verdict['route']})", soft_wrap=True)
-    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}", soft_wrap=True)
+        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} [dim]({verdict['route']})")
+    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")

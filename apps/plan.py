@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
 from apps.environment import home
 from apps.lakes import is_finished, laps
 from environments.catalog import catalog
@@ -13,6 +11,7 @@ from environments.registry import environments_of
 from schemas.config import Config
 from schemas.stage import STAGES
 from storage.lake import Lake
+from tasks.shared.console import out
 from tasks.shared.places import lake_if_any
 
 BYTES_PER_TRAJECTORY = 15_000
@@ -79,9 +78,9 @@ def show_plan(config: Config, iterations: int) -> None:
         "sandboxes": "; ".join(_sandboxes(environment) for environment in environments_of(config)),
         "disk": f"about {megabytes:,.0f} MB more",
     }
-    console = Console(highlight=False)
+    console = out()
     for name, said in lines.items():
-        console.print(f"{name:<13} {said}", soft_wrap=True)
+        console.print(f"{name:<13} {said}")
 
 
 def _stand(lake: Lake | None) -> str:

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from apps.calling import call
@@ -16,6 +15,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from storage.blobs import MANIFEST
 from storage.lake import Lake
+from tasks.shared.console import out
 from tasks.shared.places import cache_folder
 
 
@@ -51,7 +51,7 @@ def show_measured(measured: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name in ("task", "") else "right")
     for task, numbers in measured["tasks"].items():
         table.add_row(task, f"{numbers['success']:.3f}", f"[cyan]{bar(numbers['success'])}[/cyan]", str(numbers["n"]))
-    console = Console(highlight=False)
+    console = out()
     console.print(table)
     if measured["success"] is None:
         console.print("\nNo play could be finished: every one was an environment failure.")

@@ -4,8 +4,6 @@ import contextlib
 import importlib
 import threading
 
-from rich.console import Console
-
 from apps.calling import call
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
@@ -13,6 +11,7 @@ from apps.report.build import build_report
 from apps.status import show_status
 from schemas.config import Config
 from schemas.failure import GateRefused
+from tasks.shared.console import err, out
 from tasks.shared.preflight import require
 
 
@@ -30,12 +29,10 @@ def turn(config: Config, iterations: int) -> None:
     try:
         call("flows.flywheel.flywheel", config, iterations)
     except GateRefused:
-        Console(stderr=True, highlight=False).print(
-            f"The failing rows are in the report: {build_report(config)}", soft_wrap=True
-        )
+        err().print(f"The failing rows are in the report: {build_report(config)}")
         raise
     show_status(open_lake(config))
-    Console(highlight=False).print(f"report {build_report(config)}", soft_wrap=True)
+    out().print(f"report {build_report(config)}")
 
 
 def _import_ahead() -> None:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from apps.lakes import champion, is_finished, laps
 from storage.lake import Lake
+from tasks.shared.console import out
 
 KEYS = (
     "iteration",
@@ -40,7 +40,7 @@ def show_status(lake: Lake) -> None:
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", no_wrap=True)
     for lap in rows:
         table.add_row(*_cells(lap))
-    console = Console(highlight=False)
+    console = out()
     console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
     own = [lap["verified"]["rate"] for lap in rows if lap["verified"]]
@@ -48,7 +48,7 @@ def show_status(lake: Lake) -> None:
     said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion(lake) or 'none'}"
     if own:
         said += f"\nits own plays that succeed, P(V=1 | iteration) {sparkline(own)} {own[-1]:.3f}"
-    console.print(f"{said}\nlake {lake.uri}", soft_wrap=True)
+    console.print(f"{said}\nlake {lake.uri}")
 
 
 def bar(share: float | None, width: int = BAR_WIDTH) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from rich.console import Console
 from rich.table import Table
+
+from tasks.shared.console import out
 
 _LOAD_BEFORE = [round(load, 2) for load in os.getloadavg()]
 
@@ -75,7 +76,7 @@ def finish(
     """
     for number, table in enumerate([rows] if tables is None else tables):
         say(table, "" if number else name)
-    console = Console()
+    console = out()
     console.print(_bars_table(bars))
     if path is not None:
         content = {"machine": machine(), "rows": list(rows), "bars": [asdict(bar) | {"ok": bar.ok} for bar in bars]}
@@ -93,7 +94,7 @@ def say(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
         table.add_column(column, justify="right" if isinstance(rows[0][column], int | float) else "left")
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    Console().print(table)
+    out().print(table)
 
 
 def _finite(value: Any) -> Any:

@@ -19,7 +19,7 @@ from schemas.table import utc_now
 from schemas.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
-from tasks.shared.console import console
+from tasks.shared.console import err
 from tasks.shared.places import work_folder
 from tasks.shared.policies import checkpoint_folder, last_iteration, policy_row
 from tasks.shared.run import run_of
@@ -113,7 +113,7 @@ def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> l
         success = measured(config, VlmPolicy(out, config.policy), None, seeds)["success"]
         tried.append(Tried(shares, success))
         said = ", ".join(f"{share:.2f}" for share in shares)
-        console.print(
+        err().print(
             f"[dim]{'merge':>12}[/dim]  weights {said}: success {success if success is None else f'{success:.3f}'}"
         )
     shutil.rmtree(out, ignore_errors=True)

@@ -1,23 +1,45 @@
-"""What a person sees while the wheel turns: one line per finished stage, a bar while something long runs."""
+"""What a person sees: the one place that makes consoles, a line per finished stage, a bar while something long runs.
 
+On a terminal lines fit its width, and there are colours and bars; what is piped or redirected is read by programs and
+by later readers, so it is never wrapped, coloured or animated, whatever width the environment tells.
+"""
+
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-console = Console(stderr=True, highlight=False)
+UNBOUNDED = 100_000
+"""Characters that no line of ours has."""
+
+
+def out() -> Console:
+    """Standard output."""
+    return _console(stderr=False)
+
+
+def err() -> Console:
+    """Standard error: what is said while results are made."""
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    if (sys.stderr if stderr else sys.stdout).isatty():
+        return Console(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None)
 
 
 def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
     """One line: iteration, stage, seconds, and the stage's headline."""
     head = "start" if iteration < 0 else f"iteration {iteration}"
-    said = numbers.get("say", "")
-    console.print(f"[dim]{head:>12}[/dim]  [bold]{name:<10}[/bold] {wall_s:6.1f} s  {said}")
+    err().print(f"[dim]{head:>12}[/dim]  [bold]{name:<10}[/bold] {wall_s:6.1f} s  {numbers.get('say', '')}")
 
 
 def bar(transient: bool = True) -> Progress:
     """A progress bar in the house style; its tasks may set a `said` field."""
+    console = err()
     return Progress(
         TextColumn("{task.description:>14}"),
         BarColumn(bar_width=30),

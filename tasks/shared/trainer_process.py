@@ -18,7 +18,7 @@ import psutil
 from learning.job import TIED, Job
 from learning.launch import MESSAGES
 from schemas.failure import FlywheelError
-from tasks.shared.console import console
+from tasks.shared.console import err
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 
@@ -84,7 +84,7 @@ class TrainerProcess:
             message = json.loads(line)
             on_message(message)
             if "damaged" in message:
-                console.print(f"[yellow]{_set_aside(message)}[/yellow]")
+                err().print(f"[yellow]{_set_aside(message)}[/yellow]")
             numbers |= message
         code = self._process.wait()
         if "error" in numbers:
