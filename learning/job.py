@@ -23,9 +23,9 @@ class Job(BaseModel):
     out: Path
     """Directory to make; appears only when it is whole."""
     samples: Path
-    """Parquet of `learning.data.sample.write_samples`."""
+    """What the method's writer wrote, `learning.data.sample.write_samples` for one."""
     screenshots: Path
-    """Parquet of `learning.data.sample.write_screenshots`."""
+    """File of `learning.data.sample.write_screenshots`."""
     steps: Annotated[int, Field(ge=1)]
     """Optimiser steps in all; with a stream the batches decide, and this is not looked at."""
     learning_rate: Annotated[float, Field(gt=0)]

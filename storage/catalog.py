@@ -4,7 +4,8 @@ SQL stays in files of its own, so that it can be read, and run in any DuckDB, wi
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 
 FOLDER = Path(__file__).parent / "queries"
+TOGETHER = 2048
+"""Rows of one batch of an answer."""
 
 
 @cache
@@ -32,7 +35,16 @@ def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **para
         versions: pinned table versions, as in `Lake.connect`.
         parameters: values for the query's `$names`; each must be used and none may be missing.
     """
+    with stream(lake, name, versions, **parameters) as batches:
+        return batches.read_all()
+
+
+@contextmanager
+def stream(
+    lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any
+) -> Iterator[pa.RecordBatchReader]:
+    """A query's answer, batch by batch while it is open; arguments as in `ask`."""
     text = sql(name)
     tables = [table for table in TABLES if re.search(rf"\b{table}\b", text)]
     with lake.connect(tables, versions) as connection:
-        return connection.sql(text, params=parameters).to_arrow_table()
+        yield connection.sql(text, params=parameters).to_arrow_reader(TOGETHER)

@@ -5,10 +5,13 @@ as version v + 1 or not at all (`max_commit_retries=0`: Delta gives each version
 comes second looks again at what is there now. A commit is the atom: killed before it, nothing was written.
 """
 
+import os
 import random
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -31,6 +34,12 @@ Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
+_TOGETHER = 256
+"""Rows of one batch of a streaming read, pictures among them."""
+_MEMORY_MB = 384
+"""What a query may hold; beyond it, it goes on from disk. Some hundred bytes a step: enough for a million of them."""
+_THREADS = 4
+"""More would only share that memory out."""
 
 
 class Lake:
@@ -155,6 +164,25 @@ class Lake:
             return found
         return found.cast(pa.schema([contract.schema.field(name) for name in wanted], contract.schema.metadata))
 
+    def batches(
+        self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that `read` would give, a few at a time: for pictures; raises as `read` does."""
+        contract, wanted = _contract(table), list(columns)
+        schema = pa.schema([contract.schema.field(name) for name in wanted])
+        with self._place.explained():
+            found = self._dataset(contract, version).to_batches(
+                columns=wanted,
+                filter=filters.expression(where),
+                batch_size=_TOGETHER,
+                batch_readahead=1,
+                fragment_readahead=1,
+            )
+            try:
+                yield from (batch.cast(schema) for batch in found if batch.num_rows)
+            except FileNotFoundError as error:
+                raise self._no_version(contract, version) from error
+
     def count(self, table: str, where: filters.Where | None = None) -> int:
         """How many rows a table has."""
         with self._place.explained():
@@ -178,7 +206,15 @@ class Lake:
             tables: the views to make; all tables if not given.
             versions: pinned versions; a table that is not among them did not exist then and is empty.
         """
-        connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+        connection = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "memory_limit": f"{_MEMORY_MB}MiB",
+                "temp_directory": str(Path(tempfile.gettempdir()) / "flywheel-queries"),
+                "threads": min(_THREADS, os.cpu_count() or 1),
+            }
+        )
         connection.execute("SET TimeZone = 'UTC'")
         for contract in [_contract(name) for name in tables or TABLES]:
             pinned = None if versions is None else versions.get(contract.name, _NEVER)

@@ -1,16 +1,14 @@
-"""Preferences as a Parquet file that the trainer reads: one context, the preferred and the rejected reply."""
+"""Preferences as a file that the trainer reads: one context, the preferred and the rejected reply."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from learning.data.files import Rows, write_rows
 from learning.data.rollouts import prompt_after
-from schemas.config.sections import PolicyConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +43,21 @@ _SCHEMA = pa.schema(
 )
 
 
-def preferences_of(rows: Iterable[Mapping[str, Any]], policy: PolicyConfig) -> list[Preference]:
-    """Preferences from rows of `storage/queries/training_pairs.sql`."""
-    return [_preference(list(steps), policy) for _, steps in groupby(rows, key=lambda row: row["pair_id"])]
+def preferences_of(rows: Iterable[Mapping[str, Any]], dialect: str) -> Iterator[Preference]:
+    """Preferences from rows of `storage/queries/training_pairs.sql`, in the policy's dialect."""
+    for row in rows:
+        yield Preference(**_tuples(row), prompt=prompt_after(row["instruction"], row["said"], dialect))
 
 
-def write_preferences(path: Path, preferences: Iterable[Preference]) -> None:
-    """Writes preferences, in order."""
-    pq.write_table(pa.Table.from_pylist([asdict(one) for one in preferences], _SCHEMA), path)
+def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]:
+    """Writes preferences, in order; returns sha256 of the screenshots that they show."""
+    return write_rows(path, _SCHEMA, preferences)
 
 
-def read_preferences(path: Path) -> list[Preference]:
+def read_preferences(path: Path) -> Rows[Preference]:
     """The preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
-    return [Preference(**{**row, **{name: tuple(row[name]) for name in ("screenshots", "said")}}) for row in rows]
+    return Rows(path, lambda row: Preference(**_tuples(row)))
 
 
-def _preference(steps: Sequence[Mapping[str, Any]], policy: PolicyConfig) -> Preference:
-    last = steps[-1]
-    said = tuple(row["raw_text"] for row in steps[:-1])
-    return Preference(
-        pair_id=last["pair_id"],
-        task_id=last["task_id"],
-        screenshots=tuple(row["screenshot"] for row in steps[-policy.history_images :]),
-        prompt=prompt_after(last["instruction"], said, policy.dialect),
-        chosen=last["chosen"],
-        rejected=last["rejected"],
-        instruction=last["instruction"],
-        said=said,
-    )
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "screenshots": tuple(row["screenshots"]), "said": tuple(row["said"])}

@@ -1,4 +1,4 @@
-"""Replies to be made more or less likely, as a Parquet file that the trainer reads.
+"""Replies to be made more or less likely, as a file that the trainer reads.
 
 One rollout is one step of one play. Its prompt is written by the very code that the policy was asked with
 (`models.families.prompt`, `models.tiny.speaker`), and its reply is the tokens that were drawn: log probabilities of
@@ -6,12 +6,12 @@ training and of serving are then of the same thing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from learning.data.files import Rows, write_rows
 from models.families.dialects import parse_reply
 from models.families.prompt import messages_of
 from models.policy import Context
@@ -92,13 +92,14 @@ def prompt_after(instruction: str, said: Sequence[str], dialect: str) -> str:
     return prompt_text(messages_of(Context(instruction, turns, _BLANK, 0), 1, dialect))
 
 
-def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> None:
-    """Writes rollouts, in order."""
-    pq.write_table(pa.Table.from_pylist([asdict(rollout) for rollout in rollouts], _SCHEMA), path)
+def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
+    """Writes rollouts, in order; returns sha256 of the screenshots that they show."""
+    return write_rows(path, _SCHEMA, rollouts)
 
 
-def read_rollouts(path: Path) -> list[Rollout]:
+def read_rollouts(path: Path) -> Rows[Rollout]:
     """The rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    lists = ("screenshots", "token_ids", "logprobs", "said")
-    rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
-    return [Rollout(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]
+    return Rows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
+
+
+_LISTS = ("screenshots", "token_ids", "logprobs", "said")

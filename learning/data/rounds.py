@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learning.data.sampler import Sampler
+from learning.data.sample import order_of
+from learning.data.sampler import FixedOrder, Sampler
 from learning.data.stream import StreamFolder
 from learning.job import Job
 from schemas.failure import FlywheelError
@@ -63,7 +64,8 @@ class Rounds:
         samples, train = self._read(path), self._job.train
         seed = self._job.seed + (number - 1) * 1_000_003
         try:
-            sampler = Sampler([sample.weight for sample in samples], seed)
+            order = order_of(samples)
+            sampler = Sampler([sample.weight for sample in samples], seed) if order is None else FixedOrder(order)
         except ValueError as error:
             raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
         if steps is None:

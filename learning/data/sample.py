@@ -1,14 +1,15 @@
-"""What training is handed: samples and the screenshots they name, as two Parquet files that another process reads."""
+"""What training is handed: samples and the screenshots they name, each as a file that the trainer maps into memory."""
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from learning.data.files import Rows, mapped, write_batches, write_rows
+from schemas.failure import FlywheelError
 from schemas.sample import Past, Question, TrainSample
 
 _TEXT = pa.string()
@@ -23,76 +24,106 @@ _SAMPLES = pa.schema(
         ("questions", pa.list_(pa.struct([("name", _TEXT), ("x", pa.float32()), ("y", pa.float32())]))),
         ("weight", pa.float64()),
         ("kind", _TEXT),
+        ("positions", pa.list_(pa.int64())),
     ]
 )
 _SCREENSHOTS = pa.schema([("sha256", _TEXT), ("width", pa.int32()), ("height", pa.int32()), ("png", pa.binary())])
-_TOGETHER = 32
-"""Screenshots that are read at once."""
+SCREENSHOT_COLUMNS = _SCREENSHOTS.names
+"""Columns of the file of screenshots, as the lake's table has them."""
 
 
-def write_samples(path: Path, samples: Iterable[TrainSample]) -> None:
-    """Writes samples, in order."""
-    pq.write_table(pa.Table.from_pylist([asdict(sample) for sample in samples], _SAMPLES), path)
+def write_samples(path: Path, samples: Iterable[TrainSample]) -> set[str]:
+    """Writes samples, in order, and leaves it to their weights when they come.
+
+    Returns:
+        sha256 of the screenshots that they show.
+    """
+    return write_rows(path, _SAMPLES, samples)
 
 
-def read_samples(path: Path) -> list[TrainSample]:
+def write_sample_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> set[str]:
+    """The same of samples as they come from the lake, each with its `positions` in the training."""
+    return write_batches(path, _SAMPLES, batches)
+
+
+def read_samples(path: Path) -> Rows[TrainSample]:
     """The samples of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    rows = pq.read_table(path, schema=_SAMPLES).to_pylist()
-    return [
-        TrainSample(
-            **{
-                **row,
-                "kind": row["kind"] or "step",
-                "screenshots": tuple(row["screenshots"]),
-                "history": tuple(Past(**past) for past in row["history"]),
-                "questions": tuple(Question(**question) for question in row["questions"]),
-            }
-        )
-        for row in rows
-    ]
+    return Rows(path, _sample)
+
+
+def order_of(samples: Sequence[Any]) -> np.ndarray | None:
+    """(n,) which sample comes at each position of the training; None where that is left to their weights.
+
+    Raises:
+        FlywheelError: none comes at one of the positions.
+    """
+    if not isinstance(samples, Rows) or "positions" not in samples.table.column_names:
+        return None
+    positions = samples.table["positions"].combine_chunks()
+    places = positions.flatten().to_numpy()
+    order = np.full(len(places), -1, dtype=np.int64)
+    order[places] = np.repeat(np.arange(len(samples)), positions.value_lengths().fill_null(0))
+    if (order < 0).any():
+        raise FlywheelError(f"No sample comes at position {int(order.argmin())}.", "The lake's rows are incomplete.")
+    return order if len(order) else None
 
 
 def write_screenshots(path: Path, pngs: Mapping[str, bytes]) -> None:
     """Writes screenshots by their sha256."""
     sizes = [_size(png) for png in pngs.values()]
     columns = [list(pngs), [size[0] for size in sizes], [size[1] for size in sizes], list(pngs.values())]
-    table = pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _SCREENSHOTS, strict=True)], schema=_SCREENSHOTS
-    )
-    pq.write_table(table, path, compression="none", row_group_size=_TOGETHER)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCREENSHOTS, strict=True)]
+    write_screenshot_batches(path, [pa.record_batch(arrays, schema=_SCREENSHOTS)])
 
 
-def read_screenshots(path: Path) -> dict[str, bytes]:
-    """PNG by sha256; further columns of the file are left alone."""
-    table = pq.read_table(path, columns=["sha256", "png"])
-    return dict(zip(table["sha256"].to_pylist(), table["png"].to_pylist(), strict=True))
+def write_screenshot_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Writes screenshots as they come from the lake: batches of `SCREENSHOT_COLUMNS`."""
+    write_batches(path, _SCREENSHOTS, batches)
 
 
-class Screenshots:
-    """The screenshots of a file, their sizes known at once, their bytes read where they are asked for."""
+def read_screenshots(path: Path) -> "Screenshots":
+    """The screenshots of a file; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    return Screenshots(path)
+
+
+class Screenshots(Mapping[str, bytes]):
+    """The screenshots of a file: PNG by sha256, each read where it is asked for; further columns are left alone."""
 
     def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetFile(path, memory_map=True)
-        index = self._file.read(columns=["sha256", "width", "height"])
-        columns = (index[name].to_pylist() for name in ("sha256", "width", "height"))
-        self._sizes = {digest: (width, height) for digest, width, height in zip(*columns, strict=True)}
-        self._groups: dict[str, int] = {}
-        rows = iter(self._sizes)
-        for group in range(self._file.num_row_groups):
-            self._groups.update((next(rows), group) for _ in range(self._file.metadata.row_group(group).num_rows))
-        self._read = lru_cache(maxsize=8)(self._group)
+        self._table = mapped(path)
+        self._places = {digest: place for place, digest in enumerate(self._table["sha256"].to_pylist())}
+
+    def __getitem__(self, digest: str) -> bytes:
+        return self._table["png"][self._places[digest]].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def size(self, digest: str) -> tuple[int, int]:
         """Width and height in pixels; raises KeyError for a screenshot that is not there."""
-        return self._sizes[digest]
+        place = self._places[digest]
+        return self._table["width"][place].as_py(), self._table["height"][place].as_py()
 
     def png(self, digest: str) -> bytes:
         """The bytes; raises KeyError for a screenshot that is not there."""
-        return self._read(self._groups[digest])[digest]
+        return self[digest]
 
-    def _group(self, group: int) -> dict[str, bytes]:
-        table = self._file.read_row_group(group, columns=["sha256", "png"])
-        return dict(zip(table["sha256"].to_pylist(), table["png"].to_pylist(), strict=True))
+
+def _sample(row: dict[str, Any]) -> TrainSample:
+    return TrainSample(
+        task_id=row["task_id"],
+        screenshots=tuple(row["screenshots"]),
+        instruction=row["instruction"],
+        history=tuple(Past(**past) for past in row["history"]),
+        thought=row["thought"],
+        action=row["action"],
+        questions=tuple(Question(**question) for question in row["questions"]),
+        weight=row["weight"],
+        kind=row["kind"] or "step",
+    )
 
 
 def _size(png: bytes) -> tuple[int, int]:

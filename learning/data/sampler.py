@@ -1,12 +1,14 @@
 """Which sample comes when, as arithmetic: sample id = f(seed, epoch, position), so there is no state to save or lose.
 
 An epoch of N positions is one systematic draw from the weights: position p takes the sample in whose interval of the
-cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down.
+cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down. Who hands samples to
+a training can draw all its positions beforehand (`Sampler.first`) and leave out what never comes (`FixedOrder`).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
 
 class Sampler:
@@ -16,17 +18,18 @@ class Sampler:
         ValueError: no sample has a weight above 0, or one is negative or not a number.
     """
 
-    def __init__(self, weights: Sequence[float], seed: int) -> None:
+    def __init__(self, weights: Sequence[float] | np.ndarray, seed: int) -> None:
         shares = np.asarray(weights, dtype=np.float64)
         if not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or shares.sum() <= 0:
             raise ValueError("sample weights must be finite, not negative, and not all 0")
+        self._size = len(shares)
         self._edges = np.cumsum(shares / shares.sum())
         self._seed = seed
         self._epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self._edges)
+        return self._size
 
     def sample(self, position: int) -> int:
         """The sample id at a position in [0, inf)."""
@@ -35,7 +38,35 @@ class Sampler:
             self._epoch, self._order = epoch, self._draw(epoch)
         return int(self._order[place])
 
+    def first(self, count: int) -> np.ndarray:
+        """The sample ids at the positions [0, count)."""
+        epochs = [self._draw(epoch) for epoch in range(-(-count // len(self)))]
+        return np.concatenate([np.empty(0, dtype=np.int64), *epochs])[:count]
+
     def _draw(self, epoch: int) -> np.ndarray:
         rng = np.random.default_rng((self._seed, epoch))
         points = (rng.permutation(len(self)) + rng.random()) / len(self)
         return np.minimum(np.searchsorted(self._edges, points, side="right"), len(self) - 1)
+
+
+class FixedOrder(Sampler):
+    """Sample ids that were drawn beforehand; after the last position they begin again.
+
+    Args:
+        order: (n,) the sample id at each position.
+    """
+
+    def __init__(self, order: np.ndarray) -> None:
+        self._size, self._epoch, self._order = len(order), 0, order
+
+    @override
+    def _draw(self, epoch: int) -> np.ndarray:
+        return self._order
+
+
+def by_sample(order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What comes when, the other way round: ids that come (m,), increasing, where the positions of each begin (m + 1,),
+    and all positions, id by id (n,)."""
+    positions = np.argsort(order, kind="stable")
+    ids, starts = np.unique(order[positions], return_index=True)
+    return ids, np.append(starts, len(order)), positions

@@ -1,18 +1,29 @@
--- Stored successes of the explorer and of relays for the tasks $tasks, newest first, with their steps in order: what an
--- all-failed group is shown. A step's thought is its own or the annotated one.
+-- The stored successes of the explorer and of relays that an all-failed group may be shown, newest first, with their steps
+-- in order: of each of the tasks $tasks the newest one, and the newest one on each of the seeds $seeds. A step's thought
+-- is its own or the annotated one.
 WITH
-decisions AS (
-    SELECT * FROM verdicts
+routed AS (
+    SELECT trajectory_id, route FROM verdicts
     WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY gate_version DESC) = 1
+),
+shown AS (
+    SELECT trajectory_id, task_id, seed, iteration, instruction
+    FROM trajectories SEMI JOIN (FROM routed WHERE route = 'sft') USING (trajectory_id)
+    WHERE policy IN ('explorer', 'relay') AND list_contains($tasks::VARCHAR[], task_id)
+    QUALIFY row_number() OVER (PARTITION BY task_id ORDER BY iteration DESC, trajectory_id) = 1
+        OR list_contains($seeds::BIGINT[], seed)
+        AND row_number() OVER (PARTITION BY task_id, seed ORDER BY iteration DESC, trajectory_id) = 1
+),
+thoughts AS (
+    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
+    FROM annotations WHERE kind = 'thought'
+    GROUP BY trajectory_id, step
 )
 SELECT
     t.trajectory_id, t.task_id, t.seed, t.instruction,
     s.step, s.screenshot, s.action, coalesce(nullif(s.thought, ''), a.thought, '') AS thought
-FROM trajectories t
-JOIN decisions v USING (trajectory_id)
+FROM shown t
 JOIN steps s USING (trajectory_id)
-LEFT JOIN annotations a ON a.trajectory_id = s.trajectory_id AND a.step = s.step AND a.kind = 'thought'
-WHERE v.route = 'sft' AND t.policy IN ('explorer', 'relay')
-    AND list_contains($tasks::VARCHAR[], t.task_id)
+LEFT JOIN thoughts a USING (trajectory_id, step)
 ORDER BY t.iteration DESC, t.trajectory_id, s.step

@@ -6,7 +6,7 @@ SELECT
     if(k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,
     s.step, s.screenshot, s.raw_text, s.thought, s.action, s.token_ids, s.logprobs, s.policy_version
 FROM trajectories t
-LEFT JOIN steps s USING (trajectory_id)
+LEFT JOIN (FROM steps WHERE iteration = $iteration) s USING (trajectory_id)
 LEFT JOIN tasks k USING (task_id)
 WHERE t.group_id IS NOT NULL AND t.iteration = $iteration
 ORDER BY t.group_id, t.attempt, t.trajectory_id, s.step

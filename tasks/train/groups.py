@@ -83,7 +83,6 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         f"nothing to learn from: one reward for all in each of {made.groups} groups" if made.groups else _NO_GROUPS
     )
     return Material(
-        screenshots=sorted({digest for rollout in rollouts for digest in rollout.screenshots}),
         write=lambda path: write_rollouts(path, rollouts),
         steps=steps,
         learning_rate=chosen.learning_rate,
@@ -120,8 +119,8 @@ def stored_successes(
 
     It finds none where `train.group.inject` is off.
     """
-    tasks = sorted({row["task_id"] for row in plays})
-    rows = ask(lake, "demonstrations", recipe.pins, tasks=tasks).to_pylist() if config.train.group.inject else []
+    asked = {"tasks": sorted({row["task_id"] for row in plays}), "seeds": sorted({row["seed"] for row in plays})}
+    rows = ask(lake, "demonstrations", recipe.pins, **asked).to_pylist() if config.train.group.inject else []
     steps: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         steps.setdefault(row["trajectory_id"], []).append(row)

@@ -34,7 +34,6 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         "environment_failures": sum(not math.isfinite(play.reward) for play in made),
     }
     return Material(
-        screenshots=sorted({digest for rollout in rollouts for digest in rollout.screenshots}),
         write=lambda path: write_rollouts(path, rollouts),
         steps=steps,
         learning_rate=chosen.learning_rate,

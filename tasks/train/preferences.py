@@ -20,15 +20,15 @@ def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
 def preference_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """All pairs so far; the parent is the reference."""
     chosen = config.train.preference
-    pairs = preferences_of(ask(lake, "training_pairs", recipe.pins).to_pylist(), config.policy)
-    steps, train = few_steps(config.train, len(pairs), chosen.epochs, chosen.batch)
+    pairs = ask(lake, "training_pairs", recipe.pins, history_images=config.policy.history_images)
+    steps, train = few_steps(config.train, pairs.num_rows, chosen.epochs, chosen.batch)
+    rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
     return Material(
-        screenshots=sorted({digest for pair in pairs for digest in pair.screenshots}),
-        write=lambda path: write_preferences(path, pairs),
+        write=lambda path: write_preferences(path, preferences_of(rows, config.policy.dialect)),
         steps=steps,
         learning_rate=chosen.learning_rate,
         train=train,
-        numbers={"samples": len(pairs)},
-        said=f"{len(pairs)} pairs",
-        nothing="" if pairs else "nothing to learn from: no two plays of one task and seed part",
+        numbers={"samples": pairs.num_rows},
+        said=f"{pairs.num_rows} pairs",
+        nothing="" if pairs.num_rows else "nothing to learn from: no two plays of one task and seed part",
     )

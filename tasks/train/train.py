@@ -6,30 +6,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from curation.dataset import questions_of, samples_of, weigh
-from environments.catalog import catalog
-from learning.data.sample import write_samples, write_screenshots
 from learning.job import Job
 from learning.resume import sweep
 from schemas.config import Config
 from schemas.policy import PolicyVersion
-from schemas.sample import TrainSample
 from schemas.table import utc_now
-from storage.catalog import ask
 from storage.lake import Lake
-from tasks.prepare import INITIAL
 from tasks.shared.console import bar
-from tasks.shared.material import Material, Recipe, pngs_of, seed_of
+from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.places import work_folder
-from tasks.shared.policies import champion, checkpoint_folder, measured_ancestor, version_of
+from tasks.shared.policies import champion, checkpoint_folder, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.version import code_version
-from tasks.train.continual import continual_material
 from tasks.train.groups import group_material
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
+from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks")
 """The tables a training reads; their versions are kept with the policy."""
@@ -120,23 +114,6 @@ def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metri
     lake.append("policies", [row])
 
 
-def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
-    """Everything accepted so far, and screens of failures that teach grounding."""
-    samples = gather(config, lake, recipe)
-    targets = sum(sample.action is not None for sample in samples)
-    first = measured_ancestor(lake, recipe.parent) == INITIAL and config.policy.base == "tiny"
-    return Material(
-        screenshots=sorted({digest for sample in samples for digest in sample.screenshots}),
-        write=lambda path: write_samples(path, samples),
-        steps=config.train.steps_first if first else config.train.steps,
-        learning_rate=config.train.learning_rate_first if first else config.train.learning_rate,
-        train=config.train,
-        numbers={"samples": targets, "grounding_screens": len(samples) - targets},
-        said=f"{targets} steps of accepted trajectories",
-        nothing="" if targets else "no accepted trajectory yet",
-    )
-
-
 MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
     "sft": supervised,
     "ct": continual_material,
@@ -148,41 +125,14 @@ MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
 """What each method trains on."""
 
 
-def gather(config: Config, lake: Lake, recipe: Recipe) -> list[TrainSample]:
-    """The weighed samples of the pinned data."""
-    rows = ask(lake, "training_steps", recipe.pins).to_pylist()
-    annotations = ask(lake, "training_annotations", recipe.pins).to_pylist()
-    thoughts = {(row["trajectory_id"], row["step"]): row["thought"] for row in annotations if row["kind"] == "thought"}
-    questions = questions_of([row for row in annotations if row["kind"] == "grounding"])
-    trajectories = {row["trajectory_id"]: row for row in rows}
-    steps: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        steps.setdefault(row["trajectory_id"], []).append(row)
-    samples = samples_of(list(trajectories.values()), steps, thoughts, questions, config.policy.history_images)
-    practice = {task.task_id for task in catalog(config) if task.split == "practice"}
-    return weigh(samples, _success(lake, recipe), config.train.task_balance, practice, config.train.practice)
-
-
-def _success(lake: Lake, recipe: Recipe) -> dict[str, float]:
-    """The parent's held-out success by task, at the pinned version."""
-    where = {"policy_version": measured_ancestor(lake, recipe.parent), "suite": "suite"}
-    rows = lake.read("evaluations", ["task_id", "success"], where, version=recipe.pins.get("evaluations")).to_pylist()
-    by_task: dict[str, list[bool]] = {}
-    for row in rows:
-        if row["success"] is not None:
-            by_task.setdefault(row["task_id"], []).append(row["success"])
-    return {task: sum(plays) / len(plays) for task, plays in by_task.items()}
-
-
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
-    material.write(folder / "samples.parquet")
-    found = pngs_of(lake, material.screenshots, recipe.pins["screenshots"])
-    write_screenshots(folder / "screenshots.parquet", found)
+    samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
+    write_pictures(screenshots, lake, material.write(samples), recipe.pins["screenshots"])
     return Job(
         parent=checkpoint_folder(lake, recipe.parent),
         out=folder / "checkpoint",
-        samples=folder / "samples.parquet",
-        screenshots=folder / "screenshots.parquet",
+        samples=samples,
+        screenshots=screenshots,
         steps=material.steps,
         learning_rate=material.learning_rate,
         seed=seed_of(config, recipe),

@@ -7,7 +7,6 @@ import pytest
 
 from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import Preference, preferences_of, read_preferences, write_preferences
-from schemas.config.sections import PolicyConfig
 
 
 def step(name: str, number: int, screen: str, x: float, success: bool, **changes: Any) -> PartingStep:
@@ -96,9 +95,9 @@ def test_a_reply_without_an_action_is_rejected_as_it_was_said() -> None:
 
 def test_a_preference_shows_its_own_context_and_comes_back_from_a_file(tmp_path: Any) -> None:
     row = {"pair_id": "p", "chosen": "c", "rejected": "r", "task_id": "t/a", "instruction": "Do it."}
-    rows = [{**row, "step": at, "screenshot": f"s{at}", "raw_text": "Action: wait()"} for at in range(3)]
-    (made,) = preferences_of(rows, PolicyConfig(history_images=2))
+    context = {"screenshots": ["s1", "s2"], "said": ["Action: wait()"] * 2}
+    (made,) = preferences_of([{**row, **context}], "box_v1")
     assert made.screenshots == ("s1", "s2") and made.prompt.count("Action: wait()") == 2
     assert made.prompt.startswith("Do it.")
     write_preferences(tmp_path / "p.parquet", [made])
-    assert read_preferences(tmp_path / "p.parquet") == [made] and isinstance(made, Preference)
+    assert list(read_preferences(tmp_path / "p.parquet")) == [made] and isinstance(made, Preference)

@@ -30,6 +30,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "trajectory_id": "t0", "gate": "route", "gate_version": "1", "iteration": 1, "passed": True, "score": None,
         "error_step": None, "reason": "ok", "route": "sft", "created_at": NOON,
     },
+    "annotations": {
+        "annotation_id": "a0", "trajectory_id": "t0", "step": 0, "iteration": 1, "kind": "grounding", "author": "page",
+        "thought": "ok", "action": '{"type":"click","x":0.25,"y":0.75}', "before": None, "after": None,
+        "created_at": NOON,
+    },
     "evaluations": {
         "policy_version": "p1", "suite": "suite", "task_id": "miniwob/a", "seed": 1_000_000, "iteration": 1,
         "success": True, "reward": 1.0, "n_steps": 1, "failure_boundary": None,

@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from curation.annotation import inverse_annotation, transition_annotation
-from curation.continual import continual_samples
 from learning.data.sample import Screenshots, read_samples, write_samples, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.batches import Batcher
@@ -34,19 +33,6 @@ FIELD = Element("", "text field", (0.1, 0.1, 0.5, 0.2), True)
 def step(**changes: Any) -> Step:
     row = {"trajectory_id": "t", "step": 0, "iteration": 0, "screenshot": "a", "next_screenshot": "b"}
     return Step.model_construct(**row | {"action": CLICK, "action_error": None} | changes)
-
-
-def row(kind: str, task: str = "t", **changes: Any) -> dict[str, Any]:
-    made = {
-        "kind": kind,
-        "task_id": task,
-        "screenshot": "a",
-        "before": "a",
-        "after": "b",
-        "thought": "",
-        "action": None,
-    }
-    return made | changes
 
 
 def test_the_action_between_two_screens_is_kept_with_both() -> None:
@@ -81,38 +67,6 @@ def test_a_change_is_told_only_where_elements_were_recorded_on_both_screens() ->
 def test_of_equal_screens_it_is_said_that_nothing_changed() -> None:
     said = transition_annotation(step(next_screenshot="a"), [], None, NOW)
     assert said is not None and said.thought == "Nothing."
-
-
-def test_no_sample_of_a_failed_play_knows_its_instruction() -> None:
-    rows = [
-        row("grounding", thought="ok", action=CLICK),
-        row("inverse_dynamics", action=CLICK),
-        row("transition", thought="Nothing."),
-    ]
-    made = continual_samples(rows)
-    assert sorted(sample.kind for sample in made) == ["inverse_dynamics", "naming", "step", "transition"]
-    assert {sample.instruction for sample in made} == {""} and not any(sample.history for sample in made)
-    assert [sample.kind for sample in made if sample.action is not None] == ["inverse_dynamics"]
-
-
-def test_two_actions_between_the_same_screens_do_not_contradict_each_other() -> None:
-    other = to_json(Click(x=0.9, y=0.9))
-    made = continual_samples([row("inverse_dynamics", action=CLICK), row("inverse_dynamics", action=other)])
-    assert [sample.action for sample in made] == [CLICK]
-
-
-def test_kinds_share_equally_then_tasks_then_samples() -> None:
-    rows = [row("inverse_dynamics", action=CLICK, after=name) for name in "bcd"]
-    rows += [row("inverse_dynamics", "u", action=CLICK, after="e"), row("transition", thought="Nothing.")]
-    made = continual_samples(rows)
-    by_task = {task: [one.weight for one in made if (one.kind, one.task_id) == task] for task in _tasks(made)}
-    assert by_task["inverse_dynamics", "t"] == [pytest.approx(1 / 12)] * 3
-    assert by_task["inverse_dynamics", "u"] == [pytest.approx(1 / 4)]
-    assert by_task["transition", "t"] == [pytest.approx(1 / 2)]
-
-
-def _tasks(made: list[TrainSample]) -> set[tuple[str, str]]:
-    return {(sample.kind, sample.task_id) for sample in made}
 
 
 def compared(folder: Path) -> tuple[list[TrainSample], dict[str, bytes]]:

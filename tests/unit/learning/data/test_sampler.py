@@ -1,12 +1,13 @@
 """The stateless sampler: a sample is a function of seed, epoch and position; shares are kept."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learning.data.sampler import Sampler
+from learning.data.sampler import FixedOrder, Sampler, by_sample
 
 
 @settings(deadline=None)
@@ -35,3 +36,19 @@ def test_another_seed_is_another_order() -> None:
 def test_weights_that_are_no_shares_are_refused(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="weights"):
         Sampler(weights, 0)
+
+
+def test_positions_that_are_drawn_beforehand_are_those_that_would_be_drawn_later() -> None:
+    sampler = Sampler([3.0, 1.0, 1.0], 7)
+    order = sampler.first(20)
+    assert order.tolist() == [sampler.sample(position) for position in range(20)]
+    fixed = FixedOrder(order)
+    assert [fixed.sample(position) for position in range(20)] == order.tolist()
+
+
+def test_who_comes_when_is_told_by_sample_too() -> None:
+    order = Sampler([1.0, 0.0, 1.0, 5.0], 1).first(9)
+    ids, starts, positions = by_sample(order)
+    assert [sorted(positions[start:end]) for start, end in pairwise(starts)] == [
+        [position for position in range(9) if order[position] == sample] for sample in ids
+    ]

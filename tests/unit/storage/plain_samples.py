@@ -1,13 +1,11 @@
-"""From rows of the lake to training samples: one sample per step worth imitating, and screens that teach grounding.
-
-The history of a sample is the shortest way to its screen, not everything the player tried. A task's share of the
-training follows its weakness; inside a task, samples share equally.
-"""
+"""Samples and their weights made row by row in plain Python, to hold against what the queries of training say."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from curation.curriculum import weakness
 from curation.selection import shortest_way
@@ -91,13 +89,14 @@ def weigh(
 
 
 def questions_of(annotations: Rows) -> dict[str, list[Question]]:
-    """Grounding questions by screenshot, from annotation rows joined with their step's screenshot."""
-    found: dict[str, list[Question]] = {}
+    """Grounding questions by screenshot, each once, from annotation rows joined with their step's screenshot."""
+    found: dict[str, set[Question]] = {}
     for row in annotations:
         click = from_json(row["action"])
         if isinstance(click, Click):
-            found.setdefault(row["screenshot"], []).append(Question(row["thought"], click.x, click.y))
-    return found
+            place = (float(np.float32(part)) for part in (click.x, click.y))
+            found.setdefault(row["screenshot"], set()).add(Question(row["thought"], *place))
+    return {screen: sorted(asked, key=lambda one: (one.name, one.x, one.y)) for screen, asked in found.items()}
 
 
 def _imitation(
@@ -137,3 +136,47 @@ def _grounding(
         instruction=trajectory["instruction"],
         questions=tuple(questions[row["screenshot"]]),
     )
+
+
+def continual_samples(rows: Rows) -> list[TrainSample]:
+    """The weighed samples of the annotations of failed plays.
+
+    Args:
+        rows: of `storage/queries/continual.sql`: kind, task_id, screenshot, before, after, thought, action.
+    """
+    questions = questions_of([row for row in rows if row["kind"] == "grounding"])
+    tasks = {row["screenshot"]: row["task_id"] for row in reversed(rows)}
+    perceived = [made for screen, asked in questions.items() for made in _perception(tasks[screen], screen, asked)]
+    return share_out([*perceived, *_first_of_each(row for row in rows if row["kind"] != "grounding")])
+
+
+def share_out(samples: Sequence[TrainSample]) -> list[TrainSample]:
+    """The samples with weights that add up to 1: kinds share equally, then tasks, then samples."""
+    counts = Counter((sample.kind, sample.task_id) for sample in samples)
+    tasks = Counter(kind for kind, _ in counts)
+    return [
+        replace(sample, weight=1 / (len(tasks) * tasks[sample.kind] * counts[sample.kind, sample.task_id]))
+        for sample in samples
+    ]
+
+
+def _perception(task_id: str, screen: str, questions: Sequence[Question]) -> tuple[TrainSample, TrainSample]:
+    """Where things are, and what is at their places."""
+    where = TrainSample(task_id=task_id, screenshots=(screen,), instruction="", questions=tuple(questions))
+    return where, replace(where, kind="naming")
+
+
+def _first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[TrainSample]:
+    """One sample per kind and pair of screens: two actions with the same effect would contradict each other."""
+    found: dict[tuple[str, str, str], TrainSample] = {}
+    for row in rows:
+        sample = TrainSample(
+            task_id=row["task_id"],
+            screenshots=(row["before"], row["after"]),
+            instruction="",
+            thought=row["thought"],
+            action=row["action"],
+            kind=row["kind"],
+        )
+        found.setdefault((row["kind"], row["before"], row["after"]), sample)
+    return list(found.values())

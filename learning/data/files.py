@@ -1,0 +1,63 @@
+"""Rows in Arrow files that are mapped into memory: written batch by batch, read one by one where they are asked for.
+
+Several ranks that read one file share its pages, and neither who writes nor who trains holds more than it looks at.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+import pyarrow as pa
+
+Row = TypeVar("Row")
+TOGETHER = 1024
+"""Rows that are written at once."""
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> set[str]:
+    """Writes batches, in order; returns what stands in their column `screenshots`, if they have one."""
+    shown: set[str] = set()
+    with pa.ipc.new_file(path, schema) as file:
+        for batch in batches:
+            file.write_batch(batch.cast(schema))
+            if "screenshots" in schema.names:
+                shown.update(batch["screenshots"].flatten().unique().to_pylist())
+    return shown
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Any]) -> set[str]:
+    """Writes dataclasses, in order; returns what `write_batches` does."""
+    coming = iter(rows)
+    chunks = iter(lambda: [asdict(row) for row in islice(coming, TOGETHER)], [])
+    return write_batches(path, schema, (pa.RecordBatch.from_pylist(chunk, schema) for chunk in chunks))
+
+
+def mapped(path: Path) -> pa.Table:
+    """A file's rows where they lie: nothing is copied. Raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+class Rows(Sequence[Row], Generic[Row]):
+    """The rows of a file, in order.
+
+    Args:
+        path: of the file.
+        make: a row from its columns.
+    """
+
+    def __init__(self, path: Path, make: Callable[[dict[str, Any]], Row]) -> None:
+        self.table, self._make = mapped(path), make
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return self._make(self.table.slice(range(len(self))[index], 1).to_pylist()[0])

@@ -1,0 +1,27 @@
+-- What a continual training is told of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
+-- The instruction is left out: nothing of a failure is learnt as a reply to it.
+--
+-- $drawn has a row for each: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),
+-- weight, `positions` (when it is trained on). A question that was annotated several times is asked once.
+WITH
+drawn AS (FROM read_parquet($drawn)),
+questions AS (
+    SELECT
+        s.screenshot,
+        list_sort(list(DISTINCT {
+            'name': a.thought,
+            'x': (a.action ->> 'x')::DOUBLE::FLOAT,
+            'y': (a.action ->> 'y')::DOUBLE::FLOAT
+        })) AS asked
+    FROM annotations a
+    JOIN (FROM steps SEMI JOIN drawn ON source = screenshot) s USING (trajectory_id, step)
+    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
+    GROUP BY s.screenshot
+)
+SELECT
+    d.task_id, if(a.annotation_id IS NULL, [d.source], [a.before, a.after]) AS screenshots, '' AS instruction, [] AS history,
+    coalesce(a.thought, '') AS thought, a.action, coalesce(q.asked, []) AS questions, d.weight, d.kind, d.positions
+FROM drawn d
+LEFT JOIN annotations a ON a.annotation_id = d.source
+LEFT JOIN questions q ON q.screenshot = d.source
+ORDER BY sample

@@ -1,0 +1,48 @@
+-- Every sample that failed (`ct`) trajectories give whatever they were meant for, in order, each with its weight: kinds
+-- share equally, then tasks, then samples.
+--
+-- A screen with grounding questions is one sample that asks where things are (`step`) and one that asks what is there
+-- (`naming`); its `source` is the screenshot. Of the annotations that compare two screens the first of each kind and pair
+-- is one, named by its id: two actions with the same effect would contradict each other.
+WITH
+routed AS (
+    SELECT trajectory_id, route FROM verdicts
+    WHERE gate = 'route'
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY gate_version DESC) = 1
+),
+failed AS (
+    SELECT a.annotation_id, a.kind, a.before, a.after, t.task_id, a.trajectory_id, a.step, s.screenshot
+    FROM annotations a
+    JOIN (FROM routed WHERE route = 'ct') USING (trajectory_id)
+    JOIN trajectories t USING (trajectory_id)
+    JOIN steps s USING (trajectory_id, step)
+    WHERE a.kind IN ('inverse_dynamics', 'transition') OR (a.kind = 'grounding' AND a.action ->> 'type' = 'click')
+),
+perceived AS (
+    SELECT
+        screenshot, arg_min(task_id, (trajectory_id, step)) AS task_id,
+        min((trajectory_id, step)) FILTER (kind = 'grounding') AS asked_first
+    FROM failed GROUP BY screenshot
+),
+compared AS (
+    SELECT kind, task_id, annotation_id, trajectory_id, step FROM failed
+    WHERE kind <> 'grounding'
+    QUALIFY row_number() OVER (PARTITION BY kind, before, after ORDER BY trajectory_id, step, annotation_id) = 1
+),
+samples AS (
+    SELECT
+        unnest(['step', 'naming']) AS kind, task_id, screenshot AS source,
+        asked_first[1] AS trajectory_id, asked_first[2] AS step
+    FROM perceived WHERE asked_first IS NOT NULL
+    UNION ALL
+    SELECT kind, task_id, annotation_id, trajectory_id, step FROM compared
+)
+SELECT
+    kind, task_id, source,
+    1 / (
+        count(DISTINCT kind) OVER ()
+        * count(DISTINCT task_id) OVER (PARTITION BY kind)
+        * count(*) OVER (PARTITION BY kind, task_id)
+    ) AS weight
+FROM samples
+ORDER BY kind IN ('inverse_dynamics', 'transition'), trajectory_id, step, kind = 'naming', source

@@ -1,0 +1,54 @@
+-- What a supervised training is told of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
+--
+-- $drawn has a row for each: `sample`, trajectory_id, `way` (the steps that lead to it, itself the last), `grounding`
+-- (whether only its questions are trained on), `weight`, `positions` (when it is trained on); all but the first three
+-- are handed through. A sample shows the last $history_images screens of its way. A step's thought is its own, or the
+-- one that was annotated last; a question that was annotated several times is asked once.
+WITH
+drawn AS (FROM read_parquet($drawn)),
+walked AS (
+    SELECT sample, trajectory_id, unnest(way) AS step, generate_subscripts(way, 1) - len(way) AS place FROM drawn
+),
+thoughts AS (
+    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
+    FROM annotations SEMI JOIN walked USING (trajectory_id, step)
+    WHERE kind = 'thought'
+    GROUP BY trajectory_id, step
+),
+told AS (
+    SELECT
+        sample, place, s.screenshot,
+        {'thought': coalesce(nullif(s.thought, ''), a.thought, ''), 'action': s.action} AS said
+    FROM walked JOIN steps s USING (trajectory_id, step) LEFT JOIN thoughts a USING (trajectory_id, step)
+),
+contents AS (
+    SELECT
+        sample,
+        list(screenshot ORDER BY place) FILTER (place > -$history_images) AS screenshots,
+        list(said ORDER BY place) FILTER (place < 0) AS history,
+        any_value(screenshot) FILTER (place = 0) AS screen,
+        any_value(said) FILTER (place = 0) AS said
+    FROM told GROUP BY sample
+),
+questions AS (
+    SELECT
+        s.screenshot,
+        list_sort(list(DISTINCT {
+            'name': a.thought,
+            'x': (a.action ->> 'x')::DOUBLE::FLOAT,
+            'y': (a.action ->> 'y')::DOUBLE::FLOAT
+        })) AS asked
+    FROM annotations a
+    JOIN (FROM steps SEMI JOIN contents ON screen = screenshot) s USING (trajectory_id, step)
+    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
+    GROUP BY s.screenshot
+)
+SELECT
+    t.task_id, c.screenshots, t.instruction, coalesce(c.history, []) AS history,
+    if(d.grounding, '', c.said.thought) AS thought, if(d.grounding, NULL, c.said.action) AS action,
+    coalesce(q.asked, []) AS questions, d.weight, 'step' AS kind, d.positions
+FROM drawn d
+JOIN trajectories t USING (trajectory_id)
+JOIN contents c USING (sample)
+LEFT JOIN questions q ON q.screenshot = c.screen
+ORDER BY sample

@@ -1,0 +1,116 @@
+-- Every step a supervised training can imitate, in order, then every screen of a failure that teaches where things are;
+-- each with its weight: how often it is drawn, of 1 in all.
+--
+-- What is imitated of an accepted (`sft`) trajectory is the shortest way through its screens: where a later screen is
+-- the same, everything in between was a detour. So the way begins at the last showing of the first screen and goes on,
+-- each time, at the last showing of the screen after it; `place` is a step's place on it. Trajectories of one group that
+-- did the very same thing on the way teach it once: a repeated step has no weight. Of failed (`ct`) trajectories each screen
+-- comes once, if there are grounding questions about it and no accepted trajectory shows it.
+--
+-- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
+-- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
+-- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
+WITH
+routed AS (
+    SELECT trajectory_id, route FROM verdicts
+    WHERE gate = 'route'
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY gate_version DESC) = 1
+),
+walked AS (
+    SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action FROM steps s JOIN routed r USING (trajectory_id)
+    WHERE r.route IN ('sft', 'ct')
+),
+last_shown AS (
+    SELECT trajectory_id, step, max(step) OVER (PARTITION BY trajectory_id, screenshot) AS again
+    FROM walked WHERE route = 'sft' AND action IS NOT NULL
+),
+ways AS (
+    SELECT
+        trajectory_id,
+        list_reduce(
+            list([step, again] ORDER BY step),
+            lambda way, here: if(here[1] > way[-1], list_append(way, here[2]), way),
+            [-1]
+        )[2:] AS way
+    FROM last_shown GROUP BY trajectory_id
+),
+imitated AS (
+    SELECT trajectory_id, unnest(way) AS step, generate_subscripts(way, 1) - 1 AS place FROM ways
+),
+thoughts AS (
+    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
+    FROM annotations WHERE kind = 'thought'
+    GROUP BY trajectory_id, step
+),
+grouped AS (
+    SELECT
+        t.group_id, trajectory_id, step, s.screenshot,
+        md5_number(json_array(i.place, coalesce(nullif(s.thought, ''), a.thought, ''), s.action)::VARCHAR) AS done
+    FROM (FROM trajectories WHERE group_id IS NOT NULL) t
+    JOIN imitated i USING (trajectory_id)
+    JOIN steps s USING (trajectory_id, step)
+    LEFT JOIN thoughts a USING (trajectory_id, step)
+),
+context AS (
+    SELECT
+        group_id, trajectory_id, step, bit_xor(done) OVER (PARTITION BY trajectory_id ORDER BY step) AS done,
+        list(screenshot) OVER (
+            PARTITION BY trajectory_id ORDER BY step ROWS BETWEEN $history_images - 1 PRECEDING AND CURRENT ROW
+        ) AS shown
+    FROM grouped
+),
+repeated AS (
+    SELECT trajectory_id, step FROM context
+    QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
+),
+questioned AS (
+    SELECT DISTINCT s.screenshot FROM annotations a JOIN steps s USING (trajectory_id, step)
+    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
+),
+screens AS (
+    SELECT min((trajectory_id, step)) AS first_shown FROM walked SEMI JOIN questioned USING (screenshot)
+    GROUP BY screenshot HAVING NOT bool_or(route = 'sft')
+),
+samples AS (
+    SELECT false AS grounding, trajectory_id, step, place, (trajectory_id, step) IN (FROM repeated) AS again
+    FROM imitated
+    UNION ALL
+    SELECT true, first_shown[1], first_shown[2], 0, false FROM screens
+),
+counted AS (
+    SELECT task_id, grounding, count(*) FILTER (NOT again) AS n, list_contains($practice::VARCHAR[], task_id) AS practised
+    FROM samples JOIN trajectories USING (trajectory_id)
+    GROUP BY task_id, grounding
+),
+measured AS (
+    SELECT task_id, avg(success::INTEGER) AS success FROM evaluations
+    WHERE policy_version = $measured AND suite = 'suite' AND success IS NOT NULL
+    GROUP BY task_id
+),
+rated AS (
+    SELECT
+        *,
+        (1 - $balance + $balance * ($floor + 1 - coalesce(success, 0.5)))
+        * if(grounding, $grounding_share, 1 - $grounding_share) AS worth
+    FROM counted LEFT JOIN measured USING (task_id)
+),
+summed AS (
+    SELECT
+        list_sum(list(worth ORDER BY task_id, grounding) FILTER (NOT practised)) AS worth,
+        sum(n) FILTER (practised) AS practised
+    FROM rated
+),
+weighed AS (
+    SELECT
+        r.task_id, r.grounding,
+        CASE
+            WHEN r.practised THEN if(s.worth IS NULL, 1.0, $practice_share) / s.practised
+            ELSE if(s.practised IS NULL, 1.0, 1 - $practice_share) * r.worth / s.worth / r.n
+        END AS weight
+    FROM rated r CROSS JOIN summed s
+)
+SELECT trajectory_id, step, place, grounding, if(again, NULL, weight) AS weight
+FROM samples
+JOIN trajectories USING (trajectory_id)
+JOIN weighed USING (task_id, grounding)
+ORDER BY grounding, trajectory_id, step

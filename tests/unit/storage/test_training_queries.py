@@ -1,0 +1,255 @@
+"""What the queries of training say of a lake, held against plain Python; and how samples share a training."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learning.data.sample import order_of, read_samples
+from learning.data.sampler import Sampler
+from schemas.action import Click, Wait, to_json
+from schemas.sample import TrainSample
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.train.supervised import drawn, ways, write_drawn
+from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
+
+POSITIONS, SEED = 2_000, 3
+SHARES = {"balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "measured": "p1"}
+
+
+@pytest.fixture
+def busy(lake: Lake, row) -> Lake:
+    """Forty trajectories in five tasks: detours, groups, screens in common, questions asked twice, second thoughts."""
+    draw = random.Random(5)
+    tables: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("trajectories", "verdicts", "steps", "annotations")
+    }
+
+    def annotate(step: dict[str, Any], kind: str, **more: Any) -> None:
+        number = len(tables["annotations"])
+        made = {"annotation_id": f"a{number:05d}", "trajectory_id": step["trajectory_id"], "step": step["step"]}
+        tables["annotations"].append(row("annotations", kind=kind, **made, **more))
+
+    for number in range(40):
+        name, task = f"t{number:02d}", draw.randrange(5)
+        route = draw.choice(["sft", "sft", "ct", "none"])
+        group = draw.choice([None, f"g{task}"])
+        tables["trajectories"].append(row("trajectories", trajectory_id=name, task_id=f"task-{task}", group_id=group))
+        tables["verdicts"].append(row("verdicts", trajectory_id=name, route=route))
+        screens = [f"{task}{draw.randrange(6):x}" * 32 for _ in range(draw.randint(1, 9))]
+        for place, screen in enumerate(screens):
+            action = to_json(draw.choice([Wait(), Click(x=0.1, y=0.2)]))
+            thought = draw.choice(["", "", "Because."])
+            step = row("steps", trajectory_id=name, step=place, screenshot=screen, thought=thought, action=action)
+            tables["steps"].append(step)
+            if route == "sft" and not thought:
+                annotate(step, "thought", thought="Said later.")
+            for asked in range(draw.choice([0, 0, 2])):
+                annotate(step, "grounding", thought=f"{screen[:2]} {asked}", action=to_json(Click(x=0.3, y=asked / 7)))
+            if route == "ct" and place:
+                annotate(step, "inverse_dynamics", thought="", action=action, before=screens[place - 1], after=screen)
+                annotate(step, "transition", thought="It moved.", action=None, before=screens[place - 1], after=screen)
+    for table, rows in tables.items():
+        lake.append(table, rows)
+    played = [("task-0", True), ("task-0", False), ("task-1", True), ("task-2", None)]
+    lake.append(
+        "evaluations", [row("evaluations", task_id=task, seed=n, success=won) for n, (task, won) in enumerate(played)]
+    )
+    return lake
+
+
+def through_the_lake(lake: Lake, folder: Path, images: int, practice: list[str]) -> list[TrainSample]:
+    """The sample at each position of a training, as the trainer reads it."""
+    weighed = ask(lake, "training_weights", **SHARES, history_images=images, practice=practice)
+    come = drawn(weighed, POSITIONS, SEED)
+    come = come.append_column("way", ways(weighed, come["row"].to_numpy()))
+    write_drawn(folder / "samples", come, lake, "training_samples", lake.versions(), history_images=images)
+    return in_order(folder)
+
+
+def in_order(folder: Path) -> list[TrainSample]:
+    samples = read_samples(folder / "samples")
+    order = order_of(samples)
+    assert order is not None and len(order) == POSITIONS
+    return [samples[sample] for sample in order.tolist()]
+
+
+def plainly(lake: Lake, images: int, practice: list[str]) -> list[TrainSample]:
+    """The same by plain Python."""
+    routes = {one["trajectory_id"]: one["route"] for one in lake.read("verdicts").to_pylist()}
+    trajectories = sorted(lake.read("trajectories").to_pylist(), key=lambda one: one["trajectory_id"])
+    steps = sorted(lake.read("steps").to_pylist(), key=lambda one: (one["trajectory_id"], one["step"]))
+    annotations = annotations_of(lake)
+    samples = samples_of(
+        [{**one, "route": routes[one["trajectory_id"]]} for one in trajectories],
+        {
+            name["trajectory_id"]: [one for one in steps if one["trajectory_id"] == name["trajectory_id"]]
+            for name in steps
+        },
+        {(one["trajectory_id"], one["step"]): one["thought"] for one in annotations if one["kind"] == "thought"},
+        questions_of([one for one in annotations if one["kind"] == "grounding"]),
+        images,
+    )
+    return weigh(samples, {"task-0": 0.5, "task-1": 1.0}, 0.7, practice, 0.2)
+
+
+def annotations_of(lake: Lake) -> list[dict[str, Any]]:
+    screens = {(one["trajectory_id"], one["step"]): one["screenshot"] for one in lake.read("steps").to_pylist()}
+    rows = sorted(lake.read("annotations").to_pylist(), key=lambda one: one["annotation_id"])
+    return [{**one, "screenshot": screens[one["trajectory_id"], one["step"]]} for one in rows]
+
+
+def same(found: list[TrainSample], expected: list[TrainSample]) -> None:
+    """At every position the sampler's choice among the expected ones, with its weight."""
+    sampler = Sampler([sample.weight for sample in expected], SEED)
+    for position, sample in enumerate(found):
+        wanted = expected[sampler.sample(position)]
+        assert sample.weight == pytest.approx(wanted.weight)
+        assert replace(sample, weight=0.0) == replace(wanted, weight=0.0)
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("practice", [[], ["task-3"], [f"task-{task}" for task in range(5)]])
+def test_every_position_of_a_training_has_the_sample_that_plain_python_gives_it(
+    busy: Lake, tmp_path: Path, images: int, practice: list[str]
+) -> None:
+    same(through_the_lake(busy, tmp_path, images, practice), plainly(busy, images, practice))
+
+
+def test_continual_training_has_at_every_position_the_sample_that_plain_python_gives_it(
+    busy: Lake, tmp_path: Path
+) -> None:
+    routes = {one["trajectory_id"]: one["route"] for one in busy.read("verdicts").to_pylist()}
+    tasks = {one["trajectory_id"]: one["task_id"] for one in busy.read("trajectories").to_pylist()}
+    rows = [
+        {**one, "task_id": tasks[one["trajectory_id"]]}
+        for one in annotations_of(busy)
+        if routes[one["trajectory_id"]] == "ct" and one["kind"] != "thought"
+    ]
+    continually(busy, tmp_path)
+    expected = continual_samples(rows)
+    everywhere = questions_of([one for one in annotations_of(busy) if one["kind"] == "grounding"])
+    asked = [
+        replace(one, questions=tuple(everywhere[one.screenshots[0]])) if one.questions else one for one in expected
+    ]
+    same(in_order(tmp_path), asked)
+
+
+def test_a_training_reads_no_more_samples_than_it_has_positions(busy: Lake) -> None:
+    weighed = ask(busy, "training_weights", **SHARES, history_images=1, practice=[])
+    assert drawn(weighed, 4, SEED).num_rows <= 4 < weighed.num_rows
+
+
+def test_a_second_decision_on_a_trajectory_does_not_teach_it_twice(busy: Lake, row) -> None:
+    before = ask(busy, "training_weights", **SHARES, history_images=1, practice=[])
+    again = [{**one, "gate_version": "2"} for one in busy.read("verdicts").to_pylist()]
+    busy.append("verdicts", again)
+    assert ask(busy, "training_weights", **SHARES, history_images=1, practice=[]).equals(before)
+
+
+def test_a_step_that_was_thought_about_twice_is_taught_with_the_last_thought(lake: Lake, row, tmp_path: Path) -> None:
+    wait = to_json(Wait())
+    lake.append("trajectories", [row("trajectories")])
+    lake.append("verdicts", [row("verdicts")])
+    lake.append("steps", [row("steps", action=wait)])
+    first = row("annotations", annotation_id="z", kind="thought", thought="A machine's.")
+    later = {"annotation_id": "a", "thought": "A person's.", "created_at": first["created_at"].replace(hour=13)}
+    lake.append("annotations", [first, {**first, **later}])
+    assert {sample.thought for sample in through_the_lake(lake, tmp_path, 1, [])} == {"A person's."}
+
+
+def test_plays_of_one_group_that_did_the_same_teach_it_once(lake: Lake, row) -> None:
+    groups = {"a": "g", "b": "g", "c": "h", "d": None, "e": None}
+    lake.append("trajectories", [row("trajectories", trajectory_id=t, group_id=g) for t, g in groups.items()])
+    lake.append("verdicts", [row("verdicts", trajectory_id=t) for t in groups])
+    lake.append("steps", [row("steps", trajectory_id=t, action=to_json(Wait())) for t in groups])
+    weighed = ask(lake, "training_weights", **SHARES, history_images=1, practice=[])
+    taught = {one["trajectory_id"] for one in weighed.to_pylist() if one["weight"] is not None}
+    assert taught == {"a", "c", "d", "e"}
+
+
+def continually(lake: Lake, folder: Path) -> Sequence[TrainSample]:
+    come = drawn(ask(lake, "continual_weights"), POSITIONS, SEED)
+    write_drawn(folder / "samples", come, lake, "continual_samples", lake.versions())
+    return read_samples(folder / "samples")
+
+
+@pytest.fixture
+def failed(lake: Lake, row) -> Lake:
+    """A failure of each of two tasks: questions about the first screen, and what led from it to others."""
+    wait, click = to_json(Wait()), to_json(Click(x=0.5, y=0.5))
+    for task, screens in (("t", "bbcd"), ("u", "e")):
+        lake.append("trajectories", [row("trajectories", trajectory_id=task, task_id=task)])
+        lake.append("verdicts", [row("verdicts", trajectory_id=task, route="ct")])
+        steps = [row("steps", trajectory_id=task, step=place, action=wait) for place in range(len(screens))]
+        lake.append("steps", steps)
+        led = [
+            row("annotations", annotation_id=f"{task}{place}", trajectory_id=task, step=place, kind="inverse_dynamics")
+            | {"before": "a" * 64, "after": after, "action": click if place else wait, "thought": ""}
+            for place, after in enumerate(screens)
+        ]
+        lake.append("annotations", led)
+    told = {"kind": "transition", "before": "a" * 64, "after": "b", "action": None, "thought": "Nothing."}
+    lake.append("annotations", [row("annotations", trajectory_id="t"), row("annotations", annotation_id="x", **told)])
+    lake.append("annotations", [row("annotations", annotation_id="y", trajectory_id="t", **told)])
+    return lake
+
+
+def test_two_actions_between_the_same_screens_do_not_contradict_each_other(failed: Lake, tmp_path: Path) -> None:
+    made = continually(failed, tmp_path)
+    kept = [sample.action for sample in made if sample.screenshots == ("a" * 64, "b") and sample.action]
+    assert kept == [to_json(Wait())]
+
+
+def test_no_sample_of_a_failed_play_knows_its_instruction(failed: Lake, tmp_path: Path) -> None:
+    made = continually(failed, tmp_path)
+    assert {sample.kind for sample in made} == {"inverse_dynamics", "naming", "step", "transition"}
+    assert {sample.instruction for sample in made} == {""} and not any(sample.history for sample in made)
+
+
+def test_kinds_share_a_continual_training_equally_then_tasks_then_samples(failed: Lake) -> None:
+    rows = ask(failed, "continual_weights").to_pylist()
+    shares = {(one["kind"], one["task_id"]): one["weight"] for one in rows}
+    assert shares["inverse_dynamics", "t"] == pytest.approx(1 / 4 / 2 / 3)
+    assert shares["inverse_dynamics", "u"] == pytest.approx(1 / 4 / 2)
+    assert shares["transition", "t"] == shares["naming", "t"] == pytest.approx(1 / 4)
+
+
+def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row) -> None:
+    for task, plays, success in (("easy", 30, True), ("hard", 2, False)):
+        names = [f"{task}{number}" for number in range(plays)]
+        lake.append("trajectories", [row("trajectories", trajectory_id=name, task_id=task) for name in names])
+        lake.append("verdicts", [row("verdicts", trajectory_id=name) for name in names])
+        lake.append("steps", [row("steps", trajectory_id=name, action=to_json(Wait())) for name in names])
+        lake.append("evaluations", [row("evaluations", task_id=task, success=success)])
+    asked = {**SHARES, "balance": 1.0}
+    rows = ask(lake, "training_weights", **asked, history_images=1, practice=[]).to_pylist()
+    easy, hard = (sum(one["weight"] for one in rows if task in one["trajectory_id"]) for task in ("easy", "hard"))
+    assert hard / easy == pytest.approx(1.15 / 0.15)
+
+
+def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake: Lake, row) -> None:
+    steps = [row("steps", step=at, screenshot=f"{at}" * 64, raw_text=f"reply {at}") for at in range(4)]
+    lake.append("trajectories", [row("trajectories")])
+    lake.append("steps", steps)
+    pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
+    pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True}
+    lake.append("pairs", [{**pair, "step": 2}, {**pair, "pair_id": "q", "step": 0}])
+    late, early = ask(lake, "training_pairs", history_images=2).to_pylist()
+    assert (late["screenshots"], late["said"]) == (["1" * 64, "2" * 64], ["reply 0", "reply 1"])
+    assert (early["screenshots"], early["said"], early["instruction"]) == (["0" * 64], [], "Click.")
+
+
+def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_seed(lake: Lake, row) -> None:
+    stored = {"a": (1, 5), "b": (2, 5), "c": (3, 6), "d": (4, 7)}
+    for name, (iteration, seed) in stored.items():
+        more = {"trajectory_id": name, "iteration": iteration}
+        lake.append("trajectories", [row("trajectories", seed=seed, policy="explorer", **more)])
+        lake.append("verdicts", [row("verdicts", **more)])
+        lake.append("steps", [row("steps", action=to_json(Wait()), **more)])
+    rows = ask(lake, "demonstrations", tasks=["miniwob/a"], seeds=[5]).to_pylist()
+    assert [one["trajectory_id"] for one in rows] == ["d", "b"]
