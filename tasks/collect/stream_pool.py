@@ -148,8 +148,8 @@ class StreamPool:
     def _put(self, groups: Sequence[str]) -> bool:
         """Puts a batch of these groups; not if all of it is too old or teaches nothing after all."""
         recipe, updates = self._recipe, self._folder.batches()
-        found = ask(self._lake, "training_groups", iteration=recipe.iteration).to_pylist()
-        rows = [row for row in found if row["group_id"] in set(groups)]
+        asked = {"iteration": recipe.iteration, "groups": list(groups)}
+        rows = ask(self._lake, "training_groups", **asked).to_pylist()
         made = self._rollouts(rows, seed_of(self._config, recipe) + updates)
         ages = {
             (row["trajectory_id"], row["step"]): staleness(

@@ -66,7 +66,7 @@ def group_plays(config: Config, lake: Lake, iteration: int, task: GuiTask, plays
 def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's groups with their advantages."""
     chosen = config.train.group
-    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
+    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None).to_pylist()
     plays = plays_of(rows, config.policy, chosen)
     stored = stored_successes(config, lake, recipe, rows)
     made = train_on(plays, stored, chosen, seed_of(config, recipe))

@@ -19,7 +19,7 @@ from tasks.shared.material import Material, Recipe, few_steps
 def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's plays, environment failures left out; nothing where all of them have one reward."""
     chosen = config.train.ppo
-    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration).to_pylist()
+    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None).to_pylist()
     groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, chosen, config.policy.max_new_tokens)
     steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)

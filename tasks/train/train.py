@@ -77,7 +77,7 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     if material.nothing:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
-    job = _job(config, lake, recipe, folder, material)
+    job = job_of(config, lake, recipe, folder, material)
     sweep(job)
     metrics = {**_run(job, folder), **material.numbers}
     _register(config, lake, recipe, lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"), metrics)
@@ -125,7 +125,8 @@ MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
 """What each method trains on."""
 
 
-def _job(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
+def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
+    """The training of a recipe; its samples and their pictures are written to the folder."""
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples), recipe.pins["screenshots"])
     return Job(

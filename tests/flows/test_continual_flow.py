@@ -1,20 +1,22 @@
 """Continual training in the wheel: what failed teaches what is true of it, before the supervised training."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from apps.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
+from learning.data.sample import read_samples
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
-from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Recipe
 from tasks.shared.policies import checkpoint_folder, measured_ancestor, policy_row
 from tasks.shared.status import iterations
-from tasks.train.train import gather, pins_of
+from tasks.train.supervised import continual_material, supervised
+from tasks.train.train import pins_of
 
 
 def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:
@@ -54,7 +56,7 @@ def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_o
 
 
 def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_environment_failures_teach_nothing(
-    small: Config,
+    small: Config, tmp_path: Path
 ) -> None:
     config = trained(small, ("click-target", "enter-text", "dies"), method="ct")
     flywheel(config, iterations=1)
@@ -69,12 +71,14 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     }
     between = {(row["screenshot"], row["next_screenshot"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
     pins = pins_of(lake)
-    sft = gather(config, lake, Recipe("x", "policy-initial", 0, pins))
+    supervised(config, lake, Recipe("x", "policy-initial", 0, pins)).write(tmp_path / "samples")
+    sft = read_samples(tmp_path / "samples")
     replies = [(one.instruction, one.screenshots[-1], one.action) for one in sft if one.action is not None]
     assert replies and set(replies) <= good
-    rows = ask(lake, "continual", pins).to_pylist()
-    assert "instruction" not in rows[0]
-    assert {(row["before"], row["after"]) for row in rows if row["kind"] == "inverse_dynamics"} <= between
+    continual_material(config, lake, Recipe("x", "policy-initial", 0, pins)).write(tmp_path / "samples")
+    made = read_samples(tmp_path / "samples")
+    assert {one.instruction for one in made} == {""}
+    assert {one.screenshots for one in made if one.kind == "inverse_dynamics"} <= between
     candidate = policy_row(lake, "policy-0000")
     assert (candidate["method"], candidate["parent"]) == ("ct", "policy-initial")
     read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]

@@ -20,7 +20,7 @@ from models.families.dialects import format_action, format_reply
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import MULTIPLE, Packed, pack
-from models.tiny.screens import Pixels, canvas_of, grid_of, patches_of, pixels_of
+from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.speaker import token_id
 from models.tiny.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
@@ -101,7 +101,7 @@ class Batcher:
         self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
-        self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
+        self._pixels = PixelCache(pngs)
         families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
         self.first = torch.full((tokenizer.get_vocab_size(),), -1)
         for family in families:

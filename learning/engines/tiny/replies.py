@@ -14,7 +14,7 @@ from torch import Tensor
 from learning.data.rollouts import Rollout
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import Packed, pack, visible
-from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
+from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.speaker import read_tokenizer, token_id
 from models.tiny.tokens import END, PAD
 
@@ -52,7 +52,7 @@ class ReplyLayer:
         self._tokenizer = read_tokenizer(checkpoint)
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype = net.dtype
-        self._pixels = lru_cache(maxsize=4096)(lambda sha: pixels_of(pngs[sha]))
+        self._pixels = PixelCache(pngs)
         self._ids = lru_cache(maxsize=100_000)(lambda text: self._tokenizer.encode(text).ids)
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
 

@@ -1,10 +1,13 @@
 """Screens on their white canvas: nothing scaled, white is zero, patches in the model's order."""
 
+import io
+
 import numpy as np
 import torch
+from PIL import Image
 
 from models.tiny.network import Grid
-from models.tiny.screens import canvas_of, grid_of, patches_of
+from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 
 
 def test_the_canvas_is_the_smallest_of_whole_blocks() -> None:
@@ -31,3 +34,19 @@ def test_patches_equal_those_of_the_image_processor() -> None:
     )
     expected = processor(images=[image], return_tensors="pt", do_resize=False)["pixel_values"]
     assert torch.allclose(patches_of([image], 16, 2, torch.float32)[0], expected, atol=1e-5)
+
+
+def test_decoded_screens_stay_within_their_bytes_and_those_asked_for_last_are_held() -> None:
+    read: list[str] = []
+
+    class Pngs(dict[str, bytes]):
+        def __getitem__(self, digest: str) -> bytes:
+            read.append(digest)
+            return super().__getitem__(digest)
+
+    out = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(out, "png")
+    cache = PixelCache(Pngs(dict.fromkeys("abc", out.getvalue())), most=2 * 4 * 3 * 3)
+    for digest in "abacab":
+        assert cache(digest).shape == (3, 4, 3)
+    assert read == ["a", "b", "c", "b"]

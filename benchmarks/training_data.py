@@ -1,0 +1,156 @@
+"""What a supervised training costs before its first step, by the size of the lake: seconds and memory.
+
+`python -m benchmarks.training_data [--short] [--lakes DIR] --json PATH`
+
+The stage runs as it does in the wheel, in a process of its own, on a synthetic lake (`benchmarks._synthetic_lake`): it
+weighs every step of the lake, draws the samples of the whole default training (520 steps of 16), writes them with their
+pictures, and starts the trainer. Seconds are those until the trainer's first report, ten steps in, so they hold the
+start of the trainer and of `torch` too. Memory is the highest sum over all of its processes until then
+(`benchmarks._memory`), less what the trainer's processes hold in the same training on a lake of one trajectory: the
+model, its gradients and moments, `torch`. With `--lakes`, lakes are kept there and used again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks._memory import PeakMemory
+from benchmarks._report import Bar, add_options, finish
+from benchmarks._synthetic_lake import fill
+from models.tiny.build import build_tiny
+from schemas.config import Config
+from schemas.config.load import config_of
+from schemas.policy import PolicyVersion
+from schemas.table import utc_now
+from storage.lake import Lake
+from tasks.prepare import INITIAL
+from tasks.shared.material import Recipe
+from tasks.shared.trainer_process import TrainerProcess
+from tasks.train.supervised import supervised
+from tasks.train.train import job_of, pins_of
+
+ONE, SIZES = 8, (10_000, 100_000, 1_000_000)
+"""Steps of the lakes: one trajectory, for what the trainer holds of itself, and those that are compared."""
+TRAINER = "learning.trainer"
+MOST_GIB, MOST_S = 1.0, 20.0
+
+
+class _Started(Exception):
+    """The trainer has reported."""
+
+
+def run_stage(uri: str, folder: Path) -> dict[str, Any]:
+    """What happens between the stage's start and the trainer's first report, and how long it takes."""
+    began = time.perf_counter()
+    config = _config(uri)
+    lake = Lake.open(config.lake, create=False)
+    recipe = Recipe("measured", INITIAL, 0, pins_of(lake))
+    material = supervised(config, lake, recipe)
+    weighed = time.perf_counter()
+    job = job_of(config, lake, recipe, folder, material)
+    written = time.perf_counter()
+
+    def until_reported(message: dict[str, Any]) -> None:
+        if "step" in message:
+            raise _Started
+
+    try:
+        with TrainerProcess(job, folder) as trainer:
+            trainer.listen(until_reported)
+    except _Started:
+        pass
+    return {
+        "samples": sum(material.numbers.values()),
+        "weigh_s": weighed - began,
+        "write_s": written - weighed,
+        "start_s": time.perf_counter() - began,
+    }
+
+
+def measure(uri: str) -> dict[str, Any]:
+    """A stage on a lake in a process of its own, with the most that all of its processes hold, and the trainer's."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.training_data", "--stage", uri, folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as stage, PeakMemory(stage.pid, 0.1) as watched:
+            said, _ = stage.communicate()
+        if stage.returncode:
+            raise SystemExit(f"{' '.join(command)}: exit status {stage.returncode}")
+    trainer = watched.peak.programs.get(TRAINER, 0)
+    return {**json.loads(said), "peak_gib": watched.peak.gib, "trainer_gib": trainer / 2**30}
+
+
+def make(folder: Path, steps: int) -> str:
+    """The address of a lake of so many steps with an untrained policy; made there unless it is."""
+    uri = str(folder / str(steps))
+    lake = Lake.open(_config(uri).lake)
+    if lake.count("policies"):
+        return uri
+    fill(lake, steps)
+    with tempfile.TemporaryDirectory() as made:
+        build_tiny(_config(uri).policy, [f'Click on the button "{word}".' for word in range(100)], 0, Path(made))
+        checkpoint = lake.blobs.put_directory(Path(made), f"checkpoints/{INITIAL}")
+    first = PolicyVersion(
+        policy_version=INITIAL,
+        parent=None,
+        iteration=-1,
+        method="random",
+        checkpoint=checkpoint,
+        data_versions="{}",
+        config=_config(uri).canonical(),
+        code="",
+        seed=0,
+        metrics="{}",
+        status="champion",
+        created_at=utc_now(),
+    )
+    lake.append("policies", [first])
+    return uri
+
+
+def bars_of(rows: list[dict[str, Any]]) -> list[Bar]:
+    """The largest lake's cost, and by how much the cost grew from lake to lake for each time that the lake did."""
+    last, pairs = rows[-1], list(pairwise(rows))
+    grown = {
+        name: max(after[name] / max(before[name], 1e-9) / (after["steps"] / before["steps"]) for before, after in pairs)
+        for name in ("start_s", "beside_gib")
+    }
+    return [
+        Bar(f"GiB beside the model, {last['steps']:,} steps", last["beside_gib"], MOST_GIB, "lower"),
+        Bar(f"seconds to the first report, {last['steps']:,} steps", last["start_s"], MOST_S, "lower"),
+        Bar("seconds: growth over the lake's", grown["start_s"], 1.0, "lower"),
+        Bar("memory: growth over the lake's", grown["beside_gib"], 1.0, "lower"),
+    ]
+
+
+def main() -> int:
+    """Measures each size in turn."""
+    parser = add_options(argparse.ArgumentParser(description=__doc__))
+    parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
+    parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.stage:
+        uri, folder = chosen.stage
+        print(json.dumps(run_stage(uri, Path(folder))))
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.lakes or Path(scratch)
+        own = measure(make(folder, ONE))["trainer_gib"]
+        rows = []
+        for steps in SIZES[: 2 if chosen.short else None]:
+            measured = measure(make(folder, steps))
+            rows.append({"steps": steps, **measured, "beside_gib": measured["peak_gib"] - own})
+    return finish("training_data", rows, bars_of(rows), chosen.json)
+
+
+def _config(uri: str) -> Config:
+    return config_of({"lake": {"uri": uri}, "suite": {"tasks": ["click-test"], "held_out": []}})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
