@@ -5,7 +5,7 @@ it reached). Counts are exact: they add up to the budget whatever the weights.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.trajectory import SPLIT_STARTS
@@ -71,19 +71,3 @@ def seeds(seed: int, iteration: int, task_id: str, kind: str, count: int) -> lis
             found.append(drawn)
         number += 1
     return found
-
-
-def weakness(success: Mapping[str, float], tasks: Sequence[str], balance: float) -> dict[str, float]:
-    """How much of the training each task gets: more where the policy fails, but never nothing.
-
-    Args:
-        success: the policy's greedy success by task, in [0, 1]; a task without one counts as 0.5.
-        tasks: the tasks that have data.
-        balance: 0 for equal shares, 1 for shares in proportion to 0.15 + failure rate.
-
-    Returns:
-        Shares that add up to 1.
-    """
-    raw = {task: 1.0 - balance + balance * (0.15 + 1.0 - success.get(task, 0.5)) for task in tasks}
-    mass = sum(raw.values())
-    return {task: value / mass for task, value in raw.items()}

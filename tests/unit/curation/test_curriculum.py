@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curation.curriculum import apportion, mix, seeds, weakness
+from curation.curriculum import apportion, mix, seeds
 
 
 @given(
@@ -32,13 +32,3 @@ def test_training_seeds_are_distinct_repeatable_and_below_the_held_out_ones():
     assert len(set(one)) == 200
     assert all(0 <= seed < 1_000_000 for seed in one)
     assert one != seeds(7, 4, "miniwob/click-test", "explorer", 200)
-
-
-def test_training_goes_where_the_policy_fails_and_nowhere_is_forgotten():
-    shares = weakness({"easy": 1.0, "hard": 0.1}, ["easy", "hard"], balance=1.0)
-    assert shares["hard"] > 5 * shares["easy"] > 0
-    assert sum(shares.values()) == pytest.approx(1.0)
-
-
-def test_without_balance_all_tasks_share_the_training_equally():
-    assert weakness({"easy": 1.0, "hard": 0.0}, ["easy", "hard"], balance=0.0) == {"easy": 0.5, "hard": 0.5}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from curation.curriculum import weakness
 from curation.selection import shortest_way
 from schemas.action import Click, from_json
 from schemas.sample import Past, Question, TrainSample
@@ -63,7 +62,7 @@ def weigh(
     practice: Collection[str] = (),
     practice_share: float = 0.0,
 ) -> list[TrainSample]:
-    """Samples with their weights: tasks by weakness (`curation.curriculum.weakness`), equal inside a task.
+    """Samples with their weights: tasks by weakness (`weakness`), equal inside a task.
 
     Args:
         samples: all there are.
@@ -180,3 +179,19 @@ def _first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[TrainSample]:
         )
         found.setdefault((row["kind"], row["before"], row["after"]), sample)
     return list(found.values())
+
+
+def weakness(success: Mapping[str, float], tasks: Sequence[str], balance: float) -> dict[str, float]:
+    """How much of the training each task gets: more where the policy fails, but never nothing.
+
+    Args:
+        success: the policy's greedy success by task, in [0, 1]; a task without one counts as 0.5.
+        tasks: the tasks that have data.
+        balance: 0 for equal shares, 1 for shares in proportion to 0.15 + failure rate.
+
+    Returns:
+        Shares that add up to 1.
+    """
+    raw = {task: 1.0 - balance + balance * (0.15 + 1.0 - success.get(task, 0.5)) for task in tasks}
+    mass = sum(raw.values())
+    return {task: value / mass for task, value in raw.items()}

@@ -219,17 +219,18 @@ def test_kinds_share_a_continual_training_equally_then_tasks_then_samples(failed
     assert shares["transition", "t"] == shares["naming", "t"] == pytest.approx(1 / 4)
 
 
-def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row) -> None:
+@pytest.mark.parametrize(("balance", "ratio"), [(1.0, 1.15 / 0.15), (0.0, 1.0)])
+def test_tasks_share_by_weakness_however_many_samples_they_have(lake: Lake, row, balance: float, ratio: float) -> None:
     for task, plays, success in (("easy", 30, True), ("hard", 2, False)):
         names = [f"{task}{number}" for number in range(plays)]
         lake.append("trajectories", [row("trajectories", trajectory_id=name, task_id=task) for name in names])
         lake.append("verdicts", [row("verdicts", trajectory_id=name) for name in names])
         lake.append("steps", [row("steps", trajectory_id=name, action=to_json(Wait())) for name in names])
         lake.append("evaluations", [row("evaluations", task_id=task, success=success)])
-    asked = {**SHARES, "balance": 1.0}
+    asked = {**SHARES, "balance": balance}
     rows = ask(lake, "training_weights", **asked, history_images=1, practice=[]).to_pylist()
     easy, hard = (sum(one["weight"] for one in rows if task in one["trajectory_id"]) for task in ("easy", "hard"))
-    assert hard / easy == pytest.approx(1.15 / 0.15)
+    assert hard / easy == pytest.approx(ratio)
 
 
 def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake: Lake, row) -> None:
