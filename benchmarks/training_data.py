@@ -91,7 +91,8 @@ def make(folder: Path, steps: int) -> str:
     lake = Lake.open(_config(uri).lake)
     if lake.count("policies"):
         return uri
-    fill(lake, steps)
+    if not lake.count("screenshots"):
+        fill(lake, steps)
     with tempfile.TemporaryDirectory() as made:
         build_tiny(_config(uri).policy, [f'Click on the button "{word}".' for word in range(100)], 0, Path(made))
         checkpoint = lake.blobs.put_directory(Path(made), f"checkpoints/{INITIAL}")
