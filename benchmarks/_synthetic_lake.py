@@ -59,7 +59,8 @@ _TABLES = {
     "verdicts": """
         SELECT
             trajectory_id, 'route' AS gate, '1' AS gate_version, iteration, accepted AS passed, NULL::FLOAT AS score,
-            NULL::INTEGER AS error_step, 'synthetic' AS reason, if(accepted, 'sft', 'ct') AS route
+            NULL::INTEGER AS error_step, 'synthetic' AS reason, if(accepted, 'sft', 'ct') AS route,
+            $now::TIMESTAMPTZ AS created_at
         FROM made""",
     "steps": """
         SELECT

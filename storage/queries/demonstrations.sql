@@ -2,14 +2,14 @@
 -- in order: of each of the tasks $tasks the newest one, and the newest one on each of the seeds $seeds. A step's thought
 -- is its own or the annotated one.
 WITH
-routed AS (
+decisions AS (
     SELECT trajectory_id, route FROM verdicts
     WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY gate_version DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
 ),
 shown AS (
     SELECT trajectory_id, task_id, seed, iteration, instruction
-    FROM trajectories SEMI JOIN (FROM routed WHERE route = 'sft') USING (trajectory_id)
+    FROM trajectories SEMI JOIN (FROM decisions WHERE route = 'sft') USING (trajectory_id)
     WHERE policy IN ('explorer', 'relay') AND list_contains($tasks::VARCHAR[], task_id)
     QUALIFY row_number() OVER (PARTITION BY task_id ORDER BY iteration DESC, trajectory_id) = 1
         OR list_contains($seeds::BIGINT[], seed)

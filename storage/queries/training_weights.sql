@@ -11,13 +11,13 @@
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
 -- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
 WITH
-routed AS (
+decisions AS (
     SELECT trajectory_id, route FROM verdicts
     WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY gate_version DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
 ),
 walked AS (
-    SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action FROM steps s JOIN routed r USING (trajectory_id)
+    SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action FROM steps s JOIN decisions r USING (trajectory_id)
     WHERE r.route IN ('sft', 'ct')
 ),
 last_shown AS (
