@@ -74,11 +74,11 @@ def export(
     words: Words = None,
     config: ConfigFile = LAPTOP,
     step: Step = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="What the names of weights begin with.")] = "model.",
+    prefix: Annotated[str, typer.Option("--prefix", help="What stands before the names of the modules.")] = "model.",
     as_json: AsJson = False,
 ) -> None:
     """Write a checkpoint's weights as a folder that plain transformers loads."""
-    from learning.checkpoint import export as write
+    from learning.export import export as write
 
     made = write(_store(place, config, words), parent, to, step, prefix)
     if as_json:

@@ -50,6 +50,8 @@ class Kept:
 
     def __init__(self, job: Job, learner: Learner) -> None:
         self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
+        lora = job.train.lora
+        self._extra = {"lora": lora.model_dump(mode="json")} if lora.rank else {}
         self._checkpoints = Checkpoints(steps_folder(job)) if self._every else None
 
     def restore(self) -> Restored:
@@ -73,7 +75,7 @@ class Kept:
     def now(self, step: int) -> None:
         """Saves after this many steps, unless the job wants no checkpoints."""
         if self._checkpoints is not None:
-            self._checkpoints.save(self._learner.state(), step, {"step": step})
+            self._checkpoints.save(self._learner.state(), step, {"step": step, **self._extra})
 
     def close(self) -> None:
         """Waits for the last save."""

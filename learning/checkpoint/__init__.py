@@ -1,8 +1,8 @@
 """Checkpoints that reshard: DCP's format on disk, one copy's wait to save, every byte read once to load."""
 
 from learning.checkpoint.checkpoints import Checkpoints, Damaged, Restored, Stall
-from learning.checkpoint.export import export
-from learning.checkpoint.offline import inspect, reshard, verify
+from learning.checkpoint.manifest import read_manifest
+from learning.checkpoint.offline import inspect, read_tensors, reshard, verify
 from learning.checkpoint.state import Part, State, Stretch, stretches
 from storage.objects import ObjectStore, open_store
 
@@ -15,9 +15,10 @@ __all__ = [
     "Stall",
     "State",
     "Stretch",
-    "export",
     "inspect",
     "open_store",
+    "read_manifest",
+    "read_tensors",
     "reshard",
     "stretches",
     "verify",

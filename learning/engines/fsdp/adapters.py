@@ -52,10 +52,15 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             raise UsageError(f"`train.lora.targets`: {error}", "Name linear layers that the model has.") from error
 
 
+def is_adapter(name: str) -> bool:
+    """Whether a weight of this name belongs to an adapter."""
+    return _ADAPTER in name
+
+
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
     for name, weight in model.named_parameters():
-        if _ADAPTER in name:
+        if is_adapter(name):
             continue
         full = whole(weight)
         if name.endswith(f"{_BASE}weight"):

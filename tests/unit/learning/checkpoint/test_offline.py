@@ -9,7 +9,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from learning.checkpoint import Checkpoints, export, inspect, open_store, reshard, verify
+from learning.checkpoint import Checkpoints, inspect, open_store, reshard, verify
+from learning.export import export
 from schemas.failure import CheckpointError, UsageError
 
 

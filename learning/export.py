@@ -1,0 +1,131 @@
+"""A training checkpoint's weights as a directory that plain `transformers` loads, beside its parent's other files.
+
+In a checkpoint weights are named as the model's modules are; files of weights may name them otherwise, and adapters are
+kept apart from the weights they change. So the parent's own class writes the directory, as the trainer does at its end.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from learning.checkpoint import ObjectStore, read_manifest, read_tensors
+from learning.checkpoint.manifest import Manifest, folder_of
+from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
+from models.tiny.layout import OWN
+from schemas.config.training import LoraConfig
+from schemas.failure import CheckpointError, UsageError
+
+WEIGHTS = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
+SHARD = 5 << 30
+"""Most bytes of one file of weights, as transformers itself writes them."""
+_HINT = "Name the parent it was trained from."
+
+
+def export(
+    store: ObjectStore, parent: Path, to: Path, step: int | None = None, prefix: str = "model.", most: int = SHARD
+) -> dict[str, Any]:
+    """Writes a directory that plain `transformers` loads, adapters merged in; it appears whole or not at all.
+
+    Args:
+        store: where the checkpoint is.
+        parent: the Hugging Face directory that the training began from; its other files are copied, its config says
+            which weights the model has, and beside adapters its weights are taken.
+        to: a new or empty folder.
+        step: which checkpoint; the last one if not given.
+        prefix: of the names of weights in the checkpoint, before the names of the model's modules.
+        most: bytes of one file.
+
+    Raises:
+        UsageError: `to` holds something, or `parent` is no Hugging Face directory.
+        CheckpointError: no weights of that prefix, another architecture than the parent's, damage.
+    """
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
+    if not (parent / "config.json").is_file():
+        raise UsageError(f"`--parent`: {parent} has no config.json.", "Name the directory the training began from.")
+    manifest = read_manifest(store, step)
+    where = store.path(folder_of(manifest.step))
+    names = {name.removeprefix(prefix): name for name in manifest.tensors if name.startswith(prefix)}
+    if not names:
+        begin = ", ".join(sorted({f"`{name.split('.')[0]}.`" for name in manifest.tensors})[:8])
+        raise CheckpointError(f"{where} has no tensor whose name begins with `{prefix}`.", f"Names begin with {begin}.")
+    adapted = any(map(is_adapter, names))
+    model = _model(parent, weights=adapted)
+    if adapted:
+        add_adapters(model, _lora(manifest, where), seed=0)
+    expected = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+    expected = {name: shape for name, shape in expected.items() if is_adapter(name) or not adapted}
+    _check({name: manifest.tensors[full].shape for name, full in names.items()}, expected, where, parent)
+    read = ((name.removeprefix(prefix), tensor) for name, tensor in read_tensors(store, manifest, names.values()))
+    state = _merged(model, dict(read)) if adapted else dict(read)
+    target = to.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
+        whole = Path(folder) / "model"
+        shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*WEIGHTS))
+        write_model(model, state, whole, most)
+        files = len(list(whole.glob("*.safetensors")))
+        whole.replace(target)
+    return {"step": manifest.step, "directory": str(target), "tensors": len(names), "files": files}
+
+
+def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = SHARD) -> None:
+    """Writes weights, in the model's own precision, as `transformers` names and shards them; other files stay.
+
+    Args:
+        model: whose class knows the names; its own weights are not looked at.
+        state: the weights by the names of the model's modules.
+        folder: a copy of the parent's other files.
+        most: bytes of one file.
+    """
+    dtype = model.config.dtype or torch.bfloat16
+    others = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    model.save_pretrained(
+        folder, state_dict={name: tensor.to(dtype) for name, tensor in state.items()}, max_shard_size=most
+    )
+    for name, content in others.items():
+        (folder / name).write_bytes(content)
+
+
+def _model(parent: Path, weights: bool) -> Any:
+    """The parent's model: its weights in fp32, or its names and shapes alone."""
+    import transformers
+
+    try:
+        config: Any = transformers.AutoConfig.from_pretrained(parent)
+        (architecture,) = config.architectures
+        kind: Any = getattr(transformers, architecture)
+        if weights:
+            model = kind.from_pretrained(parent, dtype=torch.float32)
+        else:
+            with torch.device("meta"):
+                model = kind(config)
+    except Exception as error:  # whatever the library raises, the directory is what is wrong
+        raise CheckpointError(f"{parent}: {error}.", "Name a directory that transformers loads.") from error
+    model.config.dtype = config.dtype
+    return model
+
+
+def _lora(manifest: Manifest, where: str) -> LoraConfig:
+    if "lora" not in manifest.extra:
+        raise CheckpointError(f"{where} does not say how its adapters are scaled.", "Go on with its training instead.")
+    return LoraConfig.model_validate(manifest.extra["lora"])
+
+
+@torch.no_grad()
+def _merged(model: Any, adapters: dict[str, Tensor]) -> dict[str, Tensor]:
+    model.load_state_dict(adapters, strict=False)
+    return {name: full.detach() for name, full in merged(model)}
+
+
+def _check(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]], where: str, parent: Path) -> None:
+    for name in sorted(found.keys() ^ expected.keys()):
+        has, lacks = (where, parent) if name in found else (parent, where)
+        raise CheckpointError(f"{has} has the weight `{name}` and {lacks} has not.", _HINT)
+    for name, shape in found.items():
+        if shape != expected[name]:
+            raise CheckpointError(f"`{name}` is {shape} in {where} and {expected[name]} in {parent}.", _HINT)
