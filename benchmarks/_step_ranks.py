@@ -23,7 +23,7 @@ from learning.job import read_job
 from learning.parallel.dispatch import travel
 from learning.planning.balance import Ints
 from learning.planning.sequence_cost import ClusterCost, Group
-from learning.planning.sequence_fill import homogeneous
+from learning.planning.sequence_mix import homogeneous
 from learning.planning.sequence_plan import cut
 from learning.planning.step_plan import Item, MicroBatch, Rules, plan_of, plan_step, predicted
 from schemas.failure import PlanError

@@ -32,8 +32,8 @@ import numpy.typing as npt
 
 from benchmarks._report import Bar, add_options, finish
 from learning.planning.sequence_cost import ClusterCost, MicroBatch
-from learning.planning.sequence_fill import enumerate_and_fill, homogeneous
 from learning.planning.sequence_milp import buckets, mixed_integer
+from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_plan import cut, plan, total
 
 Lengths = npt.NDArray[np.int64]
@@ -182,7 +182,7 @@ def arms_of(lengths: Lengths) -> dict[str, float]:
         "one degree a batch": min(filled.values()),
         "one a micro-batch": batch_of(lengths, lambda piece: homogeneous(piece, RANKS, A100)),
         "Megatron hybrid": batch_of(lengths, megatron_hybrid),
-        "even cuts": batch_of(lengths, lambda piece: enumerate_and_fill(piece, RANKS, A100, 0.01, 128), 5),
+        "even cuts": batch_of(lengths, lambda piece: mixture(piece, RANKS, A100), 5),
     }
     wall, worked = time.perf_counter(), time.process_time()
     found["ours"] = total(plan(lengths.tolist(), RANKS, A100))
@@ -228,7 +228,7 @@ def oracle_row(cases: int) -> dict[str, Any]:
         shape = wikipedia_like(8 + case % 9, draw)
         lengths = np.minimum(shape * small.capacity(8) // (2 * shape.sum()), small.capacity(8) // 4) + 1
         answer = mixed_integer(lengths, 8, small, number=len(lengths), seconds=60.0)
-        ours = enumerate_and_fill(lengths, 8, small)
+        ours = mixture(lengths, 8, small)
         if answer.proven and answer.batch is not None and ours is not None:
             gaps.append(ours.milliseconds / answer.batch.milliseconds - 1)
     return {

@@ -4,6 +4,7 @@ Between the two lies one all-to-all (DeepSpeed-Ulysses, Jacobs et al., arXiv 230
 token by token on the stretch; attention needs whole sequences, and works head by head.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -56,21 +57,23 @@ def _all_to_all(parts: Tensor, group: Any) -> Tensor:
 
 
 class GroupPool:
-    """The process groups that any plan can name: aligned stretches of 1, 2, 4, ... ranks, made once.
+    """The process groups of this rank that any plan can name: one aligned stretch of ranks for each degree, made once.
 
-    Making a group is collective, so all ranks make all of them, in the same order, when training starts.
+    Only a group's own ranks make it, the smaller before the larger, so a rank among 1,024 makes ten at the most and not
+    all 2,047 there are.
+
+    Args:
+        degrees: those that plans may use; one rank alone needs no group.
     """
 
-    def __init__(self, world: int) -> None:
-        if world < 1 or world & (world - 1):
-            raise PlanError(f"{world} ranks.", "Sequence plans need a power of two.")
+    def __init__(self, degrees: Sequence[int]) -> None:
+        rank = dist.get_rank()
         self._groups: dict[tuple[int, int], Any] = {}
-        degree = 1
-        while degree <= world:
-            for first in range(0, world, degree):
-                self._groups[first, degree] = dist.new_group(list(range(first, first + degree)))
-            degree *= 2
+        for degree in sorted(degree for degree in degrees if degree > 1):
+            first = rank - rank % degree
+            members = list(range(first, first + degree))
+            self._groups[first, degree] = dist.new_group(members, use_local_synchronization=True)
 
     def of(self, first: int, degree: int) -> dist.ProcessGroup:
-        """The group of `degree` ranks from `first` on."""
+        """The group of `degree` ranks from `first` on, of which this rank is one; 2 ranks or more."""
         return self._groups[first, degree]

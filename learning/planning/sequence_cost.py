@@ -77,7 +77,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Groups that run side by side; together they use every rank and hold at least one sequence each."""
+    """Groups that run side by side; together they use every rank. A group may hold no sequence."""
 
     groups: tuple[Group, ...]
     milliseconds: float

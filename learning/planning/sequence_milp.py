@@ -73,7 +73,7 @@ def mixed_integer(
     upper, bucket = buckets(long, number)
     held = np.bincount(bucket, minlength=len(upper))
     degrees = [degree for degree in cost.degrees for _ in range(ranks // degree)]
-    groups, kinds = len(degrees), len(upper)
+    groups = len(degrees)
     matrix, low, high = _constraints(upper, held, degrees, ranks, cost)
     objective = np.zeros(matrix.shape[1])
     objective[-1] = 1.0
@@ -85,7 +85,7 @@ def mixed_integer(
         bounds=Bounds(0, most),  # type: ignore[arg-type]
         options={"time_limit": seconds, "mip_rel_gap": gap},
     )
-    batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, kinds, cost)
+    batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, ranks, cost)
     return Answer(batch, answer.status == 0)
 
 
@@ -109,10 +109,9 @@ def _constraints(
         rows.append(({**ends, place: cost.fixed, size - 1: -1.0}, -np.inf, 0.0))
         tokens = {takes[kind]: float(upper[kind]) for kind in range(kinds)}
         rows.append(({**tokens, place: -float(cost.capacity(degree))}, -np.inf, 0.0))
-        rows.append(({**dict.fromkeys(takes, 1.0), place: -1.0}, 0.0, np.inf))
         if place and degrees[place - 1] == degree:
             rows.append(({place - 1: 1.0, place: -1.0}, 0.0, np.inf))
-    rows.append(({place: float(degree) for place, degree in enumerate(degrees)}, float(ranks), float(ranks)))
+    rows.append(({place: float(degree) for place, degree in enumerate(degrees)}, 0.0, float(ranks)))
     for kind in range(kinds):
         taken = {groups + place * kinds + kind: 1.0 for place in range(groups)}
         rows.append((taken, float(held[kind]), float(held[kind])))
@@ -123,9 +122,10 @@ def _constraints(
 
 
 def _read(
-    solution: Floats, long: Ints, bucket: Ints, degrees: Sequence[int], kinds: int, cost: ClusterCost
+    solution: Floats, long: Ints, bucket: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
 ) -> MicroBatch:
     """The groups of a solution, largest first so that each starts at a multiple of its degree; its true time."""
+    kinds = int(bucket.max()) + 1
     waiting = [list(np.flatnonzero(bucket == kind)) for kind in range(kinds)]
     taken: list[tuple[int, tuple[int, ...]]] = []
     for place, degree in enumerate(degrees):
@@ -140,4 +140,6 @@ def _read(
         groups.append(Group(degree, first, members))
         first += degree
         spans.append(cost.fixed + float(cost.milliseconds(long[list(members)], degree).sum()))
+    least = min(degrees)
+    groups += [Group(least, idle, ()) for idle in range(first, ranks, least)]
     return MicroBatch(tuple(groups), max(spans))

@@ -2,65 +2,68 @@
 
 A long sequence needs many ranks to fit; a short one is quickest on few, where the all-to-all stays inside a node. So a
 global batch is sorted by length and cut into micro-batches (takeaway of the paper's section 5: little variance inside
-one), and each gets the mixture of groups that finishes first (`learning.planning.sequence_fill`).
+one), and each gets the mixture of groups that is found to finish first (`learning.planning.sequence_mix`).
 
 Where to cut is a shortest path: nodes are places in the sorted batch, an arc is the micro-batch between two of them and
 as long as it takes. An arc's lower bound is cheap and planning it is not, so only arcs on a path that still could be
-the shortest are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016). The paper cuts into even tokens
-instead (eqs. 23 and 24, `cut` here); those cuts are among the paths.
+the shortest are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016), over few places first, then over more.
+The paper cuts into even tokens instead (eqs. 23 and 24); the best of those cuts with one degree in each micro-batch is
+the path that the search begins with. It ends by a count of its work, not by a clock, so all ranks plan alike.
 
 `learning.planning.sequence_milp` holds the paper's integer programme. No torch here.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, MicroBatch, legal_degrees
-from learning.planning.sequence_fill import enumerate_and_fill, homogeneous
-from schemas.failure import PlanError
+from learning.planning.sequence_cut import Arc, Edges, cut, even, shortest
+from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
+from learning.planning.sequence_mix import FILLS, quickest, refined
 
 __all__ = ["ClusterCost", "Group", "MicroBatch", "cut", "legal_degrees", "plan", "total"]
-PLACES = 24
-"""Places to cut at, evenly over the tokens, per two micro-batches."""
+STAGES = (40, 80, 160, 320)
+"""Places to cut at, evenly over the tokens: first few, then more."""
 SINGLES = 8
-"""The longest sequences, each of which may begin a micro-batch of its own."""
-EVEN = 24
-"""How many numbers of micro-batches of even tokens are tried with one degree for all."""
-MOST = 128
-"""Mixtures filled per micro-batch, the likeliest first."""
-SLACK = 0.01
-"""Mixtures that would be quicker by less than this share are not looked for."""
+"""The longest sequences, each of which may be the end of a micro-batch."""
+EVEN, LONGER = 24, 96
+"""How many numbers of micro-batches of even tokens are tried with one degree in each, and where none of them fits."""
+WORK, RANKS, MOST = 1_000_000, 1_024, 3
+"""What the search for 1,024 ranks may do, in sequences placed; fewer ranks get more, up to three times as much."""
+EFFORT = 16
+"""How often, roughly, a sequence is planned in another micro-batch."""
+ABORTED = 4
+"""Of so many fillings about one is not cut short."""
+FAR = 16
+"""Over all micro-batches of a path, how many degrees apart a change of a mixture may be."""
+SLACK = 0.001
+"""Plans that would be quicker by less than this share are not looked for."""
 
 
-def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, effort: float = 16.0) -> list[MicroBatch]:
+def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[MicroBatch]:
     """The quickest plan found for one global batch; never slower than even cuts with the best single degree in each.
+
+    Every batch whose sequences each fit on a group has one.
 
     Args:
         lengths: tokens of the sequences.
         ranks: a power of two.
         cost: the cluster.
-        effort: how often, on average, a sequence may be planned in another micro-batch before the search ends.
+        work: what the search may do, in sequences placed; by the ranks if None.
 
     Raises:
-        PlanError: a sequence that fits on no group; fewer sequences than any plan needs.
+        PlanError: a sequence that fits on no group.
     """
     if not len(lengths):
         return []
-    long = np.asarray(lengths, dtype=np.int64)
-    cost.least_degree(int(long.max()))
-    order = np.argsort(long, kind="stable")
-    search = _Search(long[order], ranks, cost)
-    made = search.run(effort)
-    if made is None:
-        raise PlanError(
-            f"{len(long)} sequences cannot be laid on {ranks} ranks.", "Raise train.batch or use fewer ranks."
-        )
-    return [_named(batch, order[start:end]) for start, end, batch in made]
+    cost.least_degree(max(lengths))
+    load, order = load_of(lengths, cost)
+    budget = WORK * min(MOST, max(1, RANKS // ranks)) if work is None else work
+    made = _Search(load, ranks, budget).run()
+    return [micro_batch(found, load, order[start:end]) for start, end, found in reversed(made)]
 
 
 def total(micro_batches: Sequence[MicroBatch]) -> float:
@@ -68,151 +71,123 @@ def total(micro_batches: Sequence[MicroBatch]) -> float:
     return sum(batch.milliseconds for batch in micro_batches)
 
 
-def cut(lengths: npt.ArrayLike, number: int) -> list[Ints]:
-    """Indices sorted by length, cut into `number` stretches whose largest token sum is least (eqs. 23 and 24)."""
-    long = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(long, kind="stable")
-    return [order[start:end] for start, end in pairwise(_even(long[order], number))]
-
-
-def _even(long: Ints, number: int) -> list[int]:
-    """Where rising lengths are cut."""
-    sums = np.concatenate([[0], np.cumsum(long)])
-    low, high = int(long.max()), int(sums[-1])
-    while low < high:
-        middle = (low + high) // 2
-        if len(_edges(sums, middle)) - 1 <= number:
-            high = middle
-        else:
-            low = middle + 1
-    return _edges(sums, low)
-
-
-def _edges(sums: Ints, bound: int) -> list[int]:
-    edges = [0]
-    while edges[-1] < len(sums) - 1:
-        edges.append(int(np.searchsorted(sums, sums[edges[-1]] + bound, side="right")) - 1)
-    return edges
-
-
-def _named(batch: MicroBatch, members: Ints) -> MicroBatch:
-    """A micro-batch with indices into the whole batch."""
-    groups = (
-        Group(group.degree, group.first, tuple(int(members[index]) for index in group.sequences))
-        for group in batch.groups
-    )
-    return MicroBatch(tuple(groups), batch.milliseconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arc:
-    batch: MicroBatch | None
-    """None if the sequences fit on no mixture."""
-
-    @property
-    def milliseconds(self) -> float:
-        return self.batch.milliseconds if self.batch is not None else math.inf
-
-
 class _Search:
-    """The shortest path over cuts of one batch, `long` rising."""
+    """The shortest path over cuts of one batch, its sequences longest first."""
 
-    def __init__(self, long: Ints, ranks: int, cost: ClusterCost) -> None:
-        self._long, self._ranks, self._cost = long, ranks, cost
-        self._sums = np.concatenate([[0], np.cumsum(long)])
-        whole = max(cost.capacity(degree) * (ranks // degree) for degree in cost.degrees)
-        least = max(1, math.ceil(int(self._sums[-1]) / max(1, whole)))
-        even = [_even(long, number) for number in range(least, min(least + EVEN, max(least, len(long))) + 1)]
-        self._nodes = self._places(least, even)
-        self._weights = self._bounds(whole)
-        self._planned: dict[tuple[int, int], _Arc] = {}
-        self._spent = 0
-        self._start = self._same_degree(even)
+    def __init__(self, load: Load, ranks: int, work: int) -> None:
+        self._load, self._ranks = load, ranks
+        self._size, self._degrees = len(load.tokens), np.array(load.degrees)
+        self._sums = np.concatenate([[0], np.cumsum(load.tokens)])
+        self._room = np.array(load.room) * (ranks // self._degrees)
+        self._left, self._last = work, work // 4
+        self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
+        self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
+        """What looking for mixtures of one micro-batch costs, in sequences placed; measured."""
+        self._planned: dict[Arc, Filled | None] = {}
 
-    def run(self, effort: float) -> list[tuple[int, int, MicroBatch]] | None:
-        """The micro-batches of the shortest path as (start, end, plan); None if there is no path."""
-        for arc in self._start:
-            self._plan(arc)
+    def run(self) -> list[tuple[int, int, Filled]]:
+        """The micro-batches of the shortest path found, as (start, end, who goes where)."""
+        edges, near = self._of_one_degree()
+        for number in STAGES:
+            if self._left > 0:
+                edges = self._shorter(edges, self._places(edges, near, number))
+        fills = min(FILLS, (max(0, self._left) + self._last) // (ABORTED * self._size))
+        far = max(1, FAR // len(edges))
+        return [(start, end, self._finished(start, end, fills, far)) for start, end in pairwise(edges)]
+
+    def _finished(self, start: int, end: int, fills: int, far: int) -> Filled:
+        """A micro-batch of the path, planned with what is left to do."""
+        part = self._load.part(start, end)
+        found = quickest(part, self._ranks, fills, self._plan(start, end), far)
+        assert found is not None
+        return evened(part, refined(part, found, fills))
+
+    def _shorter(self, edges: Edges, nodes: Ints) -> Edges:
+        """The shortest path found over these nodes, which hold the cut given; it is not longer than that."""
+        known = np.full((len(nodes), len(nodes)), math.inf)
+        bounds = self._bounds(nodes)
+        at = {int(node): index for index, node in enumerate(nodes)}
+        planned = [arc for arc in self._planned if arc[0] in at and arc[1] in at]
+        waiting = [(at[start], at[end]) for start, end in [*pairwise(edges), *planned]]
         while True:
-            length, path = self._shortest(self._weights)
-            waiting = [arc for arc in path if arc not in self._planned]
-            known = self._known() if waiting else self._weights
-            best, quickest = self._shortest(known)
-            done = not waiting or best <= length * (1 + SLACK / 2)
-            if math.isfinite(best) and (done or self._spent > effort * len(self._long)):
-                return [self._made(arc) for arc in quickest]
-            if not waiting:
-                return None
-            waiting.sort(key=lambda arc: self._nodes[arc[1]] - self._nodes[arc[0]])
-            for arc in waiting[: -(-len(waiting) // 2)]:
-                self._plan(arc)
+            for start, end in waiting:
+                made = self._plan(int(nodes[start]), int(nodes[end]))
+                known[start, end] = math.inf if made is None else made.milliseconds
+                wider = bounds[: start + 1, end:]  # no micro-batch is quicker than a part of it
+                np.maximum(wider, known[start, end], out=wider)
+            best, found = shortest(known)
+            least, path = shortest(np.minimum(bounds, known))
+            waiting = [arc for arc in path if known[arc] > bounds[arc]]
+            if not waiting or best <= least * (1 + SLACK) or self._left <= 0:
+                return [0, *(int(nodes[end]) for _, end in found)]
+            waiting.sort(key=lambda arc: nodes[arc[1]] - nodes[arc[0]])
+            del waiting[-(-len(waiting) // 2) :]
 
-    def _made(self, arc: tuple[int, int]) -> tuple[int, int, MicroBatch]:
-        batch = self._planned[arc].batch
-        assert batch is not None
-        return int(self._nodes[arc[0]]), int(self._nodes[arc[1]]), batch
+    def _plan(self, start: int, end: int) -> Filled | None:
+        """The micro-batch between two places; None if no mixture that was filled holds it."""
+        if (start, end) not in self._planned:
+            fills = self._fills if self._left > 0 else 0
+            self._planned[start, end] = quickest(self._load.part(start, end), self._ranks, fills)
+            self._left -= self._look + fills * (end - start) // ABORTED
+        return self._planned[start, end]
 
-    def _places(self, least: int, even: list[list[int]]) -> Ints:
-        size = len(self._long)
-        places = np.linspace(0, self._sums[-1], 1 + PLACES * max(1, least // 2))
-        singles = range(max(0, size - SINGLES), size + 1)
-        found = np.concatenate([np.searchsorted(self._sums, places), singles, *even, [0]])
-        return np.unique(np.minimum(found, size)).astype(np.int64)
+    def _places(self, edges: Edges, near: list[Edges], number: int) -> Ints:
+        """Places to cut at: so many evenly over the tokens, about as many of cuts that were near, and these."""
+        places = self._sums.searchsorted(np.linspace(0, int(self._sums[-1]), 1 + number)).tolist()
+        found = {*places, *range(min(SINGLES, self._size) + 1), *edges}
+        for others in near:
+            if len(found) < 2 * number:
+                found.update(others)
+        return np.array(sorted(found))
 
-    def _bounds(self, whole: int) -> Floats:
+    def _bounds(self, nodes: Ints) -> Floats:
         """A lower bound of every arc's time; infinite where there is none. (nodes, nodes)."""
-        cost, nodes = self._cost, self._nodes
-        degrees = np.array(cost.degrees)
-        added = np.stack([cost.milliseconds(self._long, degree) for degree in cost.degrees], axis=1)
-        room = np.array([cost.capacity(degree) for degree in cost.degrees])
-        quick = np.where(self._long[:, None] <= room, added, np.inf)
-        shared = np.concatenate([[0.0], np.cumsum((quick * degrees).min(axis=1))]) / self._ranks
-        alone = np.concatenate([[0.0], quick.min(axis=1)])
+        load = self._load
+        work = np.concatenate([[0.0], np.cumsum((load.added * self._degrees).min(axis=1))]) / self._ranks
+        alone = np.append(load.added.min(axis=1), 0.0)
         start, end = np.meshgrid(nodes, nodes, indexing="ij")
-        bounds = cost.fixed + np.maximum(shared[end] - shared[start], alone[end])
-        fewest = self._ranks // max(cost.degrees)
-        impossible = (end - start < fewest) | (self._sums[end] - self._sums[start] > whole)
-        return np.where(impossible, np.inf, bounds)
+        bounds = load.fixed + np.maximum(work[end] - work[start], alone[start])
+        impossible = (end <= start) | (self._sums[end] - self._sums[start] > self._room.max())
+        return np.where(impossible, math.inf, bounds)
 
-    def _same_degree(self, even: list[list[int]]) -> list[tuple[int, int]]:
-        """The even cut that is quickest with the best single degree in each micro-batch, as arcs; empty if none is."""
-        best, found = math.inf, []
-        for edges in even:
-            times = []
-            for start, end in pairwise(edges):
-                made = homogeneous(self._long[start:end], self._ranks, self._cost)
-                times.append(made.milliseconds if made is not None else math.inf)
-                if sum(times) >= best:
-                    break
-            if sum(times) < best:
-                best, found = sum(times), [(start, end) for start, end in pairwise(edges)]
-        place = {int(node): index for index, node in enumerate(self._nodes)}
-        return [(place[start], place[end]) for start, end in found]
+    def _of_one_degree(self) -> tuple[Edges, list[Edges]]:
+        """The even cut that is quickest with one degree in each micro-batch, and all that were looked at."""
+        rising = self._load.tokens[::-1]
+        least = min(self._size, max(1, -(-int(self._sums[-1]) // max(1, int(self._room.max())))))
+        for first in range(least, min(least + LONGER, self._size + 1), EVEN):
+            numbers = range(first, min(first + EVEN, self._size + 1))
+            cuts = [[self._size - edge for edge in reversed(even(rising, number))] for number in numbers]
+            bounds = [self._least_of_one_degree(edges) for edges in cuts]
+            best, found = math.inf, None
+            for place in np.argsort(bounds, kind="stable").tolist():
+                if bounds[place] < best and (spent := self._spent_of_one_degree(cuts[place], best)) < best:
+                    best, found = spent, cuts[place]
+            if found is not None:
+                return found, [cuts[place] for place in np.argsort(bounds, kind="stable")]
+        return self._halved(0, self._size), []
 
-    def _plan(self, arc: tuple[int, int]) -> None:
-        members = self._long[self._nodes[arc[0]] : self._nodes[arc[1]]]
-        made = _Arc(enumerate_and_fill(members, self._ranks, self._cost, SLACK, MOST))
-        self._planned[arc] = made
-        self._weights[arc] = made.milliseconds
-        self._spent += len(members)
+    def _least_of_one_degree(self, edges: Edges) -> float:
+        """A lower bound of what the next method gives."""
+        starts, ends = edges[:-1], edges[1:]
+        added = np.where(np.isfinite(self._load.added), self._load.added, 0.0)
+        shared = np.add.reduceat(added, starts) * self._degrees / self._ranks
+        spans = np.maximum(self._load.added[starts], shared)
+        spans[(self._sums[ends] - self._sums[starts])[:, None] > self._room] = math.inf
+        return float((self._load.fixed + spans.min(axis=1)).sum())
 
-    def _known(self) -> Floats:
-        known = np.full_like(self._weights, np.inf)
-        for arc, made in self._planned.items():
-            known[arc] = made.milliseconds
-        return known
+    def _spent_of_one_degree(self, edges: Edges, limit: float) -> float:
+        """Milliseconds of a cut with the best single degree in each micro-batch; infinite if not below the limit."""
+        spent = 0.0
+        for start, end in pairwise(edges):
+            made = quickest(self._load.part(start, end), self._ranks, 0)
+            spent += math.inf if made is None else made.milliseconds
+            if spent >= limit:
+                return math.inf
+        return spent
 
-    def _shortest(self, weights: Floats) -> tuple[float, list[tuple[int, int]]]:
-        """Length and arcs of the shortest path from the first node to the last; infinite and empty if there is none."""
-        size = len(self._nodes)
-        reached, came = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
-        reached[0] = 0.0
-        for node in range(1, size):
-            through = reached[:node] + weights[:node, node]
-            came[node] = through.argmin()
-            reached[node] = through[came[node]]
-        path, node = [], size - 1
-        while node and math.isfinite(reached[-1]):
-            path.append((int(came[node]), node))
-            node = int(came[node])
-        return float(reached[-1]), path[::-1]
+    def _halved(self, start: int, end: int) -> Edges:
+        """A cut that fits for certain: halves of halves until one degree holds each; a sequence alone always fits."""
+        if quickest(self._load.part(start, end), self._ranks, 0) is not None:
+            return [start, end]
+        middle = (start + end) // 2
+        return self._halved(start, middle)[:-1] + self._halved(middle, end)

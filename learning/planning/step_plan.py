@@ -185,16 +185,9 @@ def digest(batches: Sequence[MicroBatch]) -> int:
 
 
 def _shared(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:
-    """Groups of mixed degree; samples by themselves where that is all that the batch allows."""
+    """Groups of mixed degree."""
     assert rules.cluster is not None
-    lengths = [item.tokens for item in items]
-    rules.cluster.least_degree(max(lengths))
-    try:
-        return [batch.groups for batch in plan(lengths, rules.ranks, rules.cluster)]
-    except PlanError:
-        if max(lengths) > rules.cluster.capacity(1):
-            raise
-        return _alone(items, rules)
+    return [batch.groups for batch in plan([item.tokens for item in items], rules.ranks, rules.cluster)]
 
 
 def _alone(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:

@@ -74,6 +74,8 @@ def main() -> None:
         "all on one rank, screens on another": [MicroBatch(alone, elsewhere)],
     }
     if world == 4:
+        pairs = MicroBatch((Group(2, 0, tuple(range(count))), Group(2, 2, ())), elsewhere)
+        plans["two ranks without samples"] = [pairs]
         plans["micro-batches of several shapes"] = random_plan(learner, count, [SHAPES[0], SHAPES[2], SHAPES[1]], 5)
         plans |= {f"{shape}": random_plan(learner, count, [shape], number) for number, shape in enumerate(SHAPES)}
     for name, plan in plans.items():

@@ -52,7 +52,7 @@ def gradients(loss_from):
     loss_from(leaves).backward()
     return [leaf.grad for leaf in leaves]
 
-pool = GroupPool(world)
+pool = GroupPool((1, 2, 4))
 first = 0
 owner = torch.randint(0, len(shape), (len(documents),)).tolist()
 owner[: len(shape)] = range(len(shape))
@@ -61,7 +61,7 @@ for number, degree in enumerate(shape):
         members = [m for m in range(len(documents)) if owner[m] == number]
         tokens, goal, real, segments = packed(members, degree)
         stretch = slice(*(len(tokens) // degree * (rank - first + step) for step in (0, 1)))
-        group = pool.of(first, degree)
+        group = pool.of(first, degree) if degree > 1 else None
         ours = gradients(lambda leaves: loss_of(leaves, tokens[stretch], goal[stretch], real[stretch], segments, group))
     first += degree
 for part in ours:

@@ -80,7 +80,7 @@ class ShardedLearner(Learner):
         self.shape = shape_of(self._model)
         """What the model costs."""
         self.rules = self._rules_of(job.train, self.shape)
-        self._pool = GroupPool(world) if self.rules.cluster is not None and world > 1 else None
+        self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
         self._lay()
         self._net = shard(self._model, self._device, world, dtype, job.train.activation_checkpointing)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]

@@ -2,19 +2,24 @@
 
 import dataclasses
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from learning.planning.sequence_fill import enumerate_and_fill, homogeneous, partitions
+from learning.planning.balance import Cost
 from learning.planning.sequence_milp import buckets, mixed_integer
+from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_plan import ClusterCost, MicroBatch, cut, legal_degrees, plan, total
+from learning.planning.step_plan import Item, Rules, check_plan, plan_of
 from schemas.failure import PlanError
 
 COST = ClusterCost(
     quadratic=5e-6, linear=0.18, fixed=600.0, exchanged=2.0, bandwidth=((2, 119.0), (4, 104.0), (8, 96.0)),
     token=4.5, states=2000.0, memory=28_672.0, degrees=(1, 2, 4, 8),
 )  # fmt: skip
+
+RULES = Rules(8, Cost(1), Cost(1))
 
 WIDE = dataclasses.replace(COST, degrees=(1, 2, 4, 8, 16), bandwidth=(*COST.bandwidth, (16, 10.0)))
 """Two nodes: a group over both is slow."""
@@ -26,29 +31,34 @@ def lengths(case: int, count: int, total: int = 40_000) -> np.ndarray:
     return (shape / shape.sum() * total).astype(int) + 1
 
 
-def check(made: MicroBatch, batch: np.ndarray, ranks: int) -> None:
-    assert sorted(index for group in made.groups for index in group.sequences) == list(range(len(batch)))
-    assert sum(group.degree for group in made.groups) == ranks
-    spans = []
-    for group in made.groups:
-        assert group.sequences and group.first % group.degree == 0
-        assert batch[list(group.sequences)].sum() <= COST.capacity(group.degree)
-        spans.append(COST.fixed + COST.milliseconds(batch[list(group.sequences)], group.degree).sum())
-    assert max(spans) == pytest.approx(made.milliseconds)
+def check(made: list[MicroBatch], batch: np.ndarray, ranks: int, cost: ClusterCost = COST) -> None:
+    """What the executor asks of a plan, memory, and that the times it names are its own."""
+    items = [Item(int(tokens), ()) for tokens in batch]
+    check_plan(plan_of([one.groups for one in made], items, RULES), items, ranks, cost.degrees)
+    for one in made:
+        for group in one.groups:
+            assert batch[list(group.sequences)].sum() <= cost.capacity(group.degree)
+        assert span_of(one, batch, cost) == pytest.approx(one.milliseconds)
+
+
+def span_of(made: MicroBatch, batch: np.ndarray, cost: ClusterCost) -> float:
+    """When the last group ends."""
+    work = [cost.milliseconds(batch[list(group.sequences)], group.degree).sum() for group in made.groups]
+    return cost.fixed + float(max(work))
 
 
 @pytest.mark.parametrize("case", range(40))
-def test_a_plan_holds_every_sequence_once_fits_and_leaves_no_rank_idle(case: int):
+def test_a_mixture_holds_every_sequence_once_and_fits(case: int):
     batch = lengths(case, 8 + case % 20)
-    made = enumerate_and_fill(batch, 8, COST)
+    made = mixture(batch, 8, COST)
     assert made is not None
-    check(made, batch, 8)
+    check([made], batch, 8)
 
 
 @pytest.mark.parametrize("case", range(40))
-def test_a_plan_is_never_worse_than_one_degree_for_all(case: int):
+def test_a_mixture_is_never_worse_than_one_degree_for_all(case: int):
     batch = lengths(case, 8 + case % 20)
-    mixed, same = enumerate_and_fill(batch, 8, COST), homogeneous(batch, 8, COST)
+    mixed, same = mixture(batch, 8, COST), homogeneous(batch, 8, COST)
     assert mixed is not None and same is not None
     assert mixed.milliseconds <= same.milliseconds + 1e-9
 
@@ -56,15 +66,10 @@ def test_a_plan_is_never_worse_than_one_degree_for_all(case: int):
 @pytest.mark.parametrize("case", range(4))
 def test_the_programme_of_the_paper_finds_feasible_plans_near_the_default_planners(case: int):
     batch = lengths(case, 8)
-    answer, made = mixed_integer(batch, 8, COST, number=8, seconds=20.0), enumerate_and_fill(batch, 8, COST)
+    answer, made = mixed_integer(batch, 8, COST, number=8, seconds=20.0), mixture(batch, 8, COST)
     assert answer.proven and answer.batch is not None and made is not None
-    check(answer.batch, batch, 8)
+    check([answer.batch], batch, 8)
     assert answer.batch.milliseconds - 1e-3 <= made.milliseconds <= 1.04 * answer.batch.milliseconds
-
-
-def test_partitions_are_counted_as_the_numbers_of_binary_partitions():
-    powers = (1, 2, 4, 8, 16, 32, 64)
-    assert [len(partitions(ranks, powers)) for ranks in (8, 16, 32, 64)] == [10, 36, 202, 1_828]
 
 
 def test_degrees_must_divide_both_head_counts():
@@ -82,16 +87,21 @@ def test_the_programme_says_when_its_time_was_too_short_for_a_proof():
     assert not mixed_integer(lengths(5, 40, total=45_000), 8, COST, number=40, seconds=0.05).proven
 
 
-@pytest.mark.parametrize("case", range(3))
-def test_leaving_partitions_out_by_their_bound_loses_nothing(case: int):
-    batch = lengths(case, 40, total=70_000)
-    made = enumerate_and_fill(batch, 16, WIDE)
+@pytest.mark.parametrize("case", range(6))
+def test_no_partition_of_sixteen_ranks_filled_longest_first_is_quicker_than_the_mixture_that_is_found(case: int):
+    batch = lengths(case, 10 + 6 * case, total=70_000)
+    made = mixture(batch, 16, WIDE)
     assert made is not None
-    assert made.milliseconds == pytest.approx(min(filled_by_hand(batch, shape, WIDE) for shape in all_shapes(16)))
+    best = min(filled_by_hand(batch, shape, WIDE) for shape in partitions(16, (16, 8, 4, 2, 1)))
+    assert made.milliseconds <= best + 1e-6
 
 
-def all_shapes(ranks: int) -> list[tuple[int, ...]]:
-    return [shape for shape in partitions(ranks, (1, 2, 4, 8, 16)) if len(shape) <= 40]
+def partitions(ranks: int, degrees: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every way to write the ranks as a sum of the degrees."""
+    if ranks == 0:
+        return [()]
+    allowed = [(degree, degrees[place:]) for place, degree in enumerate(degrees) if degree <= ranks]
+    return [(degree, *rest) for degree, smaller in allowed for rest in partitions(ranks - degree, smaller)]
 
 
 def filled_by_hand(batch: np.ndarray, shape: tuple[int, ...], cost: ClusterCost) -> float:
@@ -105,7 +115,44 @@ def filled_by_hand(batch: np.ndarray, shape: tuple[int, ...], cost: ClusterCost)
         best = min(fits, key=lambda place: ends[place] + added[place])
         ends[best] += added[best]
         room[best] -= length
-    return np.inf if min(ends) == cost.fixed else max(ends)
+    return max(ends)
+
+
+TIGHT = dataclasses.replace(COST, degrees=(1, 2, 4), memory=2_000.0 + 4.5 * 100)
+"""A hundred tokens a rank."""
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_a_batch_has_a_plan_exactly_if_each_of_its_sequences_fits_on_a_group(case: int):
+    draw = np.random.default_rng(case)
+    batch = draw.integers(1, 440 if case % 2 else 400, size=draw.integers(1, 7))
+    if batch.max() > TIGHT.capacity(4):
+        with pytest.raises(PlanError, match=f"{batch.max()} tokens fits on no group"):
+            plan(batch.tolist(), 4, TIGHT)
+    else:
+        check(plan(batch.tolist(), 4, TIGHT), batch, 4, TIGHT)
+
+
+def quickest_by_hand(batch: np.ndarray, ranks: int, cost: ClusterCost) -> float:
+    """The least time of one micro-batch: every partition, every assignment; infinite if none fits."""
+    best = np.inf
+    for shape in partitions(ranks, cost.degrees[::-1]):
+        for owner in itertools.product(range(len(shape)), repeat=len(batch)):
+            held = [batch[np.array(owner) == place] for place in range(len(shape))]
+            if all(part.sum() <= cost.capacity(degree) for part, degree in zip(held, shape, strict=True)):
+                ends = [cost.milliseconds(part, degree).sum() for part, degree in zip(held, shape, strict=True)]
+                best = min(best, cost.fixed + float(max(ends)))
+    return best
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_a_mixture_is_found_where_any_assignment_fits_and_is_near_the_quickest_of_all(case: int):
+    draw = np.random.default_rng(case)
+    batch = draw.integers(1, 150, size=4)
+    least, made = quickest_by_hand(batch, 4, TIGHT), mixture(batch, 4, TIGHT)
+    assert (made is None) == (least == np.inf)
+    if made is not None:
+        assert least - 1e-6 <= made.milliseconds <= 1.03 * least
 
 
 @pytest.mark.parametrize("case", range(5))
@@ -113,22 +160,14 @@ def test_a_batch_beyond_memory_is_cut_into_micro_batches_that_hold_every_sequenc
     batch = lengths(case, 200, total=200_000)
     made = plan(batch.tolist(), 8, COST)
     assert len(made) >= -(-batch.sum() // (8 * COST.capacity(1)))
-    assert sorted(index for one in made for group in one.groups for index in group.sequences) == list(range(200))
-    for one in made:
-        assert sum(group.degree for group in one.groups) == 8
-        spans = []
-        for group in one.groups:
-            assert group.sequences and group.first % group.degree == 0
-            assert batch[list(group.sequences)].sum() <= COST.capacity(group.degree)
-            spans.append(COST.fixed + COST.milliseconds(batch[list(group.sequences)], group.degree).sum())
-        assert max(spans) == pytest.approx(one.milliseconds)
+    check(made, batch, 8)
 
 
 @pytest.mark.parametrize("case", range(10))
-@pytest.mark.parametrize("effort", [0.0, 16.0])
-def test_a_plan_is_never_slower_than_even_cuts_with_the_best_single_degree_in_each(case: int, effort: float):
+@pytest.mark.parametrize("work", [0, None])
+def test_a_plan_is_never_slower_than_even_cuts_with_the_best_single_degree_in_each(case: int, work: int | None):
     batch = np.minimum(lengths(case, 60, total=120_000), 40_000)
-    made = total(plan(batch.tolist(), 8, COST, effort))
+    made = total(plan(batch.tolist(), 8, COST, work))
     for number in range(1, 12):
         same = [homogeneous(batch[piece], 8, COST) for piece in cut(batch, number)]
         if None not in same:
@@ -141,7 +180,7 @@ def test_cutting_where_it_is_quickest_beats_cutting_into_even_tokens(case: int):
     batch[0] = 50_000
     even = []
     for number in range(4, 9):
-        made = [enumerate_and_fill(batch[piece], 16, WIDE) for piece in cut(batch, number)]
+        made = [mixture(batch[piece], 16, WIDE) for piece in cut(batch, number)]
         even.append(sum(np.inf if one is None else one.milliseconds for one in made))
     assert total(plan(batch.tolist(), 16, WIDE)) < 0.985 * min(even)
 
@@ -151,10 +190,30 @@ def test_the_same_lengths_give_the_same_plan():
     assert plan(batch, 8, COST) == plan(batch, 8, COST)
 
 
-def test_fewer_sequences_than_the_heads_need_groups_are_refused():
+def test_fewer_sequences_than_the_heads_need_groups_leave_groups_empty():
     few = dataclasses.replace(COST, degrees=(1, 2))
-    with pytest.raises(PlanError, match="3 sequences cannot be laid on 8 ranks"):
-        plan([10, 10, 10], 8, few)
+    made = plan([10, 10, 10], 8, few)
+    assert len(made) == 1 and sum(not group.sequences for group in made[0].groups) >= 1
+    check(made, np.array([10, 10, 10]), 8, few)
+
+
+def test_ranks_without_heads_for_single_ranks_are_still_all_in_a_group():
+    pairs = dataclasses.replace(COST, degrees=(2, 4))
+    check(plan([10, 500, 9_000], 8, pairs), np.array([10, 500, 9_000]), 8, pairs)
+
+
+def test_a_thousand_ranks_are_planned_without_listing_their_partitions():
+    degrees = tuple(1 << power for power in range(8))
+    large = dataclasses.replace(WIDE, degrees=degrees, bandwidth=(*WIDE.bandwidth, (32, 6.0), (64, 5.0), (128, 4.0)))
+    batch = lengths(3, 1_024, total=4_000_000)
+    tracemalloc.start()
+    made = plan(batch.tolist(), 1_024, large, 100_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * 2**20
+    check(made, batch, 1_024, large)
+    same = homogeneous(batch, 1_024, large)
+    assert same is not None and total(made) <= same.milliseconds
 
 
 @pytest.mark.parametrize("case", range(30))
@@ -186,5 +245,5 @@ def test_buckets_round_up_as_little_as_brute_force_can(case: int):
 
 def test_heads_that_forbid_a_degree_keep_the_planner_from_it():
     few = dataclasses.replace(COST, degrees=(1, 2, 4))
-    made = enumerate_and_fill(lengths(1, 12), 8, few)
+    made = mixture(lengths(1, 12), 8, few)
     assert made is not None and max(group.degree for group in made.groups) <= 4

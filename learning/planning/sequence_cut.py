@@ -1,0 +1,62 @@
+"""Where a batch that is sorted by length is cut into micro-batches: even tokens, and the shortest path over cuts."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from learning.planning.sequence_cost import Floats, Ints
+
+Edges = list[int]
+"""Where a sorted batch is cut, its ends included."""
+Arc = tuple[int, int]
+
+
+def cut(lengths: npt.ArrayLike, number: int) -> list[Ints]:
+    """Indices sorted by length, cut into `number` stretches whose largest token sum is least (FlexSP, eqs. 23, 24)."""
+    long = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(long, kind="stable")
+    return [order[start:end] for start, end in pairwise(even(long[order], number))]
+
+
+def even(rising: Ints, number: int) -> Edges:
+    """Where rising lengths are cut into at most `number` stretches whose largest token sum is least."""
+    sums = np.concatenate([[0], np.cumsum(rising)])
+    longest, share = int(rising.max()), -(-int(sums[-1]) // number)
+    low, high = max(longest, share), longest + share
+    while low < high:
+        middle = (low + high) // 2
+        if len(_edges(sums, middle)) - 1 <= number:
+            high = middle
+        else:
+            low = middle + 1
+    return _edges(sums, low)
+
+
+def _edges(sums: Ints, bound: int) -> Edges:
+    edges = [0]
+    while edges[-1] < len(sums) - 1:
+        edges.append(int(sums.searchsorted(sums[edges[-1]] + bound, side="right")) - 1)
+    return edges
+
+
+def shortest(weights: Floats) -> tuple[float, list[Arc]]:
+    """Length and arcs of the shortest path from the first node to the last; infinite and empty if there is none.
+
+    Args:
+        weights: (nodes, nodes) of the arcs from a node to a later one.
+    """
+    size = len(weights)
+    reached, came = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
+    reached[0] = 0.0
+    for node in range(1, size):
+        through = reached[:node] + weights[:node, node]
+        came[node] = through.argmin()
+        reached[node] = through[came[node]]
+    path: list[Arc] = []
+    node = size - 1
+    while node and math.isfinite(reached[-1]):
+        path.append((int(came[node]), node))
+        node = int(came[node])
+    return float(reached[-1]), path[::-1]

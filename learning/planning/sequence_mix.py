@@ -1,0 +1,180 @@
+"""How many groups of each degree one micro-batch gets: the mixture that ends first, looked for among far too many.
+
+There are 27,338 mixtures of 128 ranks and 3 * 10^8 of 1,024, so they are not listed. From those of one degree on, the
+likeliest are changed, some groups of a degree into groups of another, again and again; how long a mixture takes is
+estimated by pouring the sequences in like water. The likeliest that were met are filled, those of one degree always, so
+the result is never worse than the best of these. Deterministic; no torch here.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from learning.planning.sequence_cost import ClusterCost, Floats, Ints, MicroBatch
+from learning.planning.sequence_fill import Counts, Filled, Load, evened, fill, load_of, micro_batch
+
+FILLS = 128
+"""Mixtures that are filled for one micro-batch, beside those of one degree."""
+HALVINGS = 6
+"""Steps of the bisection for a mixture's likely time."""
+BEAM = 4
+"""Mixtures that are changed in each round of the search."""
+ROUNDS = 24
+"""Rounds at most."""
+LATER = 1.5
+"""Mixtures are passed over whose likely time is above the quickest found by more than this factor."""
+
+
+def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = FILLS) -> MicroBatch | None:
+    """The quickest mixture found for these sequences; None if none of those filled can take them.
+
+    Args:
+        lengths: tokens of the micro-batch's sequences, at least one.
+        ranks, cost: the cluster.
+        fills: mixtures that are filled, beside those of one degree.
+    """
+    load, order = load_of(lengths, cost)
+    found = quickest(load, ranks, fills, far=len(load.degrees))
+    return None if found is None else micro_batch(evened(load, refined(load, found, fills)), load, order)
+
+
+def homogeneous(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, degree: int | None = None) -> MicroBatch | None:
+    """Groups of one degree, the given one or the best; None if the sequences fit on none."""
+    load, order = load_of(lengths, cost)
+    found = None
+    for _, counts in _same_degree(load, ranks):
+        if degree is None or counts[cost.degrees.index(degree)]:
+            found = _better(load, counts, found)
+    return None if found is None else micro_batch(found, load, order)
+
+
+def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, far: int = 1) -> Filled | None:
+    """The best of the mixtures of one degree and of the likeliest others, or the one found if none is quicker.
+
+    Args:
+        load: the sequences.
+        ranks: how many there are.
+        fills: how many of the others are filled.
+        found: a mixture known before.
+        far: how many degrees apart a change may be.
+    """
+    for least, counts in _same_degree(load, ranks):
+        if found is None or least < found.milliseconds:
+            found = _better(load, counts, found)
+    if fills:
+        limit = math.inf if found is None else found.milliseconds
+        for counts in _likely(load, ranks, limit, fills, far):
+            found = _better(load, counts, found)
+    return found
+
+
+def refined(load: Load, found: Filled, fills: int) -> Filled:
+    """The mixture changed as long as that makes it quicker; so many changes are filled at most."""
+    tried = {found.counts}
+    while fills > 0:
+        near = [one for one in _changed(found.counts, load.degrees, len(load.degrees)) if one not in tried][:fills]
+        fills -= len(near)
+        tried.update(near)
+        made = found
+        for counts in near:
+            made = _better(load, counts, made) or made
+        if made is found:
+            break
+        found = made
+    return found
+
+
+def _better(load: Load, counts: Counts, found: Filled | None) -> Filled | None:
+    """The mixture filled, or what was found before if that is not slower."""
+    return fill(load, counts, math.inf if found is None else found.milliseconds) or found
+
+
+def _same_degree(load: Load, ranks: int) -> list[tuple[float, Counts]]:
+    """The mixtures of one degree that may hold the sequences, each with a lower bound of its time, rising.
+
+    No group ends before its longest sequence alone would, and an even share is the least there is to do.
+    """
+    groups = ranks // np.array(load.degrees)
+    least = load.fixed + np.maximum(load.added[0], load.added.sum(axis=0) / groups)
+    least[load.tokens.sum() > np.array(load.room) * groups] = math.inf
+    order = [kind for kind in np.argsort(least, kind="stable").tolist() if least[kind] < math.inf]
+    return [(float(least[kind]), _only(kind, ranks, load.degrees)) for kind in order]
+
+
+def _only(kind: int, ranks: int, degrees: Sequence[int]) -> Counts:
+    return tuple(ranks // degree if place == kind else 0 for place, degree in enumerate(degrees))
+
+
+def _likely(load: Load, ranks: int, limit: float, most: int, far: int) -> list[Counts]:
+    """Mixtures found by splitting and merging, the likeliest first."""
+    pour = _Pour(load, ranks, limit)
+    spans: dict[Counts, float] = {}
+    fresh = [_only(kind, ranks, load.degrees) for kind in range(len(load.degrees))]
+    changed: set[Counts] = set()
+    for _ in range(ROUNDS):
+        if fresh:
+            spans |= zip(fresh, pour.spans(fresh), strict=True)
+        best = [one for _, one in heapq.nsmallest(BEAM, zip(spans.values(), spans, strict=True)) if one not in changed]
+        if not best:
+            break
+        changed.update(best)
+        fresh = sorted({other for one in best for other in _changed(one, load.degrees, far)} - spans.keys())
+    likely = heapq.nsmallest(most, zip(spans.values(), spans, strict=True))
+    return [one for span, one in likely if span < math.inf]
+
+
+def _changed(counts: Counts, degrees: tuple[int, ...], far: int) -> Iterator[Counts]:
+    """Mixtures that turn 1, 2, 4, ... groups of a degree into groups of another, at most so many degrees away."""
+    for source, had in enumerate(counts):
+        for target in range(max(0, source - far), min(len(counts), source + far + 1)):
+            used = max(1, degrees[target] // degrees[source])
+            while source != target and used <= had:
+                other = list(counts)
+                other[source] -= used
+                other[target] += used * degrees[source] // degrees[target]
+                yield tuple(other)
+                used *= 2
+
+
+class _Pour:
+    """About how long mixtures take: sequences poured like water, longest first, into the largest groups first.
+
+    Neither a lower nor an upper bound of what filling gives, but quick: many mixtures at once, by bisection.
+    """
+
+    def __init__(self, load: Load, ranks: int, limit: float) -> None:
+        self._load = load
+        fits = np.isfinite(load.added)
+        self._missing = (~fits).sum(axis=0).tolist()
+        poured = np.zeros((load.added.shape[1], len(load.tokens) + 1))
+        np.cumsum(np.where(fits, load.added, 0.0).T, axis=1, out=poured[:, 1:])
+        self._poured = poured
+        self._shared = float((load.added * np.array(load.degrees)).min(axis=1).sum()) / ranks
+        self._limit = LATER * (limit - load.fixed)
+
+    def spans(self, mixtures: Sequence[Counts]) -> list[float]:
+        """Milliseconds of each; infinite where the sequences do not fit below the limit."""
+        counts = np.array(mixtures)
+        alone = np.where(counts > 0, self._load.added[0], np.inf).min(axis=1)
+        low = np.maximum(self._shared, alone)
+        high = np.full(len(counts), self._limit) if math.isfinite(self._limit) else 8 * low
+        fits = np.isfinite(low) & (low < high)
+        low, high = np.where(fits, low, 0.0), np.where(fits, high, 0.0)
+        fits &= self._poured_by(high, counts)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            done = self._poured_by(middle, counts)
+            low, high = np.where(done, low, middle), np.where(done, middle, high)
+        return np.where(fits, self._load.fixed + high, np.inf).tolist()
+
+    def _poured_by(self, time: Floats, counts: Ints) -> npt.NDArray[np.bool_]:
+        """Whether all sequences are in by these times; (mixtures,)."""
+        place = np.zeros(len(counts), dtype=np.int64)
+        for kind in reversed(range(counts.shape[1])):
+            poured = self._poured[kind]
+            reached = poured.searchsorted(poured[place] + time * counts[:, kind], side="right") - 1
+            place = np.where(place >= self._missing[kind], np.maximum(place, reached), place)
+        return place >= len(self._load.tokens)
