@@ -179,7 +179,18 @@ def explain(task: TaskName, words: Words = None, config: ConfigFile = LAPTOP, as
         show_explanation(found)
 
 
-VERBS = (run, status, report, doctor, lineage, evaluate, retrain, merge, export)
+def upgrade(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+    """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
+    from storage.upgrade import upgrade as bring_up
+
+    made = bring_up(resolve(config, words).lake, (lambda step: None) if as_json else typer.echo)
+    if as_json:
+        print_json({"steps": made})
+    elif not made:
+        typer.echo("the lake is up to date")
+
+
+VERBS = (run, status, report, doctor, lineage, evaluate, retrain, merge, export, upgrade)
 GROUPS = {
     "curriculum": ("What is played next, and why.", (explain,)),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),

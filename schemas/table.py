@@ -7,7 +7,7 @@ the row is nullable in Arrow and no other field is.
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Union
 
@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.text import Storable
 
-SCHEMA_VERSION = 1
-"""The version of all table contracts together; a lake of another version is refused."""
+SCHEMA_VERSION = 2
+"""The version of all table contracts together. `flywheel upgrade` brings an older lake up to date; a newer one is
+refused."""
 
 Int32 = Annotated[int, pa.int32()]
 Int64 = Annotated[int, pa.int64()]
@@ -67,6 +68,8 @@ class Table:
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    added: Mapping[str, str] = field(default_factory=dict)
+    """Columns that lakes of earlier versions lack, with the SQL expression over the older columns that gives them."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,6 +1,6 @@
 """Which rows are meant, said to each engine in its own words: Arrow expressions, Delta predicates, DuckDB views."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -40,10 +40,15 @@ def predicate(touched: Mapping[str, list[Any]]) -> str | None:
     return " AND ".join(parts) or None
 
 
-def view(contract: Table, files: Sequence[str]) -> str:
-    """The DuckDB statement that makes a view over a table's Parquet files."""
+def columns(contract: Table, there: Collection[str]) -> str:
+    """What a view selects of a version of a table that has the columns `there`: what it lacks is computed."""
+    return ", ".join(name if name in there else f"{contract.added[name]} AS {name}" for name in contract.schema.names)
+
+
+def view(contract: Table, files: Sequence[str], there: Collection[str]) -> str:
+    """The DuckDB statement that makes a view over the Parquet files of a table that has the columns `there`."""
     types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     source = f"read_parquet([{listed}]{hive}, union_by_name = true)"
-    return f'CREATE VIEW "{contract.name}" AS SELECT {", ".join(contract.schema.names)} FROM {source}'
+    return f'CREATE VIEW "{contract.name}" AS SELECT {columns(contract, there)} FROM {source}'

@@ -22,13 +22,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchEr
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
-from schemas.table import Row, Table
+from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import Blobs
 from storage.keys import KeyIndex, last_of_each_key, without
-from storage.mark import Mark, make_mark, read_mark
+from storage.mark import Mark, make_mark, read_mark, renew_mark
 
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
@@ -53,8 +53,13 @@ class Lake:
         self._indexes: dict[str, KeyIndex] = {}
 
     @classmethod
-    def open(cls, config: LakeConfig, create: bool = True) -> "Lake":
+    def open(cls, config: LakeConfig, create: bool = True, oldest: int = SCHEMA_VERSION) -> "Lake":
         """The lake at `lake.uri`, made there if the place is empty and `create` is set.
+
+        Args:
+            config: where it is.
+            create: whether to make one.
+            oldest: the oldest schema version that is opened; only an upgrade opens an old lake.
 
         Raises:
             LakeError: not a lake, a lake of another schema version, out of reach, credentials or bucket missing;
@@ -66,7 +71,7 @@ class Lake:
         with place.explained():
             require_bucket(place)
             store = place.store()
-            mark = read_mark(store, place.uri)
+            mark = read_mark(store, place.uri, oldest)
             if mark is None and not create:
                 raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
             return cls(place, mark or make_mark(store, place.uri))
@@ -75,6 +80,16 @@ class Lake:
     def uri(self) -> str:
         """The lake's absolute address."""
         return self._place.uri
+
+    @property
+    def schema_version(self) -> int:
+        """The version of its tables' contracts."""
+        return self._mark.schema_version
+
+    def finish_upgrade(self) -> None:
+        """Marks the lake as one of today's schema version; the last step of an upgrade."""
+        with self._place.explained():
+            self._mark = renew_mark(self._place.store(), self._mark)
 
     @property
     def lake_id(self) -> str:
@@ -229,10 +244,38 @@ class Lake:
             if handle is None or not files:
                 connection.register(contract.name, contract.schema.empty_table())
                 return
+            there = _names(handle)
             if not self._place.local:
-                connection.register(contract.name, self._snapshot(contract, handle))
+                connection.register(f"{contract.name}_there", self._snapshot(contract, handle))
+                source = f'SELECT {filters.columns(contract, there)} FROM "{contract.name}_there"'
+                connection.execute(f'CREATE VIEW "{contract.name}" AS {source}')
                 return
-        connection.execute(filters.view(contract, files))
+        connection.execute(filters.view(contract, files, there))
+
+    def upgrade(self, table: str) -> bool:
+        """Gives a table of an older lake the columns it lacks, in one commit; says whether it lacked any."""
+        contract = _contract(table)
+
+        def attempt(handle: DeltaTable) -> int:
+            if not set(contract.schema.names) - _names(handle):
+                return 0
+            with self.connect([table], {table: handle.version()}) as connection:
+                batches = connection.table(table).to_arrow_reader()
+                rows = pa.RecordBatchReader.from_batches(
+                    contract.schema, (batch.cast(contract.schema) for batch in batches)
+                )
+                write_deltalake(
+                    handle,
+                    rows,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    partition_by=list(contract.partition_by),
+                    commit_properties=_STRICT,
+                    writer_properties=upkeep.writer_properties(table),
+                )
+            return 1
+
+        return self._handle(contract) is not None and bool(self._commit(contract, attempt))
 
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""
@@ -351,6 +394,10 @@ class Lake:
 
 
 _NEVER = -1
+
+
+def _names(handle: DeltaTable) -> set[str]:
+    return {field.name for field in handle.schema().fields}
 
 
 def _contract(table: str) -> Table:

@@ -28,8 +28,12 @@ class Mark(BaseModel):
     created_at: str
 
 
-def read_mark(store: ObjectStore, uri: str) -> Mark | None:
+def read_mark(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> Mark | None:
     """The mark at a place, or None if it has none.
+
+    Args:
+        store, uri: the place.
+        oldest: the oldest schema version that is taken.
 
     Raises:
         LakeError: a mark that is not ours, or of another schema version.
@@ -40,10 +44,19 @@ def read_mark(store: ObjectStore, uri: str) -> Mark | None:
         mark = Mark.model_validate(json.loads(store.get(NAME)))
     except (ValueError, ValidationError) as error:
         raise LakeError(f"{uri}/{NAME} is not the mark of a lake.", "Set `lake.uri` to another place.") from error
-    if mark.schema_version != SCHEMA_VERSION:
-        problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
+    problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
+    if mark.schema_version > SCHEMA_VERSION:
         raise LakeError(problem, "Use the flywheel it was made with, or set `lake.uri` to a new place.")
+    if mark.schema_version < oldest:
+        raise LakeError(problem, "`flywheel upgrade` brings it up to date in place.")
     return mark
+
+
+def renew_mark(store: ObjectStore, mark: Mark) -> Mark:
+    """The mark of a lake whose tables were brought up to date, in the place of its old one."""
+    renewed = mark.model_copy(update={"schema_version": SCHEMA_VERSION})
+    store.put(NAME, renewed.model_dump_json(indent=2).encode())
+    return renewed
 
 
 def make_mark(store: ObjectStore, uri: str) -> Mark:

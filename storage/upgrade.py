@@ -1,0 +1,61 @@
+"""Brings a lake of an earlier schema version up to date, in place.
+
+Each step is one commit and knows by looking whether it was made, and the mark is renewed last: an upgrade that is
+killed anywhere is gone on with by starting it again, and until then older code reads the lake's older versions.
+Versions that policies pin stay as they are; what they lack is computed as they are read (`schemas.table.Table.added`).
+"""
+
+import json
+from collections.abc import Callable
+
+from schemas.config.old import modern
+from schemas.config.sections import LakeConfig
+from schemas.table import SCHEMA_VERSION
+from schemas.tables import TABLES
+from storage.lake import Lake
+
+OLDEST = 1
+"""The oldest schema version that can be brought up to date."""
+
+
+def upgrade(config: LakeConfig, note: Callable[[str], None]) -> list[str]:
+    """Upgrades the lake at `lake.uri`; does nothing to one of today's version.
+
+    Args:
+        config: where the lake is.
+        note: is called with every step that was made, as it is made.
+
+    Returns:
+        The steps that were made.
+
+    Raises:
+        LakeError: there is no lake, or a newer one.
+    """
+    lake = Lake.open(config, create=False, oldest=OLDEST)
+    made: list[str] = []
+
+    def done(step: str) -> None:
+        made.append(step)
+        note(step)
+
+    if lake.schema_version == SCHEMA_VERSION:
+        return made
+    for name, contract in TABLES.items():
+        if contract.added and lake.upgrade(name):
+            done(f"table {name}: {', '.join(contract.added)}")
+    if changed := _configs(lake):
+        done(f"configs of {changed} policies")
+    lake.finish_upgrade()
+    done(f"schema version {SCHEMA_VERSION}")
+    return made
+
+
+def _configs(lake: Lake) -> int:
+    """Writes the configs that policies were made by in today's keys; returns how many there were to write."""
+    rows = lake.read("policies").to_pylist()
+    renewed = [{**row, "config": json.dumps(modern(json.loads(row["config"])))} for row in rows]
+    changed = [
+        new for new, old in zip(renewed, rows, strict=True) if json.loads(new["config"]) != json.loads(old["config"])
+    ]
+    lake.upsert("policies", changed)
+    return len(changed)
