@@ -36,7 +36,7 @@ TABLE = Table(
     row=Verdict,
     key=("trajectory_id", "gate", "gate_version"),
     partition_by=("iteration",),
-    added={"created_at": "make_timestamptz(0)"},
+    added={"created_at": "to_timestamp(0)"},
     expectations=(
         unique(("trajectory_id", "gate", "gate_version")),
         *not_null("trajectory_id", "gate", "reason", because="nothing is turned away without a gate's name and reason"),
