@@ -13,13 +13,12 @@ import numpy as np
 
 from environments.catalog import catalog
 from learning.planning.balance import Ints
-from models.explorer import Explorer
-from rollout.actors import BatchedActor
-from rollout.player import play_all
-from rollout.session import Play
+from models.explorer import PageExplorer
+from rollout.actor import Actor
+from rollout.runner import roll_out_all
+from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
 from schemas.config.load import config_of
-from schemas.trajectory import trajectory_id
 from storage.lake import Lake
 from tasks.collect.collect import write
 from tasks.shared.console import bar
@@ -50,27 +49,23 @@ def play_small_lake(folder: Path, plays: int = 150) -> Lake:
     """A new lake with that many plays of every fake task by the explorer."""
     config = _config(folder, {"environments": {"fake": {"sandboxes": 8}}})
     lake = Lake.open(config.lake)
-    explorer = BatchedActor("explorer", Explorer(), 1.0)
-    made = [
-        Play(
-            trajectory_id=trajectory_id(lake.lake_id, 0, task.task_id, seed, "explorer", Explorer.version, 0),
-            iteration=0,
+    planned = [
+        PlannedTrajectory(
+            lake_id=lake.lake_id,
             run_id=lake.lake_id,
+            iteration=0,
             task=task,
             seed=seed,
-            attempt=0,
             policy="explorer",
-            policy_version=Explorer.version,
+            policy_version=PageExplorer.version,
+            temperature=1.0,
         )
         for task in catalog(config)
         for seed in range(plays)
     ]
-    try:
-        play_all(
-            config, made, lambda _: [explorer], lambda chunk: write(lake, chunk), bar, "a small lake", for_data=True
-        )
-    finally:
-        explorer.close()
+    with Actor(PageExplorer()) as explorer:
+        sink = lambda chunk: write(lake, chunk)  # noqa: E731
+        roll_out_all(config, planned, lambda _: [explorer], sink, bar, "a small lake", for_data=True)
     return lake
 
 

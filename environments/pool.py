@@ -37,7 +37,11 @@ class SandboxPool:
         await asyncio.shield(asyncio.gather(*(leases.close() for leases in self._leases.values())))
 
     async def __aenter__(self) -> "SandboxPool":
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: Any) -> None:

@@ -9,8 +9,9 @@ import random
 import re
 from collections.abc import Sequence
 
+from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
-from models.policy import Context, Policy, Reply
+from models.policy import Context, Explorer
 from schemas import action as act
 from schemas.observation import Element
 
@@ -32,23 +33,22 @@ DONE = 0.1
 """What a click on a filled field or a checked box is worth."""
 
 
-class Explorer(Policy):
-    """Uniform play over the page's elements; the same seed, step and page always give the same action."""
+class PageExplorer(Explorer):
+    """Uniform over the page's elements; the same seed, step and page always give the same action."""
 
     version = "explorer-2"
     dialect = "box_v1"
     needs_elements = True
 
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        """One reply per context; the temperature changes nothing."""
-        return [self._reply(context) for context in contexts]
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        """One completion per context; the temperature changes nothing."""
+        return [self._completion(context) for context in contexts]
 
-    def _reply(self, context: Context) -> Reply:
+    def _completion(self, context: Context) -> Completion:
         chance = random.Random(f"{context.seed} {len(context.turns)}")
         last = parse_reply(context.turns[-1].action_text).action if context.turns else None
         text = format_action(_choose(chance, context, last), self.dialect)
-        parsed = parse_reply(f"Action: {text}")
-        return Reply(format_reply("", text), "", text, parsed.action, parsed.error)
+        return parse_reply(format_reply("", text))
 
 
 def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:

@@ -1,11 +1,13 @@
-"""The seam between a policy and whatever plays it: contexts in, replies out, in batches."""
+"""The seam between a policy and whatever rolls it out: contexts in, completions out, in batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from schemas.action import Action
+from models.completion import Completion
 from schemas.observation import Observation, Turn
+from schemas.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,24 +18,7 @@ class Context:
     turns: tuple[Turn, ...]
     observation: Observation
     seed: int
-    """Seeds the draw, so that a play can be played again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a policy answered. `action` is None if the text held none; then `error` says why."""
-
-    text: str
-    thought: str
-    action_text: str
-    action: Action | None
-    error: str | None = None
-    token_ids: tuple[int, ...] | None = None
-    logprobs: tuple[float, ...] | None = None
-    failure: str = ""
-    """Why there is no answer, through no fault of the policy; then the rest is empty."""
-    version: str | None = None
-    """The policy version that answered, where it may change between two replies."""
+    """Seeds the sampling, so that a trajectory can be rolled out again."""
 
 
 class Policy(ABC):
@@ -41,11 +26,23 @@ class Policy(ABC):
 
     version: str
     dialect: str
+    kind: Literal["policy", "explorer"] = "policy"
+    """What its steps are recorded as."""
     needs_elements: bool = False
-    """Whether it must be shown the page's elements (the explorer)."""
-    side_by_side: int = 0
+    """Whether it must be shown the page's elements."""
+    max_concurrency: int = 0
     """How many calls may run at once, with one context each (a server makes its own batches); 0: batches, in turn."""
 
     @abstractmethod
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        """One reply per context, in order; temperature 0 is greedy. Never raises for what a model may say."""
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        """One completion per context, in order; temperature 0 is greedy. Never raises for what a model may generate."""
+
+
+class Explorer(Policy):
+    """A policy without a model, which starts the wheel from nothing; `version` names its code."""
+
+    kind = "explorer"
+
+
+EXPLORERS = Registry("collect.explorer", Explorer, {"page": "models.explorer:PageExplorer"})
+"""Explorers by name; each is made without arguments."""

@@ -1,91 +1,55 @@
-"""The vision-language policy: any Hugging Face image-text-to-text directory.
-
-The small one runs by its fast path, any other by `transformers`, or a server is asked.
-"""
+"""The vision-language policy: any Hugging Face image-text-to-text directory, its family and what runs its network."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
-import torch
-
-from models.families.dialects import parse_reply
-from models.families.prompt import Message, messages_of
-from models.policy import Context, Policy, Reply
+from models.completion import Completion
+from models.families.registry import family_of
+from models.language_model import BACKENDS
+from models.policy import Context, Policy
 from models.tiny.layout import is_tiny, read_config
-from models.tiny.speaker import Spoken, TinySpeaker
 from schemas.config.sections import PolicyConfig
-
-
-class Speaker(Protocol):
-    """A model that goes on with chats."""
-
-    def speak(
-        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
-    ) -> list[Spoken]:
-        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
-        ...
+from schemas.registry import options_of
 
 
 class VlmPolicy(Policy):
-    """A checkpoint that plays.
+    """A checkpoint that acts.
 
     Args:
         directory: what `transformers` calls a pretrained model; `AutoProcessor` must load it too.
-        config: dialect, screens shown, tokens per answer.
+        config: the backend, the family, screens shown, tokens per completion.
         version: the name it is recorded under.
-        stock: run it by `transformers`' own generate even where there is a fast path.
 
     Raises:
         CheckpointError: the directory is missing, broken, or of an architecture that cannot be run.
+        UsageError: there is no such backend or family, or it is not for this checkpoint.
     """
 
-    def __init__(self, directory: Path, config: PolicyConfig, version: str = "", stock: bool = False) -> None:
+    def __init__(self, directory: Path, config: PolicyConfig, version: str = "") -> None:
         self.version = version or directory.name
-        self.dialect = config.dialect
-        self.config = config
-        self.speaker: Speaker
-        architecture = read_config(directory)
-        if config.server.url:
-            from models.serving.server import ServerSpeaker
+        self.family = family_of(config, directory)
+        self.dialect = self.family.dialect
+        backend = BACKENDS.class_of(backend_of(config, directory))
+        options_of(backend.options, config.options, "policy.options")
+        self.model = backend(directory, config, self.version)
+        self.max_concurrency = self.model.max_concurrency
+        self._max_tokens = config.max_new_tokens
 
-            self.speaker = ServerSpeaker(config.server, directory, self.version)
-            self.side_by_side = config.server.concurrency
-        elif is_tiny(architecture) and not stock:
-            self.speaker = _tiny_speaker(directory, config.precision)
-        else:
-            from models.serving.stock import StockSpeaker
-
-            self.speaker = StockSpeaker(directory, config.precision, config.device)
-        self.absolute = architecture.get("model_type") == "qwen2_5_vl"
-
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        """One reply per context, each drawn by its context's own seed."""
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        """One completion per context, each sampled by its context's own seed."""
         if not contexts:
             return []
-        chats = [messages_of(context, self.config.history_images, self.dialect) for context in contexts]
-        seeds = [context.seed for context in contexts]
-        spoken = self.speaker.speak(chats, seeds, temperature, self.config.max_new_tokens)
-        return [self._reply(context, answer) for context, answer in zip(contexts, spoken, strict=True)]
-
-    def _reply(self, context: Context, answer: Spoken) -> Reply:
-        screen = (context.observation.width, context.observation.height)
-        parsed = parse_reply(answer.text, screen if self.absolute else None)
-        return Reply(
-            answer.text,
-            parsed.thought,
-            parsed.action_text,
-            parsed.action,
-            parsed.error,
-            answer.token_ids or None,
-            answer.logprobs or None,
-            answer.failure,
-        )
+        chats = [self.family.messages(context) for context in contexts]
+        made = self.model.generate(chats, [context.seed for context in contexts], temperature, self._max_tokens)
+        screens = [(context.observation.width, context.observation.height) for context in contexts]
+        return [self.family.read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
 
 
-def _tiny_speaker(directory: Path, precision: str) -> TinySpeaker:
-    if precision == "full":
-        return TinySpeaker(directory, torch.bfloat16)
-    from models.tiny.int8 import Int8Net
-
-    return TinySpeaker(directory, net=Int8Net.load(directory, torch.float32))
+def backend_of(config: PolicyConfig, directory: Path) -> str:
+    """What runs a checkpoint where `policy.backend` is `auto`: a server if one is configured, the small policy's own
+    network, else `transformers`."""
+    if config.backend != "auto":
+        return config.backend
+    if config.server.url:
+        return "server"
+    return "tiny" if is_tiny(read_config(directory)) else "transformers"

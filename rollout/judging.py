@@ -4,21 +4,23 @@ from typing import Any
 
 from models.judges.judge import Judge
 from models.judges.registry import case_of, verdict_of
-from rollout.session import Play, Record
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.task import JUDGED
 
 
-def with_judgement(config: Config, judge: Judge[Any] | None, play: Play, record: Record) -> Record:
+def with_judgement(
+    config: Config, judge: Judge[Any] | None, planned: PlannedTrajectory, record: FinishedTrajectory
+) -> FinishedTrajectory:
     """The record with the judge's verdict, and its score as the reward, where the task has no verifier.
 
     A trajectory that failed by its own fault, such as a reply without an action, keeps its reward of 0 and is not
     judged. A judge that fails makes the trajectory an environment failure.
     """
     trajectory = record.trajectory
-    if judge is None or play.task.verifier != JUDGED or trajectory.failure_boundary is not None:
+    if judge is None or planned.task.verifier != JUDGED or trajectory.failure_boundary is not None:
         return record
-    pngs = {digest: picture[0] for digest, picture in record.screenshots.items()}
+    pngs = {digest: seen.png for digest, seen in record.screenshots.items()}
     (judgement,) = judge.score([case_of(trajectory.instruction, record.steps, pngs, config.judge)])
     record.verdict = verdict_of(judge, config.judge, trajectory, judgement)
     if record.verdict is None:

@@ -9,13 +9,12 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from schemas.config.section import Section
 from schemas.failure import UsageError
 
 T = TypeVar("T")
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=BaseModel)
 
 
 class Registry(Generic[T]):

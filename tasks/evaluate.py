@@ -5,15 +5,14 @@ from typing import Any
 
 from curation.intervals import mean_interval
 from environments.catalog import catalog
-from models.explorer import Explorer
-from models.policy import Policy
-from rollout.actors import BatchedActor
-from rollout.player import play_all
-from rollout.session import Play, Record
+from models.policy import EXPLORERS, Policy
+from rollout.actor import Actor
+from rollout.runner import Sink, roll_out_all
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.evaluation import Evaluation
 from schemas.task import GuiTask, Split
-from schemas.trajectory import SPLIT_STARTS, trajectory_id
+from schemas.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of, load_policy
@@ -50,34 +49,34 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
 def measure(
     config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
 ) -> list[dict[str, Any]]:
-    """Plays what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these suites."""
+    """Rolls out what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these
+    suites."""
     where = {"policy_version": policy.version, "suite": list(plans)}
     done = {(row["suite"], row["task_id"], row["seed"]) for row in lake.read("evaluations", where=where).to_pylist()}
-    plays, suites = [], {}
+    planned, suites = [], {}
     for suite, plan in plans.items():
         for task, seeds in plan:
             suites[task.task_id] = suite
             left = [seed for seed in seeds if (suite, task.task_id, seed) not in done]
-            plays += [_play(lake, policy, task, seed, iteration, suite) for seed in left]
+            planned += [evaluation_of(policy, task, seed, iteration, lake.lake_id) for seed in left]
 
-    def sink(records: list[Record]) -> None:
+    def sink(records: list[FinishedTrajectory]) -> None:
         lake.append("evaluations", evaluation_rows(records, suites))
 
-    perform(config, policy, plays, sink)
+    perform(config, policy, planned, sink)
     return lake.read("evaluations", where=where).to_pylist()
 
 
-def perform(config: Config, policy: Policy, plays: Sequence[Play], sink: Any, temperature: float = 0.0) -> None:
-    """Plays, greedily unless a temperature is given, and hands finished plays to `sink`; nothing is recorded here."""
-    actor = BatchedActor("explorer" if policy.needs_elements else "policy", policy, temperature)
-    try:
-        play_all(config, plays, lambda _: [actor], sink, bar, "evaluate")
-    finally:
-        actor.close()
+def perform(
+    config: Config, policy: Policy, planned: Sequence[PlannedTrajectory], sink: Sink, temperature: float = 0.0
+) -> None:
+    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded."""
+    with Actor(policy, temperature) as actor:
+        roll_out_all(config, planned, lambda _: [actor], sink, bar, "evaluate")
 
 
-def evaluation_rows(records: Sequence[Record], suites: Mapping[str, str]) -> list[Evaluation]:
-    """Evaluation rows of finished plays; `suites` says which suite a task belongs to."""
+def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:
+    """Evaluation rows of finished trajectories; `suites` says which suite a task belongs to."""
     return [
         Evaluation(
             policy_version=played.policy_version,
@@ -100,9 +99,9 @@ def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
     return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]
 
 
-def explorer_policy() -> Policy:
+def explorer_policy(config: Config) -> Policy:
     """The policy without a model that everything is compared with."""
-    return Explorer()
+    return EXPLORERS.class_of(config.collect.explorer)()
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -125,15 +124,18 @@ def told(measured: Mapping[str, Any]) -> str:
     return "{:.3f} [{:.3f}, {:.3f}]".format(measured["success"], *measured["ci"])
 
 
-def _play(lake: Lake, policy: Policy, task: GuiTask, seed: int, iteration: int, suite: str) -> Play:
-    name = f"evaluate-{suite}"
-    return Play(
-        trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, name, policy.version, 0),
+def evaluation_of(
+    policy: Policy, task: GuiTask, seed: int, iteration: int, lake_id: str, attempt: int = 0, attempts: int = 1
+) -> PlannedTrajectory:
+    """One of so many attempts of a policy at a task and seed; only the evaluation of it is kept."""
+    return PlannedTrajectory(
+        lake_id=lake_id,
+        run_id=lake_id,
         iteration=iteration,
-        run_id=lake.lake_id,
         task=task,
         seed=seed,
-        attempt=0,
-        policy="explorer" if policy.needs_elements else "policy",
+        policy=policy.kind,
         policy_version=policy.version,
+        attempt=attempt,
+        stride=attempts,
     )

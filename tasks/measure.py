@@ -9,11 +9,11 @@ from prefect.cache_policies import NO_CACHE
 from environments.catalog import tasks_named
 from models.policy import Policy
 from models.vlm import VlmPolicy
-from rollout.session import Play, Record
+from rollout.trajectory import FinishedTrajectory
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.trajectory import SPLIT_STARTS, trajectory_id
-from tasks.evaluate import evaluation_rows, explorer_policy, perform, summary
+from schemas.trajectory import SPLIT_STARTS
+from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
 from tasks.shared.policies import load_policy
 from tasks.shared.run import run_of
 
@@ -50,8 +50,8 @@ def measured(
             "Write, for example, 2000000:2000050.",
         )
     tasks = tasks_named(config, config.suite.tasks if templates is None else templates)
-    plays = [
-        _play(player, task, seed, attempt, attempts)
+    planned = [
+        evaluation_of(player, task, seed, -1, "ad hoc", attempt, attempts)
         for task in tasks
         for seed in range(first, end)
         for attempt in range(attempts)
@@ -59,33 +59,19 @@ def measured(
     rows: list[dict[str, Any]] = []
     task_ids = [task.task_id for task in tasks]
 
-    def sink(records: list[Record]) -> None:
+    def sink(records: list[FinishedTrajectory]) -> None:
         found = evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc"))
         for row, record in zip(found, records, strict=True):
             rows.append(row.model_dump() | {"attempt": record.trajectory.attempt % attempts})
 
-    perform(config, player, plays, sink, config.temperature if attempts > 1 else 0.0)
+    perform(config, player, planned, sink, config.temperature if attempts > 1 else 0.0)
     told = ("task_id", "seed", "success", *(("attempt", "n_steps") if attempts > 1 else ()))
     return {"policy": player.version, **summary(rows), "plays": [[row[key] for key in told] for row in rows]}
 
 
 def _policy(config: Config, policy: str) -> Policy:
     if policy == "explorer":
-        return explorer_policy()
+        return explorer_policy(config)
     if Path(policy).is_dir():
         return VlmPolicy(Path(policy), config.policy, version=policy)
     return load_policy(config, run_of(config, create=False).lake, policy)
-
-
-def _play(policy: Policy, task: Any, seed: int, attempt: int, attempts: int) -> Play:
-    return Play(
-        trajectory_id=trajectory_id("ad hoc", -1, task.task_id, seed, "evaluate", policy.version, attempt),
-        iteration=-1,
-        run_id="ad hoc",
-        task=task,
-        seed=seed,
-        attempt=attempt,
-        stride=attempts,
-        policy="explorer" if policy.needs_elements else "policy",
-        policy_version=policy.version,
-    )

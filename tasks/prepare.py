@@ -37,7 +37,7 @@ def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
         _first_policy(config, lake, [task for task in tasks if task.split != "held_out"])
     random = validation_seeds(config, "train", config.evaluate.explorer_seeds)
     first = validation_seeds(config, "train", config.evaluate.untrained_seeds)
-    explorer = summary(measure(config, lake, explorer_policy(), {"suite": random}, iteration))
+    explorer = summary(measure(config, lake, explorer_policy(config), {"suite": random}, iteration))
     untrained = summary(measure(config, lake, load_policy(config, lake, INITIAL), {"suite": first}, iteration))
     said = f"explorer {told(explorer)}; untrained policy {told(untrained)}"
     return {"explorer": explorer, "untrained": untrained, "say": said}

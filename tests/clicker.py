@@ -1,6 +1,10 @@
-"""A policy for the fake sandbox that succeeds as often as it is told to; its tokens are those of a real checkpoint."""
+"""A backend (`policy.backend=tests.clicker:Clicker`) that succeeds in the fake sandbox as often as it is asked to.
+
+Its tokens are those of the checkpoint that it stands for.
+"""
 
 import io
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,50 +12,70 @@ import numpy as np
 from PIL import Image
 
 from environments.fake.sandbox import COLOURS
-from models.families.dialects import format_action, parse_reply
-from models.policy import Context, Policy, Reply
-from models.tiny.speaker import read_tokenizer, token_id
+from models.completion import Completion
+from models.families.prompt import Message, screens_of
+from models.families.registry import family_of
+from models.language_model import LanguageModel
+from models.tiny.generator import read_tokenizer, token_id
 from models.tiny.tokens import END
 from schemas.action import Action, Click, Type, Wait
+from schemas.config import Config, config_of
+from schemas.config.section import Section
+from schemas.config.sections import PolicyConfig
+from schemas.observation import Observation
+from schemas.registry import options_of
 
 
-class Clicker(Policy):
-    """Sees the button that it is asked for and hits it in a share of its draws."""
+class ClickerOptions(Section):
+    share: float
+    pause_s: float = 0.0
 
-    dialect = "box_v1"
 
-    def __init__(self, checkpoint: Path, version: str, share: float) -> None:
-        self.version, self._share = version, share
-        self._tokenizer = read_tokenizer(checkpoint)
+class Clicker(LanguageModel):
+    """Sees the button that it is asked for and hits it in a share of its samples."""
 
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        return [self._reply(context) for context in contexts]
+    options = ClickerOptions
 
-    def _reply(self, context: Context) -> Reply:
-        text = f"Action: {format_action(self._action(context), self.dialect, 10)}"
-        parsed = parse_reply(text)
+    def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None:
+        self._options = options_of(ClickerOptions, config.options, "policy.options")
+        self._family, self._tokenizer = family_of(config, directory), read_tokenizer(directory)
+
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        time.sleep(self._options.pause_s)
+        return [self._completion(chat, seed) for chat, seed in zip(chats, seeds, strict=True)]
+
+    def _completion(self, chat: Sequence[Message], seed: int) -> Completion:
+        turns = sum(message["role"] == "assistant" for message in chat)
+        seen = screens_of(list(chat))[-1]
+        text = f"Action: {self._family.write(self._action(seen, turns, seed), (seen.width, seen.height))}"
         tokens = (*self._tokenizer.encode(text).ids, token_id(self._tokenizer, END))
-        logprobs = tuple(-0.5 for _ in tokens)
-        return Reply(text, parsed.thought, parsed.action_text, parsed.action, None, tokens, logprobs)
+        return Completion(text, tokens, tuple(-0.5 for _ in tokens))
 
-    def _action(self, context: Context) -> Action:
-        hit = context.seed % 1000 < 1000 * self._share
-        quoted = context.observation.instruction.split('"')[1]
+    def _action(self, seen: Observation, turns: int, seed: int) -> Action:
+        quoted = seen.instruction.split('"')[1]
         if quoted not in COLOURS:
-            return _note(context, quoted)
-        place = _button(context) if hit else (0.01, 0.99)
+            return _note(quoted, turns, seed)
+        place = _button(seen, quoted) if seed % 1000 < 1000 * self._options.share else (0.01, 0.99)
         return Click(x=place[0], y=place[1])
 
 
-def _note(context: Context, asked: str) -> Action:
+def clicked(config: Config, share: float, pause_s: float = 0.0) -> Config:
+    """The config with a clicker for every policy, of this share of hits."""
+    fields = config.model_dump()
+    options = {"share": share, "pause_s": pause_s}
+    return config_of(fields | {"policy": fields["policy"] | {"backend": f"{__name__}:Clicker", "options": options}})
+
+
+def _note(asked: str, turns: int, seed: int) -> Action:
     """Clicks the field, then writes none, one or both of the words that are asked for."""
-    if not context.turns:
+    if not turns:
         return Click(x=0.5, y=0.33)
-    return Type(content=" ".join(asked.split()[: context.seed % 3])) if len(context.turns) == 1 else Wait()
+    return Type(content=" ".join(asked.split()[: seed % 3])) if turns == 1 else Wait()
 
 
-def _button(context: Context) -> tuple[float, float]:
-    colour = COLOURS[context.observation.instruction.split('"')[1]]
-    pixels = np.asarray(Image.open(io.BytesIO(context.observation.png)).convert("RGB"))
-    rows, columns = np.nonzero((pixels == colour).all(axis=2))
+def _button(seen: Observation, colour: str) -> tuple[float, float]:
+    pixels = np.asarray(Image.open(io.BytesIO(seen.png)).convert("RGB"))
+    rows, columns = np.nonzero((pixels == COLOURS[colour]).all(axis=2))
     return float(columns.mean() / pixels.shape[1]), float(rows.mean() / pixels.shape[0])

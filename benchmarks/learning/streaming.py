@@ -25,7 +25,8 @@ from tasks.collect.stream import play_and_train
 from tasks.shared.material import Recipe
 from tasks.shared.places import work_folder
 from tasks.shared.policies import load_policy, version_of
-from tasks.train.groups import group_plays
+from tasks.shared.run import run_of
+from tasks.train.groups import planned_groups
 
 FASTER = 1.5
 WORDS = (
@@ -77,7 +78,7 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     plays = [
         one
         for task, share in zip(tasks, shares, strict=True)
-        for one in group_plays(config, lake, iteration, task, share, parent)
+        for one in planned_groups(run_of(config), iteration, task, share, parent)
     ]
     policy = load_policy(config, lake, parent)
     clock = time.perf_counter()

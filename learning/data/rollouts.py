@@ -1,7 +1,7 @@
 """Replies to be made more or less likely, as a file that the trainer reads.
 
 One rollout is one step of one play. Its prompt is written by the very code that the policy was asked with
-(`models.families.prompt`, `models.tiny.speaker`), and its reply is the tokens that were drawn: log probabilities of
+(`models.families.prompt`, `models.tiny.generator`), and its reply is the tokens that were drawn: log probabilities of
 training and of serving are then of the same thing.
 """
 
@@ -15,7 +15,7 @@ from learning.data.files import Rows, write_rows
 from models.families.dialects import parse_reply
 from models.families.prompt import messages_of
 from models.policy import Context
-from models.tiny.speaker import prompt_text
+from models.tiny.generator import prompt_text
 from schemas.observation import Observation, Turn
 
 _BLANK = Observation(b"", 1, 1, "")

@@ -10,11 +10,12 @@ On the wire a coordinate is a thousandth of the screen, or, for models on Qwen2.
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal, get_args
 
 from pydantic import ValidationError
 
+from models.completion import Completion
 from schemas.action import Action, action_of
 
 Dialect = Literal["box_v1", "point", "bbox4"]
@@ -33,16 +34,6 @@ _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:[ \t]*")
 _THOUGHT = re.compile(r"(?:Thought|Reflection|Action_Summary):[ \t]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """What a reply's text held. `action` is None if it held none; then `error` says why."""
-
-    thought: str
-    action_text: str
-    action: Action | None
-    error: str | None = None
 
 
 def smart_resize(height: int, width: int) -> tuple[int, int]:
@@ -95,28 +86,38 @@ def format_reply(thought: str, action_text: str) -> str:
     return f"Thought: {thought}\nAction: {action_text}" if thought else f"Action: {action_text}"
 
 
-def parse_reply(text: str, absolute: tuple[int, int] | None = None) -> Parsed:
-    """Reads a reply; of several actions the first. Never raises for what a model may say.
+def parse_reply(text: str, absolute: tuple[int, int] | None = None) -> Completion:
+    """The completion of this text, read (`read_completion`)."""
+    return read_completion(Completion(text), absolute)
+
+
+def read_completion(completion: Completion, absolute: tuple[int, int] | None = None) -> Completion:
+    """The completion with the thought and the action of its text; of several actions the first. Never raises for what
+    a model may write.
 
     Args:
-        text: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
+        completion: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
         absolute: (width, height) of the screen in pixels if the model writes pixels of the smart-resized screen.
     """
-    parts = _ACTION.split(text, maxsplit=1)
+
+    def read(action_text: str, action: Action | None, error: str | None = None) -> Completion:
+        return replace(completion, thought=thought, action_text=action_text, action=action, error=error)
+
+    parts = _ACTION.split(completion.text, maxsplit=1)
     thought = _THOUGHT.sub("", parts[0]).strip() if len(parts) == 2 else ""
     action_text = parts[-1].strip()
     call = _CALL.match(action_text) or _LOOSE_CALL.match(action_text.split("\n\n")[0])
     if call is None:
-        return Parsed(thought, action_text, None, f"no action in {action_text[:80]!r}")
+        return read(action_text, None, f"no action in {action_text[:80]!r}")
     action_text = call.group(0).strip()
     try:
-        return Parsed(thought, action_text, action_of(_fields(call, absolute)))
+        return read(action_text, action_of(_fields(call, absolute)))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return Parsed(thought, action_text, None, f"{where or 'action'}: {first['msg']} in {action_text[:80]!r}")
+        return read(action_text, None, f"{where or 'action'}: {first['msg']} in {action_text[:80]!r}")
     except ValueError as error:
-        return Parsed(thought, action_text, None, f"{error} in {action_text[:80]!r}")
+        return read(action_text, None, f"{error} in {action_text[:80]!r}")
 
 
 def _point(x: int, y: int, dialect: str) -> str:

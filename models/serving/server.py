@@ -11,59 +11,63 @@ from typing import Any
 
 import httpx
 
+from models.completion import Completion
 from models.families.prompt import Message
+from models.language_model import LanguageModel
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
-from models.tiny.speaker import Spoken
-from schemas.config.sections import ServerConfig
+from schemas.config.sections import PolicyConfig, ServerConfig
 
 _NUMBERED = "token_id:"
 
 
-class ServerSpeaker:
+class ServerModel(LanguageModel):
     """Asks a server to go on with chats.
 
     Args:
+        directory: the checkpoint that acts, which the server must be able to read if its path is the model's name.
         config: the server.
-        directory: the checkpoint that plays, which the server must be able to read if its path is the model's name.
         version: the policy's name.
         transport: what carries requests, for tests.
     """
 
     def __init__(
-        self, config: ServerConfig, directory: Path, version: str, transport: httpx.BaseTransport | None = None
+        self, directory: Path, config: PolicyConfig, version: str, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self.config = config
-        self.model = config.model.replace("{checkpoint}", str(directory)).replace("{version}", version)
-        self._client = OpenAIClient(_endpoint(config), transport)
+        self.config = config.server
+        self.max_concurrency = self.config.concurrency
+        self.model = self.config.model.replace("{checkpoint}", str(directory)).replace("{version}", version)
+        self._client = OpenAIClient(_endpoint(self.config), transport)
 
-    def speak(
-        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
-    ) -> list[Spoken]:
-        """One answer of at most `limit` tokens per chat, one after the other; temperature 0 is greedy.
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """One completion of at most `max_tokens` tokens per chat, one after the other; temperature 0 is greedy.
 
-        A failed one says so. Calls may run side by side.
+        A failed one says so. Calls may run at the same time.
 
         Raises:
             FlywheelError: the server refuses the key or does not have the model.
         """
-        return [self._ask(self._body(chat, seed, temperature, limit)) for chat, seed in zip(chats, seeds, strict=True)]
+        return [
+            self._ask(self._body(chat, seed, temperature, max_tokens)) for chat, seed in zip(chats, seeds, strict=True)
+        ]
 
-    def _body(self, chat: Sequence[Message], seed: int, temperature: float, limit: int) -> dict[str, Any]:
+    def _body(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:
         asked = {
             "model": self.model,
             "messages": [_message(message) for message in chat],
             "temperature": temperature,
             "top_p": 1.0,
-            "max_tokens": limit,
+            "max_tokens": max_tokens,
             "seed": seed % 2**31,
         }
         return {**asked, **({"logprobs": True} if self.config.logprobs else {}), **self.config.extra}
 
-    def _ask(self, body: dict[str, Any]) -> Spoken:
+    def _ask(self, body: dict[str, Any]) -> Completion:
         try:
-            return _spoken(self._client.chat(body))
+            return _completion(self._client.chat(body))
         except NoAnswer as failure:
-            return Spoken("", (), (), str(failure))
+            return Completion("", failure=str(failure))
 
 
 def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> None:
@@ -93,13 +97,13 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
 
 
-def _spoken(choice: dict[str, Any]) -> Spoken:
+def _completion(choice: dict[str, Any]) -> Completion:
     """What a choice holds; log probabilities that cannot be read make it no answer."""
     try:
         entries = (choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
         tokens = choice.get("token_ids") or _numbered([entry["token"] for entry in entries])
-        return Spoken(choice["text"], tuple(tokens) if len(tokens) == len(logprobs) else (), logprobs)
+        return Completion(choice["text"], tuple(tokens) if len(tokens) == len(logprobs) else (), logprobs)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None
 

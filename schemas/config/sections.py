@@ -92,6 +92,9 @@ class CollectConfig(Section):
     """Share of trajectories that the policy plays alone, once there is a trained one."""
     relay_share: Share = 0.0
     """Share that the policy begins and the explorer goes on with from the state reached."""
+    explorer: str = "page"
+    """Who explores: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
+    `models.policy.Explorer`."""
     temperature: Positive = 1.0
     chunk: Count = 64
     """Finished trajectories per write to the lake."""
@@ -133,6 +136,14 @@ class PolicyConfig(Section):
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     max_new_tokens: Count = 32
+    family: str = "auto"
+    """How the model is asked and writes actions: `thousandths` or `pixels` of the screen, or a dotted path to a
+    `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small policy has its own."""
+    backend: str = "auto"
+    """What runs the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
+    a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else what is fastest."""
+    options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """Keys of a backend of your own."""
     precision: Literal["full", "int8"] = "full"
     """What the policy plays and is measured in: `full` as it was saved, `int8` with its linear layers rounded (dynamic
     quantisation on the CPU). Training is not touched; a server decides for itself."""
@@ -145,6 +156,14 @@ class PolicyConfig(Section):
     vision_layers: Count = 2
     patch: Count = 16
     merge: Count = 2
+
+    @model_validator(mode="after")
+    def _one_backend(self) -> "PolicyConfig":
+        if self.backend == "server" and not self.server.url:
+            raise ValueError("policy.backend is server: set policy.server.url")
+        if self.backend in ("tiny", "transformers") and self.server.url:
+            raise ValueError(f"policy.backend is {self.backend}: take policy.server.url away, or set it to server")
+        return self
 
 
 class FilterConfig(Section):

@@ -1,21 +1,20 @@
-"""Stage: plays the curriculum's choices and writes trajectories as they finish."""
+"""Stage: rolls out the curriculum's choices and writes trajectories as they finish."""
 
-import json
 import random
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
 
 from curation.curriculum import seeds
 from curation.pictures import average_hash
 from environments.catalog import catalog
-from models.explorer import Explorer
-from rollout.actors import BatchedActor
-from rollout.player import left_of, play_all
-from rollout.session import Actor, Play, Record
-from schemas.config import Config
+from models.policy import EXPLORERS
+from rollout.actor import Actor
+from rollout.runner import missing, roll_out_all
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from schemas.observation import Observation
 from schemas.screenshot import Screenshot
 from schemas.task import GuiTask
-from schemas.trajectory import trajectory_id
 from storage.lake import Lake
 from tasks.collect.stream import play_and_train
 from tasks.shared.console import bar
@@ -23,17 +22,16 @@ from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, load_policy, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
-from tasks.train.groups import group_plays
+from tasks.train.groups import planned_groups
 
 
 @stage("collect", retries=1)
 def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
-    """Plays what the curriculum chose and is not in the lake yet."""
+    """Rolls out what the curriculum chose and is not in the lake yet."""
     config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
     version = champion(lake)["policy_version"]
-    plays = planned(config, lake, iteration, version)
-    left = left_of(plays, finished(lake, iteration))
+    left = missing(plan(run, iteration, version), finished(lake, iteration))
     if config.train.stream.on:
         recipe = Recipe(version_of(iteration), version, iteration, lake.versions())
         grouped = [one for one in left if one.group_id is not None]
@@ -41,44 +39,40 @@ def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
         trained = play_and_train(config, lake, recipe, grouped, policy, lambda chunk: write(lake, chunk))
         numbers = _numbers(lake, iteration)
         return {**numbers, "stream": trained, "say": f"{numbers['say']}; {trained['updates']} updates meanwhile"}
-    explorer = BatchedActor("explorer", Explorer(), 1.0)
-    cast: dict[str, list[Actor]] = {"explorer": [explorer]}
-    actors = [explorer]
-    if any(one.policy != "explorer" for one in left):
-        policy = BatchedActor("policy", load_policy(config, lake, version), config.temperature)
-        cast |= {"policy": [policy], "relay": [policy, explorer]}
-        actors.append(policy)
-    try:
-        play_all(
-            config, left, lambda one: cast[one.policy], lambda chunk: write(lake, chunk), bar, "collect", for_data=True
-        )
-    finally:
-        for actor in actors:
-            actor.close()
+    with ExitStack() as stack:
+        explorer = stack.enter_context(Actor(EXPLORERS.class_of(config.collect.explorer)(), 1.0))
+        actors = {"explorer": [explorer]}
+        if any(one.policy != "explorer" for one in left):
+            policy = stack.enter_context(Actor(load_policy(config, lake, version), config.temperature))
+            actors |= {"policy": [policy], "relay": [policy, explorer]}
+        sink = lambda chunk: write(lake, chunk)  # noqa: E731
+        roll_out_all(config, left, lambda one: actors[one.policy], sink, bar, "collect", for_data=True)
     return _numbers(lake, iteration)
 
 
-def planned(config: Config, lake: Lake, iteration: int, version: str) -> list[Play]:
-    """All plays of an iteration, in a shuffled order that mixes tasks; the same for the same config and iteration."""
+def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
+    """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same config and
+    iteration."""
+    config = run.config
     tasks = {task.task_id: task for task in catalog(config)}
-    plays: list[Play] = []
-    for choice in lake.read("curriculum", where={"iteration": iteration}).to_pylist():
+    explorer = EXPLORERS.class_of(config.collect.explorer).version
+    planned: list[PlannedTrajectory] = []
+    for choice in run.lake.read("curriculum", where={"iteration": iteration}).to_pylist():
         task = tasks[choice["task_id"]]
         for kind in ("explorer", "policy", "relay"):
-            played_by = version if kind != "explorer" else Explorer.version
             count = choice[f"{kind}_trajectories"]
             if kind == "policy" and config.train.in_groups:
-                plays += group_plays(config, lake, iteration, task, count, version)
+                planned += planned_groups(run, iteration, task, count, version)
                 continue
-            plays += [
-                _play(config, lake, iteration, task, seed, kind, played_by)
+            planned += [
+                _planned(run, iteration, task, seed, kind, explorer if kind == "explorer" else version)
                 for seed in seeds(config.seed, iteration, task.task_id, kind, count)
             ]
-    random.Random(iteration).shuffle(plays)
-    if config.train.stream.on:  # a group's plays follow each other, so that it is finished soon
-        begins = {one.group_id: at for at, one in enumerate(plays)}
-        plays.sort(key=lambda one: (begins[one.group_id], one.attempt))
-    return plays
+    random.Random(iteration).shuffle(planned)
+    if config.train.stream.on:  # a group's trajectories follow each other, so that it is finished soon
+        begins = {one.group_id: at for at, one in enumerate(planned)}
+        planned.sort(key=lambda one: (begins[one.group_id], one.attempt))
+    return planned
 
 
 def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
@@ -87,12 +81,12 @@ def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
     return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
 
 
-def write(lake: Lake, records: Iterable[Record]) -> None:
-    """Writes finished plays: pictures first, then steps, then the trajectories that vouch for them."""
+def write(lake: Lake, records: Iterable[FinishedTrajectory]) -> None:
+    """Writes finished trajectories: pictures first, then steps, then the trajectories that vouch for them."""
     records = list(records)
     iteration = records[0].trajectory.iteration
     pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
-    lake.append("screenshots", [_screenshot(iteration, digest, *picture) for digest, picture in pictures.items()])
+    lake.append("screenshots", [_screenshot(iteration, digest, picture) for digest, picture in pictures.items()])
     lake.append("steps", [step for record in records for step in record.steps])
     lake.append("verdicts", [record.verdict for record in records if record.verdict])
     lake.append("trajectories", [record.trajectory for record in records])
@@ -110,25 +104,26 @@ def drop_unfinished(lake: Lake, iteration: int) -> int:
     return len(orphans)
 
 
-def _play(config: Config, lake: Lake, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> Play:
+def _planned(run: Run, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> PlannedTrajectory:
     relay_step = 1 + random.Random(seed).randrange(max(1, min(4, task.max_steps - 1))) if kind == "relay" else None
-    sampling = {"temperature": config.collect.temperature if kind != "explorer" else 1.0, "relay_step": relay_step}
-    return Play(
-        trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, kind, version, 0),
+    return PlannedTrajectory(
+        lake_id=run.lake.lake_id,
+        run_id=run.run_id,
         iteration=iteration,
-        run_id=lake.lake_id,
         task=task,
         seed=seed,
-        attempt=0,
         policy=kind,
         policy_version=version,
+        temperature=1.0 if kind == "explorer" else run.config.temperature,
         relay_step=relay_step,
-        sampling=json.dumps(sampling, sort_keys=True),
     )
 
 
-def _screenshot(iteration: int, digest: str, png: bytes, width: int, height: int) -> Screenshot:
-    return Screenshot(sha256=digest, iteration=iteration, png=png, width=width, height=height, phash=average_hash(png))
+def _screenshot(iteration: int, digest: str, seen: Observation) -> Screenshot:
+    phash = average_hash(seen.png)
+    return Screenshot(
+        sha256=digest, iteration=iteration, png=seen.png, width=seen.width, height=seen.height, phash=phash
+    )
 
 
 def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:

@@ -18,10 +18,9 @@ from learning.job import Job
 from learning.resume import sweep
 from models.policy import Policy
 from models.vlm import VlmPolicy
-from rollout.actors import BatchedActor
-from rollout.player import LOOK_S, play_all
-from rollout.renewed import RenewedPolicy
-from rollout.session import Play, Record
+from rollout.actor import Actor
+from rollout.runner import POLL_S, roll_out_all
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool
@@ -32,11 +31,11 @@ from tasks.shared.policies import checkpoint_folder
 from tasks.shared.trainer_process import TrainerProcess
 
 NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
-Write = Callable[[list[Record]], None]
+Write = Callable[[list[FinishedTrajectory]], None]
 
 
 def play_and_train(
-    config: Config, lake: Lake, recipe: Recipe, plays: Sequence[Play], policy: Policy, write: Write
+    config: Config, lake: Lake, recipe: Recipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
 ) -> dict[str, Any]:
     """Plays what is left of an iteration while a trainer learns from what is finished.
 
@@ -44,7 +43,7 @@ def play_and_train(
         config: the resolved config.
         lake: where everything goes.
         recipe: the candidate's version, and the parent it comes from.
-        plays: what is not in the lake yet.
+        planned: what is not in the lake yet.
         policy: the parent, which plays until there are newer weights.
         write: writes finished plays to the lake.
 
@@ -57,32 +56,29 @@ def play_and_train(
     work = work_folder(lake, recipe.version)
     folder = StreamFolder(work / "stream")
     pool = StreamPool(config, lake, recipe, folder)
-    actor = BatchedActor("policy", _renewed(config, recipe, folder, policy), config.temperature)
     job = _job(config, lake, recipe, folder, work)
     clock = time.perf_counter()
     with ThreadPoolExecutor(1, "trainer") as thread, TrainerProcess(job, work) as trainer:
         training = thread.submit(trainer.listen, lambda said: _hear(pool, said))
 
-        def sink(records: list[Record]) -> None:
+        def sink(records: list[FinishedTrajectory]) -> None:
             write(records)
             pool.finished([record.trajectory for record in records])
 
-        def admit(one: Play) -> bool | None:
+        def admit(one: PlannedTrajectory) -> bool | None:
             return False if training.done() else pool.may_begin(one)
 
-        try:
-            pool.feed()
-            leased_s = play_all(config, plays, lambda _: [actor], sink, bar, "collect", for_data=True, admit=admit)
-        finally:
-            actor.close()
+        pool.feed()
+        with Actor(policy, config.temperature, _newer(config, recipe, folder)) as actor:
+            leased_s = roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
         if not training.done():
             _end(pool, folder, training)
         if not folder.batches() and not training.done():
             return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
         told = training.result()
     metrics = {**told, **pool.numbers(), "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9)}
-    if plays:
-        sandboxes = size_of(environments_of(config, (one.task for one in plays)))
+    if planned:
+        sandboxes = size_of(environments_of(config, (one.task for one in planned)))
         metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * (time.perf_counter() - clock))
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
@@ -98,13 +94,13 @@ def _end(pool: StreamPool, folder: StreamFolder, training: "Future[dict[str, Any
     """Hands over what is left, in batches as small as need be, and says that nothing follows."""
     pool.close()
     while pool.feed(least=1) and not training.done():
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     if folder.batches() and not training.done():
         folder.end()
 
 
-def _renewed(config: Config, recipe: Recipe, folder: StreamFolder, parent: Policy) -> RenewedPolicy:
-    """The parent, or the newest weights that the trainer has published."""
+def _newer(config: Config, recipe: Recipe, folder: StreamFolder) -> Callable[[], Policy | None]:
+    """Loads the newest weights that the trainer has published, once."""
     updates = 0
 
     def newer() -> Policy | None:
@@ -116,7 +112,7 @@ def _renewed(config: Config, recipe: Recipe, folder: StreamFolder, parent: Polic
         name = weights_name(recipe.version, recipe.parent, updates)
         return VlmPolicy(folder.weights(updates), config.policy, version=name)
 
-    return RenewedPolicy(parent, newer)
+    return newer
 
 
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:

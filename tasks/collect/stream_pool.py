@@ -15,8 +15,7 @@ from learning.algorithms.advantages import is_informative
 from learning.algorithms.groups import Groups, Rows, plays_of, train_on
 from learning.algorithms.ppo import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
-from rollout.player import ATTEMPTS
-from rollout.session import Play
+from rollout.trajectory import ATTEMPTS, PlannedTrajectory
 from schemas.config import Config
 from schemas.config.training import GroupConfig
 from schemas.task import JUDGED
@@ -63,7 +62,7 @@ class StreamPool:
             if row["group_id"] is not None:
                 self._note(**row)
 
-    def may_begin(self, one: Play) -> bool | None:
+    def may_begin(self, one: PlannedTrajectory) -> bool | None:
         """Whether a play may begin now: its group has begun already, or there is room for one more; None for not yet.
 
         At most `stale` + 1 batches' worth of groups are on their way to the trainer, as in AReaL (arXiv 2505.24298).

@@ -7,7 +7,7 @@ from curation.curriculum import apportion, seeds
 from curation.selection import shortest_way
 from learning.algorithms.groups import Played, demonstration, plays_of, train_on
 from learning.data.rollouts import write_rollouts
-from rollout.session import Play
+from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from schemas.failure import FlywheelError
@@ -16,6 +16,7 @@ from schemas.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, few_steps, seed_of
+from tasks.shared.run import Run
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
@@ -38,29 +39,27 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
     return [_choice(config, iteration, row, groups[row["task_id"]]) for row in rows]
 
 
-def group_plays(config: Config, lake: Lake, iteration: int, task: GuiTask, plays: int, version: str) -> list[Play]:
-    """The plays of a task in whole groups; attempts after an environment failure lie one group further on."""
+def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version: str) -> list[PlannedTrajectory]:
+    """So many trajectories of a task in whole groups; attempts after an environment failure lie one group on."""
+    config, lake_id = run.config, run.lake.lake_id
     size = config.train.group.size
-    made = []
-    for seed in seeds(config.seed, iteration, task.task_id, "group", plays // size):
-        group = trajectory_id(lake.lake_id, iteration, task.task_id, seed, "group", version, 0)
-        made += [
-            Play(
-                trajectory_id=trajectory_id(lake.lake_id, iteration, task.task_id, seed, "policy", version, attempt),
-                iteration=iteration,
-                run_id=lake.lake_id,
-                task=task,
-                seed=seed,
-                attempt=attempt,
-                stride=size,
-                policy="policy",
-                policy_version=version,
-                group_id=group,
-                sampling=f'{{"relay_step": null, "temperature": {config.temperature}}}',
-            )
-            for attempt in range(size)
-        ]
-    return made
+    return [
+        PlannedTrajectory(
+            lake_id=lake_id,
+            run_id=run.run_id,
+            iteration=iteration,
+            task=task,
+            seed=seed,
+            policy="policy",
+            policy_version=version,
+            attempt=attempt,
+            stride=size,
+            group_id=trajectory_id(lake_id, iteration, task.task_id, seed, "group", version, 0),
+            temperature=config.temperature,
+        )
+        for seed in seeds(config.seed, iteration, task.task_id, "group", count // size)
+        for attempt in range(size)
+    ]
 
 
 def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:

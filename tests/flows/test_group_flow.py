@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
 from tasks.curriculum import choose_tasks
 from tasks.shared.policies import champion, checkpoint_folder, policy_row
-from tests.clicker import Clicker
+from tests.clicker import clicked
 from tests.flows.conftest import wheel
 
 
@@ -56,29 +55,13 @@ def sometimes(lake: Lake, task: str, version: str) -> None:
     lake.append("evaluations", rows)
 
 
-@pytest.fixture
-def play_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Has a clicker of this share of hits collect the data."""
-
-    def choose(share: float) -> None:
-        monkeypatch.setattr(
-            "tasks.collect.collect.load_policy",
-            lambda config, lake, version: Clicker(checkpoint_folder(lake, version), version, share),
-        )
-
-    return choose
-
-
 def result(lake: Lake, stage: str, iteration: int = 1) -> dict[str, Any]:
     (row,) = lake.read("stages", where={"iteration": iteration, "stage": stage}).to_pylist()
     return json.loads(row["result"])
 
 
-def test_groups_are_played_compared_and_trained_on(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.2)
-    flywheel(grouped(small, groups=6), iterations=1)
+def test_groups_are_played_compared_and_trained_on(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small, groups=6), 0.2), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     assert len(plays) == 24 and {row["policy"] for row in plays} == {"policy"}
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -101,22 +84,16 @@ def test_groups_are_played_compared_and_trained_on(
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
 
 
-def test_one_reward_for_all_is_said_and_the_champion_stays(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.0)
-    flywheel(grouped(small), iterations=1)
+def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small), 0.0), iterations=1)
     trained = result(begun, "train")
     assert "one reward for all in each of 3 groups" in trained["say"] and trained["samples"] == 0
     assert champion(begun)["policy_version"] == "policy-0000"
     assert begun.read("policies").num_rows == 2
 
 
-def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.2)
-    flywheel(grouped(small, method="dpo", groups=6), iterations=1)
+def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small, method="dpo", groups=6), 0.2), iterations=1)
     pairs = begun.read("pairs").to_pylist()
     plays = {row["trajectory_id"]: row for row in begun.read("trajectories", where={"iteration": 1}).to_pylist()}
     assert pairs
@@ -135,27 +112,20 @@ def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(
     assert checked and all(one["success"] for one in checked)
 
 
-def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake, play_by: Callable[[float], None]) -> None:
-    play_by(0.0)
-    flywheel(grouped(small, method="dpo"), iterations=1)
+def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small, method="dpo"), 0.0), iterations=1)
     assert "no two plays of one task and seed part" in result(begun, "train")["say"]
     assert champion(begun)["policy_version"] == "policy-0000"
 
 
-def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.0)
-    flywheel(grouped(small, inject=True), iterations=1)
+def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small, inject=True), 0.0), iterations=1)
     metrics = json.loads(policy_row(begun, "policy-0001")["metrics"])
     assert (metrics["injected"], metrics["informative"]) == (3, 3)
 
 
-def test_a_box_that_dies_is_played_again_one_group_further_on_and_enters_no_group(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.5)
-    flywheel(grouped(small, ("dies",), groups=16), iterations=1)
+def test_a_box_that_dies_is_played_again_one_group_further_on_and_enters_no_group(small: Config, begun: Lake) -> None:
+    flywheel(clicked(grouped(small, ("dies",), groups=16), 0.5), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     dead = [row for row in plays if row["success"] is None]
     assert dead and {row["seed"] % 3 for row in dead} == {0}
@@ -197,12 +167,9 @@ def test_adapters_for_a_model_that_has_none_are_refused_before_anything_is_made(
     assert not (tmp_path / "lake").exists()
 
 
-def test_judged_and_verified_plays_are_trained_on_together(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.3)
+def test_judged_and_verified_plays_are_trained_on_together(small: Config, begun: Lake) -> None:
     fake = config_of(small.model_dump() | {"judge": {"kind": "fake", "threshold": 1.0}})
-    flywheel(grouped(fake, ("click-target", "note"), groups=8), iterations=1)
+    flywheel(clicked(grouped(fake, ("click-target", "note"), groups=8), 0.3), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     notes = [row for row in plays if row["task_id"] == "fake/note"]
     assert {row["reward"] for row in notes} == {0.0, 0.5, 1.0}
@@ -222,12 +189,9 @@ def test_judged_and_verified_plays_are_trained_on_together(
     assert metrics["groups"] == 8 and metrics["informative"] >= 2
 
 
-def test_what_succeeds_in_groups_is_imitated_with_everything_before(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.4)
+def test_what_succeeds_in_groups_is_imitated_with_everything_before(small: Config, begun: Lake) -> None:
     before = json.loads(policy_row(begun, "policy-0000")["metrics"])["samples"]
-    flywheel(grouped(small, groups=6, method="rft"), iterations=1)
+    flywheel(clicked(grouped(small, groups=6, method="rft"), 0.4), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
     row = policy_row(begun, "policy-0001")

@@ -1,6 +1,7 @@
 """Tasks without a verifier: judged, or an environment failure, or refused before anything is spent."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,18 @@ import pytest
 
 from environments.pool import SandboxPool
 from flows.collect import collect
+from models.completion import Completion
+from models.families.dialects import parse_reply
 from models.judges.fake import FakeJudge
 from models.judges.judge import Case, Judge, JudgeFailure, Judgement
-from models.policy import Reply
+from models.policy import Context, Policy
+from rollout.actor import Actor
 from rollout.judging import with_judgement
-from rollout.session import Play, Record, play
-from schemas.action import Click, Type
+from rollout.session import roll_out
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config, config_of
 from schemas.config.section import Section
 from schemas.failure import FlywheelError
-from schemas.observation import Observation, Turn
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.filter import decide_routes
@@ -42,31 +45,28 @@ class Severe(Judge[Section]):
         return Judgement(0.0, "no \ud83d")
 
 
-class Teller:
-    """Says one reply after the other."""
+class Scripted(Policy):
+    """Gives one completion after the other."""
 
-    name, version, dialect, needs_elements = "policy", "p", "box_v1", False
+    version, dialect = "p", "box_v1"
 
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = replies
+    def __init__(self, *completions: Completion) -> None:
+        self.completions = completions
 
-    async def choose(self, instruction: str, turns: tuple[Turn, ...], observation: Observation, seed: int) -> Reply:
-        return self.replies[len(turns)]
-
-
-def context_free(text: str, action: Click | Type | None) -> Reply:
-    return Reply(f"Action: {text}", "", text, action, None if action else f"no action in {text!r}")
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        return [self.completions[len(context.turns)] for context in contexts]
 
 
-CLICK = context_free("click(start_box='(500,330)')", Click(x=0.5, y=0.33))
+CLICK = parse_reply("Action: click(start_box='(500,330)')")
 
 
-def noted(config: Config, *replies: Reply, judge: Judge[Section]) -> Record:
-    one = Play("t", 0, "run", FAKE.task("note"), 5, 0, "policy", "p")
+def noted(config: Config, *completions: Completion, judge: Judge[Section]) -> FinishedTrajectory:
+    one = PlannedTrajectory("lake", "run", 0, FAKE.task("note"), 5, "policy", "p")
 
-    async def run() -> Record:
-        async with SandboxPool([FAKE]) as pool:
-            return await play(pool, one, [Teller(*replies)], observe_elements=True, history_images=1)
+    async def run() -> FinishedTrajectory:
+        with Actor(Scripted(*completions)) as actor:
+            async with SandboxPool([FAKE]) as pool:
+                return await roll_out(pool, one, [actor], record_elements=True, history_images=1)
 
     return with_judgement(config, judge, one, asyncio.run(run()))
 
@@ -85,19 +85,19 @@ def test_the_judge_sees_all_replies_and_the_last_screens_with_the_final_one(smal
             seen.append(case)
             return super()._score(case)
 
-    typed = context_free("type(content='ada')", Type(content="ada"))
+    typed = parse_reply("Action: type(content='ada')")
     record = noted(judged(small, kind="fake", screens=2), CLICK, typed, CLICK, judge=Watching(Section()))
     (case,) = seen
     assert case.replies == (CLICK.text, typed.text, CLICK.text)
     final = record.steps[-1].next_screenshot
     assert final is not None
-    assert case.screens == tuple(record.screenshots[name][0] for name in (record.steps[-1].screenshot, final))
+    assert case.screens == tuple(record.screenshots[name].png for name in (record.steps[-1].screenshot, final))
     assert record.trajectory.reward in (0.0, 0.5) and record.verdict is not None
     assert record.verdict.reason.startswith("fake-judge-1 gives")
 
 
 def test_a_reply_without_an_action_is_worth_nothing_and_is_not_judged(small: Config) -> None:
-    record = noted(judged(small, kind="fake"), CLICK, context_free("mumble", None), judge=Silent(Section()))
+    record = noted(judged(small, kind="fake"), CLICK, parse_reply("Action: mumble"), judge=Silent(Section()))
     assert (record.trajectory.reward, record.trajectory.success) == (0.0, False)
     assert record.trajectory.failure_boundary == "action" and record.verdict is None
 

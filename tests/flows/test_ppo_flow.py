@@ -1,7 +1,6 @@
 """An iteration of `train.method=ppo` on the fake sandbox: plays of groups, a critic beside the weights, retraining."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from apps.lineage import lineage_of
@@ -11,7 +10,8 @@ from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.shared.policies import champion, checkpoint_folder, policy_row
-from tests.flows.test_group_flow import begun, first_lake, grouped, play_by, result  # noqa: F401  (fixtures)
+from tests.clicker import clicked
+from tests.flows.test_group_flow import begun, first_lake, grouped, result  # noqa: F401  (fixtures)
 
 
 def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: int = 4, **ppo: Any) -> Config:
@@ -23,10 +23,8 @@ def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: i
 def test_plays_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_nothing(
     small: Config,
     begun: Lake,  # noqa: F811
-    play_by: Callable[[float], None],  # noqa: F811
 ) -> None:
-    play_by(0.4)
-    flywheel(judged(small, ("dies",), groups=8), iterations=1)
+    flywheel(clicked(judged(small, ("dies",), groups=8), 0.4), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     alive = [row for row in plays if row["success"] is not None]
     assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
@@ -53,10 +51,8 @@ def test_plays_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_not
 def test_one_reward_for_all_plays_is_said_and_the_champion_stays(
     small: Config,
     begun: Lake,  # noqa: F811
-    play_by: Callable[[float], None],  # noqa: F811
 ) -> None:
-    play_by(0.0)
-    flywheel(judged(small), iterations=1)
+    flywheel(clicked(judged(small), 0.0), iterations=1)
     trained = result(begun, "train")
     assert "one reward for all 16 plays" in trained["say"] and trained["samples"] == 0
     assert champion(begun)["policy_version"] == "policy-0000"

@@ -1,7 +1,6 @@
 """An iteration on rewards with a model of a real architecture: played, trained on every rank's path, measured."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.shared.policies import champion, checkpoint_folder, policy_row
-from tests.flows.test_group_flow import play_by, sometimes  # noqa: F401  (fixture)
+from tests.clicker import clicked
+from tests.flows.test_group_flow import sometimes
 from tests.tier import FULL
 
 METHODS = ("ppo", "grpo", "dpo", "grpo stream") if FULL else ("ppo",)
@@ -23,7 +23,6 @@ METHODS = ("ppo", "grpo", "dpo", "grpo stream") if FULL else ("ppo",)
 def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     small: Config,
     tmp_path: Path,
-    play_by: Callable[[float], None],  # noqa: F811
     method: str,
 ) -> None:
     build_random("qwen2_5_vl", ["Click on the target."] * 8, 0, tmp_path / "base")
@@ -35,12 +34,11 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     sometimes(lake, "fake/click-target", champion(lake)["policy_version"])
-    play_by(0.5)
     method, _, streams = method.partition(" ")
     fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
     fields["train"]["stream"] |= {"on": bool(streams), "groups": 1}
     fields["train"]["ppo"] |= {"value_steps": 3, "batch": 4}
-    flywheel(config_of(fields), iterations=1)
+    flywheel(clicked(config_of(fields), 0.5), iterations=1)
     row = policy_row(lake, "policy-0001")
     assert (row["method"], row["parent"]) == (method, "policy-0000")
     metrics = json.loads(row["metrics"])

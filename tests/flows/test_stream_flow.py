@@ -1,7 +1,6 @@
 """Iterations with `train.stream.on` on the fake sandbox: what the stages say and leave behind."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.policies import checkpoint_folder, policy_row
-from tests.clicker import Clicker
+from tests.clicker import clicked
 from tests.flows.test_group_flow import begun, first_lake, grouped, result
 
 __all__ = ["begun", "first_lake"]
@@ -24,25 +23,10 @@ def streamed(config: Config, tasks: tuple[str, ...] = ("click-target",), stale: 
     return config_of(fields)
 
 
-@pytest.fixture
-def play_by(monkeypatch: pytest.MonkeyPatch, begun: Lake) -> Callable[[float], None]:
-    """Has clickers of this share of hits play, before and after every update; the trainer trains its real weights."""
-
-    def choose(share: float) -> None:
-        def clicker(version: str) -> Clicker:
-            return Clicker(checkpoint_folder(begun, "policy-0000"), version, share)
-
-        monkeypatch.setattr("tasks.collect.collect.load_policy", lambda config, lake, version: clicker(version))
-        monkeypatch.setattr("tasks.collect.stream.VlmPolicy", lambda folder, config, version: clicker(version))
-
-    return choose
-
-
 def test_groups_are_trained_on_while_others_are_played_and_every_step_names_its_weights(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
+    small: Config, begun: Lake
 ) -> None:
-    play_by(0.3)
-    flywheel(streamed(small, groups=12, stale=1), iterations=1)
+    flywheel(clicked(streamed(small, groups=12, stale=1), 0.3), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     steps = begun.read("steps", where={"iteration": 1}).to_pylist()
     assert len(plays) == 48 and {row["policy_version"] for row in plays} == {"policy-0000"}
@@ -62,13 +46,10 @@ def test_groups_are_trained_on_while_others_are_played_and_every_step_names_its_
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
 
 
-def test_a_critic_judges_what_is_trained_on_while_others_play(
-    small: Config, begun: Lake, play_by: Callable[[float], None]
-) -> None:
-    play_by(0.4)
+def test_a_critic_judges_what_is_trained_on_while_others_play(small: Config, begun: Lake) -> None:
     fields = streamed(small, groups=8, stale=1).model_dump()
     fields["train"] |= {"method": "ppo", "ppo": {**fields["train"]["ppo"], "value_steps": 3, "batch": 4}}
-    flywheel(config_of(fields), iterations=1)
+    flywheel(clicked(config_of(fields), 0.4), iterations=1)
     row = policy_row(begun, "policy-0001")
     metrics = json.loads(row["metrics"])
     assert (row["method"], row["parent"]) == ("ppo", "policy-0000")

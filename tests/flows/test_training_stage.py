@@ -11,7 +11,7 @@ import pytest
 from flows.flywheel import flywheel
 from models.policy import Context
 from models.random_vlm import build_random
-from models.serving.stock import StockSpeaker
+from models.serving.local import TransformersModel
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
@@ -36,7 +36,7 @@ def test_a_model_of_another_architecture_is_played_trained_and_played_again(smal
     assert (folder / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()
     assert (folder / "config.json").read_bytes() == (base / "config.json").read_bytes()
     trained = load_policy(small.model_copy(update={"policy": policy}), lake, "policy-0000")
-    assert isinstance(trained.speaker, StockSpeaker)
+    assert isinstance(trained.model, TransformersModel)
     (reply,) = trained.act([Context("Click it.", (), Observation(screen(0)[0], WIDTH, HEIGHT, ""), 0)])
     assert reply.token_ids
     assert lake.count("evaluations", {"policy_version": "policy-0000"})

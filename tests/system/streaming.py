@@ -2,16 +2,12 @@
 
 import json
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from environments.catalog import catalog
-from models.policy import Context, Reply
 from models.tiny.build import build_tiny
-from rollout.player import left_of
+from rollout.runner import missing
 from schemas.config import Config, config_of
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
@@ -19,8 +15,10 @@ from storage.lake import Lake
 from tasks.collect.collect import drop_unfinished, finished, write
 from tasks.collect.stream import play_and_train
 from tasks.shared.material import Recipe
-from tasks.train.groups import group_plays
-from tests.clicker import Clicker
+from tasks.shared.policies import load_policy
+from tasks.shared.run import run_of
+from tasks.train.groups import planned_groups
+from tests.clicker import clicked
 
 PARENT, CANDIDATE = "policy-0000", "policy-0001"
 HITS = 0.3
@@ -70,32 +68,19 @@ def begin(config: Config, folder: Path) -> Lake:
     return lake
 
 
-class Player(Clicker):
-    """A clicker that takes its time."""
-
-    pause_s = 0.0
-
-    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Reply]:
-        if self.pause_s:
-            time.sleep(self.pause_s)
-        return super().act(contexts, temperature)
-
-
-def run(config: Config, lake: Lake, groups: int, folder: Path) -> dict[str, Any]:
-    """Plays so many groups, less what is in the lake already, and trains meanwhile; clickers play for all weights."""
+def run(config: Config, lake: Lake, groups: int, pause_s: float = 0.0) -> dict[str, Any]:
+    """Rolls out so many groups, less what is in the lake already, and trains meanwhile; a clicker stands for all
+    weights."""
+    config = clicked(config, HITS, pause_s)
     (task,) = catalog(config)
     drop_unfinished(lake, 1)
-    plays = group_plays(config, lake, 1, task, groups * config.train.group.size, PARENT)
-    left = left_of(plays, finished(lake, 1))
-    player = Player(folder / "parent", PARENT, HITS)
+    planned = planned_groups(run_of(config), 1, task, groups * config.train.group.size, PARENT)
+    left = missing(planned, finished(lake, 1))
     recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
-    with patch(
-        "tasks.collect.stream.VlmPolicy", lambda place, policy, version: Player(folder / "parent", version, HITS)
-    ):
-        return play_and_train(config, lake, recipe, left, player, lambda records: write(lake, records))
+    policy = load_policy(config, lake, PARENT)
+    return play_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records))
 
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    Player.pause_s = 0.1
-    print(json.dumps(run(config(place), Lake.open(config(place).lake), 16, place)), flush=True)
+    print(json.dumps(run(config(place), Lake.open(config(place).lake), 16, pause_s=0.1)), flush=True)

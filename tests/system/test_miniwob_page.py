@@ -13,7 +13,7 @@ from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.miniwob.sandbox import InPageReward, MiniwobSandbox
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
-from models.explorer import Explorer
+from models.explorer import PageExplorer
 from models.policy import Context
 from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type, Wait
 from schemas.failure import ActionFailure
@@ -46,7 +46,7 @@ async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[by
     async with pool.lease(task, seed) as sandbox:
         for _ in range(4):
             shown = await sandbox.observe(elements=True)
-            reply = Explorer().act([Context(shown.instruction, turns, shown, seed)])[0]
+            reply = PageExplorer().act([Context(shown.instruction, turns, shown, seed)])[0]
             assert reply.action is not None
             await sandbox.perform(reply.action)
             turns = (*turns, Turn("", reply.action_text, shown))

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from learning.data.stream import StreamFolder
-from rollout.actors import BatchedActor
-from rollout.renewed import RenewedPolicy
-from rollout.session import play
+from models.policy import Policy
+from models.vlm import VlmPolicy
+from rollout.actor import Actor
+from rollout.session import roll_out
 from schemas.config import Config
 from schemas.curriculum import CurriculumChoice
 from schemas.failure import FlywheelError
@@ -28,8 +28,10 @@ from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
 from tasks.shared.places import work_folder
 from tasks.shared.policies import candidate_of, checkpoint_folder, policy_row
-from tasks.train.groups import group_plays
+from tasks.shared.run import run_of
+from tasks.train.groups import planned_groups
 from tasks.train.train import train_policy
+from tests.clicker import clicked
 from tests.system import streaming
 from tests.system.streaming import CANDIDATE, PARENT
 
@@ -48,18 +50,6 @@ def trajectories(lake: Lake) -> dict[str, dict[str, Any]]:
     return {row["trajectory_id"]: row for row in lake.read("trajectories").to_pylist()}
 
 
-@pytest.fixture
-def clickers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Has clickers of a share of hits play, whatever the weights; the trainer trains real ones."""
-
-    def choose(share: float) -> None:
-        made = lambda version: streaming.Player(folder / "parent", version, share)  # noqa: E731
-        monkeypatch.setattr("tasks.collect.collect.load_policy", lambda config, lake, version: made(version))
-        monkeypatch.setattr("tasks.collect.stream.VlmPolicy", lambda place, config, version: made(version))
-
-    return choose
-
-
 def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
     """Collects so many groups and trains, stage by stage; what the train stage says."""
     choice = CurriculumChoice(
@@ -71,11 +61,8 @@ def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
     return train_policy.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def test_batches_are_trained_on_while_others_are_played_and_every_step_names_its_weights(
-    folder: Path, clickers: Callable[[float], None]
-) -> None:
-    clickers(0.3)
-    config = streaming.config(folder, stale=1)
+def test_batches_are_trained_on_while_others_are_played_and_every_step_names_its_weights(folder: Path) -> None:
+    config = clicked(streaming.config(folder, stale=1), 0.3)
     lake = streaming.begin(config, folder)
     made = turn(config, lake, 12)
     plays = trajectories(lake)
@@ -94,11 +81,8 @@ def test_batches_are_trained_on_while_others_are_played_and_every_step_names_its
     assert before != after
 
 
-def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(
-    folder: Path, clickers: Callable[[float], None]
-) -> None:
-    clickers(0.0)
-    config = streaming.config(folder)
+def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Path) -> None:
+    config = clicked(streaming.config(folder), 0.0)
     lake = streaming.begin(config, folder)
     made = turn(config, lake, 3)
     assert made["samples"] == 0 and "one reward for all" in made["say"]
@@ -121,7 +105,7 @@ def test_a_killed_collector_goes_on_and_neither_plays_nor_trains_on_anything_fin
     finished, batches = trajectories(lake), stream.notes()
     assert finished and not stream.ended()
 
-    made = streaming.run(config, lake, 16, folder)
+    made = streaming.run(config, lake, 16)
     after = trajectories(lake)
     assert len(after) == 64
     assert all(after[name] == row for name, row in finished.items())
@@ -131,10 +115,7 @@ def test_a_killed_collector_goes_on_and_neither_plays_nor_trains_on_anything_fin
     assert made["updates"] == stream.published() > len(batches)
 
 
-def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its_checkpoint(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streaming.Player, "pause_s", 0.05)
+def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its_checkpoint(folder: Path) -> None:
     config = streaming.config(folder, stale=1)
     lake = streaming.begin(config, folder)
     stream = stream_of(lake)
@@ -148,33 +129,35 @@ def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     with pytest.raises(FlywheelError, match="The trainer died"):
-        streaming.run(config, lake, 16, folder)
+        streaming.run(config, lake, 16, pause_s=0.05)
     killer.join(timeout=60)
     before = trajectories(lake)
     assert 0 < len(before) < 64
-    made = streaming.run(config, lake, 16, folder)
+    made = streaming.run(config, lake, 16)
     after = trajectories(lake)
     assert len(after) == 64 and all(after[name] == row for name, row in before.items())
     assert made["updates"] == stream.published()
 
 
 def test_newer_weights_are_taken_up_in_the_middle_of_a_trajectory(folder: Path) -> None:
-    config = streaming.config(folder)
-    lake = streaming.begin(config, folder)
+    config = clicked(streaming.config(folder), 0.0)
+    streaming.begin(config, folder)
     asked = 0
 
-    def newer() -> streaming.Player | None:
+    def policy(version: str) -> VlmPolicy:
+        return VlmPolicy(folder / "parent", config.policy, version)
+
+    def newer() -> Policy | None:
         nonlocal asked
         asked += 1
-        return streaming.Player(folder / "parent", f"{CANDIDATE}+1", 0.0) if asked == 2 else None
+        return policy(f"{CANDIDATE}+1") if asked == 2 else None
 
-    actor = BatchedActor("policy", RenewedPolicy(streaming.Player(folder / "parent", PARENT, 0.0), newer), 1.0)
-    (one, *_) = group_plays(config, lake, 1, catalog(config)[0], 4, PARENT)
+    (one, *_) = planned_groups(run_of(config), 1, catalog(config)[0], 4, PARENT)
 
-    async def played() -> list[str]:
-        async with SandboxPool(environments_of(config)) as pool:
-            record = await play(pool, one, [actor], True, 1)
-        return [step.policy_version for step in record.steps]
+    async def versions() -> list[str]:
+        with Actor(policy(PARENT), 1.0, newer) as actor:
+            async with SandboxPool(environments_of(config)) as pool:
+                finished = await roll_out(pool, one, [actor], True, 1)
+        return [step.policy_version for step in finished.steps]
 
-    assert asyncio.run(played()) == [PARENT, f"{CANDIDATE}+1", f"{CANDIDATE}+1"]
-    actor.close()
+    assert asyncio.run(versions()) == [PARENT, f"{CANDIDATE}+1", f"{CANDIDATE}+1"]

@@ -18,10 +18,10 @@ from torch import Tensor
 from learning.planning.balance import Cost, padded
 from models.families.dialects import format_action, format_reply
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
+from models.tiny.generator import token_id
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import MULTIPLE, Packed, pack
 from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
-from models.tiny.speaker import token_id
 from models.tiny.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
 from schemas.config.sections import PolicyConfig

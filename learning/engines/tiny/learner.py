@@ -15,9 +15,9 @@ from learning.engines.learner import Draw, Learner, Taken
 from learning.engines.tiny.batches import Batch, Batcher
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.job import Job
+from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
 from models.tiny.packing import visible
-from models.tiny.speaker import read_tokenizer
 from models.tiny.tokens import BINS
 from schemas.sample import TrainSample
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from learning.data.rollouts import Rollout
+from models.tiny.generator import read_tokenizer, token_id
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import Packed, pack, visible
 from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
-from models.tiny.speaker import read_tokenizer, token_id
 from models.tiny.tokens import END, PAD
 
 

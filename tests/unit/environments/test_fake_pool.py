@@ -1,18 +1,22 @@
 """Sandbox, pool and session on the fake environment."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
-from models.explorer import Explorer
-from models.policy import Context, Reply
-from rollout.session import Play, Record, play
+from models.completion import Completion
+from models.explorer import PageExplorer
+from models.policy import Context, Policy
+from rollout.actor import Actor
+from rollout.session import roll_out
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config, config_of
 from schemas.failure import SandboxFailure, UsageError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation
 from tests.parts import FAKE, miniwob
 
 
@@ -20,31 +24,32 @@ def config(**suite: Any) -> Config:
     return config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-target"], **suite}})
 
 
-class Player:
-    """An actor that always says the same."""
+class Constant(Policy):
+    """Always generates the same."""
 
-    name, version, dialect, needs_elements = "policy", "p", "box_v1", False
+    version, dialect = "p", "box_v1"
 
-    def __init__(self, reply: Reply) -> None:
-        self.reply = reply
+    def __init__(self, completion: Completion) -> None:
+        self.completion = completion
         self.seen: list[Observation] = []
 
-    async def choose(self, instruction: str, turns: tuple[Turn, ...], observation: Observation, seed: int) -> Reply:
-        self.seen.append(observation)
-        return self.reply
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        self.seen += [context.observation for context in contexts]
+        return [self.completion for _ in contexts]
 
 
-def played(template: str, seed: int, reply: Reply, player: Player | None = None) -> Record:
-    task = Play("t", 0, "run", FAKE.task(template), seed, 0, "policy", "p")
+def rolled_out(template: str, seed: int, policy: Policy) -> FinishedTrajectory:
+    planned = PlannedTrajectory("lake", "run", 0, FAKE.task(template), seed, "policy", "p")
 
-    async def run() -> Record:
-        async with SandboxPool([FAKE]) as pool:
-            return await play(pool, task, [player or Player(reply)], observe_elements=True, history_images=1)
+    async def run() -> FinishedTrajectory:
+        with Actor(policy) as actor:
+            async with SandboxPool([FAKE]) as pool:
+                return await roll_out(pool, planned, [actor], record_elements=True, history_images=1)
 
     return asyncio.run(run())
 
 
-NONSENSE = Reply("mumble", "", "mumble", None, "no action in 'mumble'")
+NONSENSE = Completion("mumble", error="no action in 'mumble'")
 
 
 def test_the_same_seed_shows_the_same_pixels():
@@ -96,7 +101,7 @@ def test_a_box_that_dies_is_a_sandbox_failure_and_its_lease_is_given_back():
                     async with pool.lease(FAKE.task("dies"), 3) as sandbox:
                         seen = await sandbox.observe(elements=True)
                         context = Context(seen.instruction, (), seen, 1)
-                        action = Explorer().act([context])[0].action
+                        action = PageExplorer().act([context])[0].action
                         assert action is not None
                         await sandbox.perform(action)
             return pool.metrics.deaths
@@ -105,7 +110,7 @@ def test_a_box_that_dies_is_a_sandbox_failure_and_its_lease_is_given_back():
 
 
 def test_a_reply_without_an_action_ends_the_trajectory_as_the_policys_failure_and_is_kept():
-    record = played("click-target", 1, NONSENSE)
+    record = rolled_out("click-target", 1, Constant(NONSENSE))
     assert record.trajectory.failure_boundary == "action"
     assert record.trajectory.success is False
     assert record.steps[0].raw_text == "mumble"
@@ -113,19 +118,16 @@ def test_a_reply_without_an_action_ends_the_trajectory_as_the_policys_failure_an
 
 
 def test_a_dead_box_is_nobodys_failure():
-    explorer = Explorer().act
-    seen = Observation(b"", 1, 1, "x")
-    reply = explorer([Context("x", (), seen, 1)])[0]
-    record = played("dies", 3, reply)
+    record = rolled_out("dies", 3, PageExplorer())
     assert record.trajectory.failure_boundary == "sandbox"
     assert record.trajectory.success is None
     assert record.trajectory.reward is None
 
 
 def test_a_policy_never_sees_the_elements_that_are_recorded_beside_it():
-    player = Player(NONSENSE)
-    record = played("click-target", 1, NONSENSE, player)
-    assert player.seen[0].elements == ()
+    policy = Constant(NONSENSE)
+    record = rolled_out("click-target", 1, policy)
+    assert policy.seen[0].elements == ()
     assert record.steps[0].elements != "[]"
 
 
@@ -135,7 +137,7 @@ def test_the_explorer_does_the_same_on_the_same_page_with_the_same_seed():
             return await sandbox.observe(elements=True)
 
     seen = asyncio.run(look())
-    replies = [Explorer().act([Context(seen.instruction, (), seen, 11)])[0].text for _ in range(2)]
+    replies = [PageExplorer().act([Context(seen.instruction, (), seen, 11)])[0].text for _ in range(2)]
     assert replies[0] == replies[1]
 
 

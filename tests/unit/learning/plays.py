@@ -8,7 +8,7 @@ from learning.data.sample import write_screenshots
 from learning.job import Job
 from models.families.prompt import messages_of
 from models.policy import Context
-from models.tiny.speaker import TinySpeaker
+from models.tiny.generator import TinyModel
 from schemas.config.training import PpoConfig
 from schemas.observation import Observation
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, samples
@@ -18,16 +18,16 @@ def plays(folder: Path, count: int) -> tuple[list[Rollout], dict[str, bytes]]:
     """Plays of two steps, two to a group: those that are asked for one of two names succeed."""
     made, pngs = samples(3 * count)
     shown = [made[at] for at in range(0, len(made), 3)][:count]
-    speaker = TinySpeaker(folder / "parent")
+    model = TinyModel(folder / "parent")
     screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in shown]
     chats = [messages_of(Context(one.instruction, (), seen, 0)) for one, seen in zip(shown, screens, strict=True)]
-    said = speaker.speak(chats, list(range(count)), 1.0, POLICY.max_new_tokens)
+    completions = model.generate(chats, list(range(count)), 1.0, POLICY.max_new_tokens)
     rollouts = []
-    for at, (sample, spoken) in enumerate(zip(shown, said, strict=True)):
+    for at, (sample, made_of) in enumerate(zip(shown, completions, strict=True)):
         won = won_by(sample.instruction)
         first = Rollout(
             f"t{at}", 0, sample.task_id, sample.screenshots, prompt_after(sample.instruction, [], "box_v1"),
-            spoken.text, spoken.token_ids, spoken.logprobs, group_id=str(at // 2), correct=won,
+            made_of.text, made_of.token_ids, made_of.logprobs, group_id=str(at // 2), correct=won,
         )  # fmt: skip
         rollouts += [first, replace(first, step=1, reward=float(won))]
     return rollouts, pngs

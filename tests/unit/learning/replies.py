@@ -11,7 +11,7 @@ from learning.job import Job
 from models.families.prompt import messages_of
 from models.policy import Context
 from models.random_vlm import build_random
-from models.serving.stock import StockSpeaker
+from models.serving.local import TransformersModel
 from schemas.config.training import GroupConfig, PpoConfig, PreferenceConfig
 from schemas.observation import Observation, Turn
 from tests.unit.learning.chats import POLICY, TRAIN
@@ -32,15 +32,15 @@ def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, by
     """What the model says of some screens; every second one follows a first step, whose screen is shown too."""
     made, pngs = samples(count)
     digests = list(pngs)
-    speaker = StockSpeaker(directory)
-    speaker.model.float()
+    runner = TransformersModel(directory)
+    runner.model.float()
     rollouts = []
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
         turns = (Turn("Wait.", "wait()", screens[0]),) if at % 2 else ()
         chat = messages_of(Context(sample.instruction, turns, screens[-1], at), 2, POLICY.dialect)
-        (spoken,) = speaker.speak([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
+        (completion,) = runner.generate([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
         said = (SAID,) * len(turns)
         rollouts.append(
             Rollout(
@@ -49,9 +49,9 @@ def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, by
                 sample.task_id,
                 shown,
                 prompt_after(sample.instruction, said, POLICY.dialect),
-                spoken.text,
-                spoken.token_ids,
-                spoken.logprobs,
+                completion.text,
+                completion.token_ids,
+                completion.logprobs,
                 TEMPERATURE,
                 (-1.0) ** at,
                 instruction=sample.instruction,

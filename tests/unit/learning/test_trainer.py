@@ -18,8 +18,8 @@ from learning.job import TIED, Job, read_job
 from learning.resume import steps_folder
 from learning.trainer import train
 from models.policy import Context
+from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
-from models.tiny.speaker import read_tokenizer
 from models.vlm import VlmPolicy
 from schemas.action import Click, from_json
 from schemas.failure import CheckpointError, FlywheelError, UsageError

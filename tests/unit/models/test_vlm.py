@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 from models.families.prompt import messages_of
 from models.policy import Context
 from models.tiny.build import build_tiny
+from models.tiny.generator import TinyModel, prompt_text
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import pack, visible
-from models.tiny.speaker import TinySpeaker, prompt_text
 from models.vlm import VlmPolicy
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError
@@ -70,7 +70,7 @@ def test_logits_equal_those_of_plain_transformers(directory: Path) -> None:
 def test_the_fast_path_answers_as_generate_does(directory: Path) -> None:
     contexts = [context(number) for number in range(3)]
     fast = VlmPolicy(directory, CONFIG).act(contexts)
-    stock = VlmPolicy(directory, CONFIG, stock=True).act(contexts)
+    stock = VlmPolicy(directory, CONFIG.model_copy(update={"backend": "transformers"})).act(contexts)
     assert [reply.text for reply in fast] == [reply.text for reply in stock]
 
 
@@ -148,6 +148,6 @@ def test_a_checkpoint_that_cannot_be_run_is_a_checkpoint_error(directory: Path, 
         VlmPolicy(broken(directory, tmp_path, kind), CONFIG)
 
 
-def test_the_speaker_names_the_file_that_is_broken(directory: Path, tmp_path: Path) -> None:
+def test_the_model_names_the_file_that_is_broken(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        TinySpeaker(broken(directory, tmp_path, "weights cut short"))
+        TinyModel(broken(directory, tmp_path, "weights cut short"))

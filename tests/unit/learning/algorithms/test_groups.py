@@ -13,7 +13,7 @@ from learning.algorithms.passk import analytic
 from learning.data.rollouts import Rollout, prompt_after, read_rollouts, write_rollouts
 from models.families.prompt import messages_of
 from models.policy import Context
-from models.tiny.speaker import prompt_text
+from models.tiny.generator import prompt_text
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError

@@ -16,8 +16,8 @@ from learning.engines.tiny.batches import Batcher
 from models.families.dialects import parse_reply
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, question_of
 from models.random_vlm import build_random
+from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet
-from models.tiny.speaker import prompt_text, read_tokenizer
 from schemas.action import Click, to_json
 from schemas.observation import Element, Observation
 from schemas.sample import TrainSample

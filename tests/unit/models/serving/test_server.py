@@ -19,11 +19,12 @@ import pytest
 import models.serving.openai
 from environments.pool import SandboxPool
 from models.families.prompt import messages_of
-from models.serving.server import ServerSpeaker, require_server
+from models.serving.server import ServerModel, require_server
 from models.tiny.build import build_tiny
 from models.vlm import VlmPolicy
-from rollout.actors import BatchedActor
-from rollout.session import Play, play
+from rollout.actor import Actor
+from rollout.session import roll_out
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import config_of
 from schemas.config.sections import ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
@@ -31,6 +32,7 @@ from tests.parts import FAKE
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
 SERVER = ServerConfig(url="http://model.test/v1", retries=2)
+STOCK = CONFIG.model_copy(update={"backend": "transformers"})
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
@@ -46,11 +48,12 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def speaker(handler: Handler, config: ServerConfig = SERVER) -> ServerSpeaker:
-    return ServerSpeaker(config, Path("/models/one"), "policy-0003", httpx.MockTransport(handler))
+def served_by(handler: Handler, config: ServerConfig = SERVER) -> ServerModel:
+    policy = CONFIG.model_copy(update={"server": config})
+    return ServerModel(Path("/models/one"), policy, "policy-0003", httpx.MockTransport(handler))
 
 
-def said(text: str, **more: Any) -> httpx.Response:
+def completed(text: str, **more: Any) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"content": text}, **more}]})
 
 
@@ -64,11 +67,11 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
         body = json.loads(request.content)
         bodies.append(body)
         time.sleep(0.02 * (5 - body["seed"]))
-        return said(f"answer {body['seed']}")
+        return completed(f"answer {body['seed']}")
 
     chats = [messages_of(context(number)) for number in range(5)]
-    spoken = speaker(handler).speak(chats, range(5), 0.7, 9)
-    assert [one.text for one in spoken] == [f"answer {number}" for number in range(5)]
+    completions = served_by(handler).generate(chats, range(5), 0.7, 9)
+    assert [one.text for one in completions] == [f"answer {number}" for number in range(5)]
     body = next(body for body in bodies if body["seed"] == 1)
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("/models/one", 0.7, 9)
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
@@ -80,9 +83,9 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    answers = iter([httpx.Response(503), httpx.Response(429), said("ok")])
-    (spoken,) = speaker(lambda _: next(answers)).speak([messages_of(context(0))], [0], 0.0, 4)
-    assert spoken.text == "ok" and not spoken.failure
+    answers = iter([httpx.Response(503), httpx.Response(429), completed("ok")])
+    (completion,) = served_by(lambda _: next(answers)).generate([messages_of(context(0))], [0], 0.0, 4)
+    assert completion.text == "ok" and not completion.failure
 
 
 def unreachable(request: httpx.Request) -> httpx.Response:
@@ -99,7 +102,7 @@ def unreachable(request: httpx.Request) -> httpx.Response:
         (lambda _: httpx.Response(200, json={"choices": []}), 1, "no answer"),
     ],
 )
-def test_a_server_that_fails_ends_the_play_as_an_environment_failure(
+def test_a_server_that_fails_ends_the_trajectory_as_an_environment_failure(
     handler: Handler, requests: int, reason: str, directory: Path
 ) -> None:
     seen: list[httpx.Request] = []
@@ -109,20 +112,15 @@ def test_a_server_that_fails_ends_the_play_as_an_environment_failure(
         return handler(request)
 
     policy = VlmPolicy(directory, CONFIG.model_copy(update={"server": SERVER}))
-    policy.speaker = speaker(counted)
-    actor = BatchedActor("policy", policy, 1.0)
+    policy.model = served_by(counted)
+    planned = PlannedTrajectory("lake", "run", 0, FAKE.task("click-target"), 1, "policy", "p")
 
-    async def once() -> Any:
-        pool = SandboxPool([FAKE])
-        await pool.start()
-        try:
-            task = Play("t", 0, "run", FAKE.task("click-target"), 1, 0, "policy", "p")
-            return await play(pool, task, [actor], False, 1)
-        finally:
-            await pool.close()
+    async def once() -> FinishedTrajectory:
+        with Actor(policy, 1.0) as actor:
+            async with SandboxPool([FAKE]) as pool:
+                return await roll_out(pool, planned, [actor], False, 1)
 
     played = asyncio.run(once()).trajectory
-    actor.close()
     assert played.failure_boundary == "server" and is_environment_failure(played.failure_boundary)
     assert played.success is None and played.reward is None
     assert reason in (played.failure_reason or "")
@@ -131,9 +129,9 @@ def test_a_server_that_fails_ends_the_play_as_an_environment_failure(
 
 @pytest.mark.parametrize(("status", "mend"), [(401, "key_variable"), (404, "policy.server.model")])
 def test_what_would_fail_every_play_is_an_error_that_names_the_mend(status: int, mend: str) -> None:
-    asked = speaker(lambda _: httpx.Response(status, text="no"))
+    asked = served_by(lambda _: httpx.Response(status, text="no"))
     with pytest.raises(FlywheelError, match=mend):
-        asked.speak([messages_of(context(0))] * 3, [0, 1, 2], 0.0, 4)
+        asked.generate([messages_of(context(0))] * 3, [0, 1, 2], 0.0, 4)
 
 
 @pytest.mark.parametrize(
@@ -146,19 +144,19 @@ def test_log_probabilities_are_kept_if_the_server_gives_them(
     def handler(request: httpx.Request) -> httpx.Response:
         assert json.loads(request.content)["logprobs"] is True
         content = [{"token": name, "logprob": -0.5} for name in names]
-        return said("ok", logprobs={"content": content}, **more)
+        return completed("ok", logprobs={"content": content}, **more)
 
-    (spoken,) = speaker(handler, SERVER.model_copy(update={"logprobs": True})).speak(
+    (completion,) = served_by(handler, SERVER.model_copy(update={"logprobs": True})).generate(
         [messages_of(context(0))], [0], 1.0, 4
     )
-    assert spoken.token_ids == tokens and spoken.logprobs == (-0.5, -0.5)
+    assert completion.token_ids == tokens and completion.logprobs == (-0.5, -0.5)
 
 
 def test_a_model_name_that_is_the_same_for_every_policy_is_refused() -> None:
     with pytest.raises(UsageError, match=r"policy\.server"):
         config_of({"suite": {"tasks": ["click-target"]}, "policy": {"server": {"model": "always-this"}}})
     named = SERVER.model_copy(update={"model": "wheel/{version}"})
-    assert speaker(lambda _: said(""), named).model == "wheel/policy-0003"
+    assert served_by(lambda _: completed(""), named).model == "wheel/policy-0003"
 
 
 def test_a_server_that_does_not_answer_is_known_before_anything_is_spent() -> None:
@@ -216,7 +214,7 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
     config = CONFIG.model_copy(update={"server": ServerConfig(url=served, concurrency=2)})
     require_server(config.server)
     contexts = [context(number) for number in range(3)]
-    there, here = VlmPolicy(turned, config).act(contexts), VlmPolicy(turned, CONFIG, stock=True).act(contexts)
+    there, here = VlmPolicy(turned, config).act(contexts), VlmPolicy(turned, STOCK).act(contexts)
     assert not any(reply.failure for reply in there), there[0].failure
     assert [reply.text for reply in there] == [reply.text for reply in here]
     gone = config.model_copy(update={"server": config.server.model_copy(update={"url": f"{served}/nothing"})})

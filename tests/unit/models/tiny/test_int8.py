@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from models.random_vlm import build_random
-from models.serving.stock import StockSpeaker
+from models.serving.local import TransformersModel
 from models.tiny.build import build_tiny
+from models.tiny.generator import TinyModel
 from models.tiny.int8 import Int8Net
 from models.tiny.network import TinyNet
-from models.tiny.speaker import TinySpeaker
 from models.vlm import VlmPolicy
 from schemas.failure import UsageError
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
@@ -38,9 +38,9 @@ def test_products_of_the_small_policy_are_rounded_and_close(directory: Path) -> 
         assert 0 < error < 0.02, f"{name}: {error}"
 
 
-def test_the_small_policy_plays_in_int_8(directory: Path) -> None:
+def test_the_small_policy_acts_in_int_8(directory: Path) -> None:
     policy = VlmPolicy(directory, INT8)
-    assert isinstance(policy.speaker, TinySpeaker) and isinstance(policy.speaker.net, Int8Net)
+    assert isinstance(policy.model, TinyModel) and isinstance(policy.model.net, Int8Net)
     contexts = [context(number) for number in range(3)]
     full, rounded = VlmPolicy(directory, CONFIG).act(contexts), policy.act(contexts)
     for one, other in zip(full, rounded, strict=True):
@@ -49,11 +49,11 @@ def test_the_small_policy_plays_in_int_8(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
-def test_any_model_plays_in_int_8(kind: str, tmp_path: Path) -> None:
+def test_any_model_acts_in_int_8(kind: str, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)  # type: ignore[arg-type]
     full, rounded = VlmPolicy(tmp_path / kind, CONFIG), VlmPolicy(tmp_path / kind, INT8)
-    assert isinstance(rounded.speaker, StockSpeaker)
-    assert not [module for module in rounded.speaker.model.modules() if type(module) is nn.Linear]
+    assert isinstance(rounded.model, TransformersModel)
+    assert not [module for module in rounded.model.model.modules() if type(module) is nn.Linear]
     (one,), (other,) = full.act([context(2)]), rounded.act([context(2)])
     assert one.logprobs and other.logprobs
     assert other.logprobs[0] == pytest.approx(one.logprobs[0], abs=0.4)

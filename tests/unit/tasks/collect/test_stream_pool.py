@@ -7,20 +7,21 @@ import pytest
 
 from environments.catalog import catalog
 from learning.data.stream import StreamFolder
-from rollout.session import Play
+from rollout.trajectory import PlannedTrajectory
 from schemas.config import config_of
 from schemas.config.training import GroupConfig
 from schemas.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool, can_teach
 from tasks.shared.material import Recipe
-from tasks.train.groups import group_plays
+from tasks.shared.run import run_of
+from tasks.train.groups import planned_groups
 
 
-def finished(play: Play, success: bool | None, reward: float | None = None) -> Trajectory:
+def finished(one: PlannedTrajectory, success: bool | None, reward: float | None = None) -> Trajectory:
     return Trajectory(
-        trajectory_id=play.trajectory_id, iteration=1, run_id="run", task_id=play.task.task_id, seed=play.seed,
-        split="train", group_id=play.group_id, attempt=play.attempt, policy="policy", policy_version="policy-0000",
+        trajectory_id=one.trajectory_id, iteration=1, run_id="run", task_id=one.task.task_id, seed=one.seed,
+        split="train", group_id=one.group_id, attempt=one.attempt, policy="policy", policy_version="policy-0000",
         instruction="", n_steps=1, reward=success if reward is None else reward, success=success,
         termination="done", sampling="{}", started_at=datetime.now(UTC), wall_s=1.0,
     )  # fmt: skip
@@ -35,7 +36,7 @@ def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
-    plays = group_plays(config, lake, 1, catalog(config)[0], 12, "policy-0000")
+    plays = planned_groups(run_of(config), 1, catalog(config)[0], 12, "policy-0000")
     firsts, seconds = plays[0::2], plays[1::2]
     assert [pool.may_begin(one) for one in firsts] == [True] * room + [None] * (6 - room)
     assert pool.may_begin(seconds[0]) is True  # of a group that has begun
@@ -53,7 +54,7 @@ def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_ba
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
-    plays = group_plays(config, lake, 1, catalog(config)[0], 6, "policy-0000")
+    plays = planned_groups(run_of(config), 1, catalog(config)[0], 6, "policy-0000")
     assert [pool.may_begin(one) for one in plays[0::2]] == [True, True, None]
     pool.finished([finished(one, False) for one in plays[:2]])
     assert pool.may_begin(plays[4]) is None
@@ -68,7 +69,7 @@ def test_plays_of_a_judged_task_that_all_fail_teach_by_their_scores(
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake, stream = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), stream)
-    plays = group_plays(config, lake, 1, catalog(config)[0], 6, "policy-0000")
+    plays = planned_groups(run_of(config), 1, catalog(config)[0], 6, "policy-0000")
     assert [pool.may_begin(one) for one in plays[0::2]] == [True, True, None]
     pool.finished([finished(one, False, score) for one, score in zip(plays[:2], scores, strict=True)])
     assert (pool.may_begin(plays[4]) is None) is teaches  # a group that teaches nothing makes room

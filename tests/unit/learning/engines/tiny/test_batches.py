@@ -8,10 +8,10 @@ import torch
 
 from learning.engines.tiny.batches import Batch, Batcher
 from learning.engines.tiny.learner import batch_loss
+from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet
 from models.tiny.packing import pack, visible
 from models.tiny.screens import pixels_of
-from models.tiny.speaker import prompt_text, read_tokenizer
 from models.tiny.tokens import BINS
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample

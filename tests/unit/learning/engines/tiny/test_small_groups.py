@@ -20,8 +20,8 @@ from learning.job import Job
 from learning.trainer import train
 from models.families.prompt import messages_of
 from models.policy import Context
+from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
-from models.tiny.speaker import TinySpeaker
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
@@ -42,14 +42,14 @@ def played(
 ) -> tuple[list[Rollout], dict[str, bytes]]:
     """What the parent says of six screens, the later ones after a first step."""
     made, pngs = samples(6)
-    speaker = TinySpeaker(folder / "parent", dtype)
+    model = TinyModel(folder / "parent", dtype=dtype)
     screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in made]
     past = [(), (), (), *[(Turn("Wait.", "wait()", screens[0]),)] * 3]
     chats = [
         messages_of(Context(sample.instruction, turns, screen, 0))
         for sample, turns, screen in zip(made, past, screens, strict=True)
     ]
-    said = speaker.speak(chats, list(range(6)), temperature, POLICY.max_new_tokens)
+    completions = model.generate(chats, list(range(6)), temperature, POLICY.max_new_tokens)
     rollouts = [
         Rollout(
             f"t{at}",
@@ -57,13 +57,13 @@ def played(
             sample.task_id,
             sample.screenshots,
             prompt_after(sample.instruction, ["Thought: Wait.\nAction: wait()"] * len(turns), "box_v1"),
-            spoken.text,
-            spoken.token_ids,
-            spoken.logprobs,
+            completion.text,
+            completion.token_ids,
+            completion.logprobs,
             temperature,
             (-1.0) ** at,
         )
-        for at, (sample, turns, spoken) in enumerate(zip(made, past, said, strict=True))
+        for at, (sample, turns, completion) in enumerate(zip(made, past, completions, strict=True))
     ]
     return rollouts, pngs
 

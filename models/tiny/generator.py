@@ -1,6 +1,6 @@
-"""How the small policy speaks: prompts to token ids and a batched decode loop with a key-value cache.
+"""How the small policy generates: prompts to token ids and a batched decode loop with a key-value cache.
 
-A row's draw depends on its own seed only, so a play does not depend on which other plays share its batch.
+What a row samples depends on its own seed only, so a trajectory does not depend on which others share its batch.
 """
 
 import random
@@ -12,27 +12,19 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from models.completion import Completion
 from models.families.prompt import Message, screens_of
+from models.language_model import LanguageModel
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import HIDDEN, pack, visible
 from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
 from models.tiny.tokens import END, IMAGE, PAD, START
+from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """One answer: its text, its tokens (the end token included) and their log probabilities, where they are known."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    failure: str = ""
-    """Why there is no answer, through no fault of the model; then the rest is empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Prompt:
     """One prompt, encoded."""
 
     screens: list[bytes]
@@ -50,20 +42,36 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 def prompt_text(messages: Sequence[Message]) -> str:
     """A chat as the small policy reads it after its screens; equal to its chat template without the image tokens."""
-    said = []
+    texts = []
     for message in messages:
         if message["role"] == "system":
             continue
         text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
-        said.append(f"{START}{text}{END}" if message["role"] == "assistant" else text)
-    return "".join([*said, START])
+        texts.append(f"{START}{text}{END}" if message["role"] == "assistant" else text)
+    return "".join([*texts, START])
 
 
-class TinySpeaker:
-    """The small policy's network, tokeniser and decode loop; `CheckpointError` for a directory of another kind."""
+class TinyModel(LanguageModel):
+    """The small policy's network, tokeniser and decode loop.
 
-    def __init__(self, directory: Path, dtype: torch.dtype = torch.bfloat16, net: TinyNet | None = None) -> None:
-        self.net = TinyNet.load(directory, dtype) if net is None else net
+    Args:
+        directory: the checkpoint.
+        config: the precision.
+        version: the policy's name; nothing depends on it.
+        dtype: of the weights, in full precision.
+
+    Raises:
+        CheckpointError: a directory of another kind.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: PolicyConfig | None = None,
+        version: str = "",
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        self.net = _net(directory, config.precision if config else "full", dtype)
         self.tokenizer = read_tokenizer(directory)
         if self.tokenizer.get_vocab_size() > self.net.text["vocab_size"]:
             raise CheckpointError(f"{directory}: more tokens than embeddings.", "Tokeniser and weights do not match.")
@@ -72,16 +80,16 @@ class TinySpeaker:
             raise CheckpointError(f"{directory}: {IMAGE} is not image_token_id.", "Tokeniser and weights do not match.")
 
     @torch.inference_mode()
-    def speak(
-        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
-    ) -> list[Spoken]:
-        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
-        asked = []
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """One completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
+        prompts = []
         for chat, seed in zip(chats, seeds, strict=True):
             screens = [observation.png for observation in screens_of(list(chat))]
-            asked.append(Asked(screens, self.tokenizer.encode(prompt_text(chat)).ids, seed))
-        answers: dict[int, Spoken] = {}
-        images = [[pixels_of(png) for png in item.screens] for item in asked]
+            prompts.append(Prompt(screens, self.tokenizer.encode(prompt_text(chat)).ids, seed))
+        completions: dict[int, Completion] = {}
+        images = [[pixels_of(png) for png in item.screens] for item in prompts]
         patch, merge = self.net.vision["patch_size"], self.net.vision["spatial_merge_size"]
         groups: dict[tuple[Grid, int], list[int]] = {}
         for index, shown in enumerate(images):
@@ -91,50 +99,50 @@ class TinySpeaker:
             canvases = [canvas_of(image, grid, patch) for index in members for image in images[index]]
             seen = self.net.see(patches_of(canvases, patch, merge, self.net.dtype), grid)
             seen = seen.reshape(len(members), -1, seen.shape[-1])
-            spoken = self._decode(seen, [asked[index] for index in members], grid, count, temperature, limit)
-            answers.update(zip(members, spoken, strict=True))
-        return [answers[index] for index in range(len(asked))]
+            made = self._decode(seen, [prompts[index] for index in members], grid, count, temperature, max_tokens)
+            completions.update(zip(members, made, strict=True))
+        return [completions[index] for index in range(len(prompts))]
 
     def _decode(
-        self, seen: Tensor, asked: list[Asked], grid: Grid, screens: int, temperature: float, limit: int
-    ) -> list[Spoken]:
+        self, seen: Tensor, prompts: list[Prompt], grid: Grid, screens: int, temperature: float, max_tokens: int
+    ) -> list[Completion]:
         net, merge = self.net, self.net.vision["spatial_merge_size"]
-        packed = pack([[item.ids] for item in asked], (grid.rows // merge, grid.columns // merge), screens, self.pad)
-        cache = net.new_cache(len(asked), packed.segments.shape[1] + limit)
+        packed = pack([[item.ids] for item in prompts], (grid.rows // merge, grid.columns // merge), screens, self.pad)
+        cache = net.new_cache(len(prompts), packed.segments.shape[1] + max_tokens)
         mask = visible(packed.segments, net.dtype)
         hidden = net.read(torch.cat([seen, net.embed(packed.tokens)], dim=1), packed.positions, mask, cache)
         last = torch.tensor(packed.lengths) + seen.shape[1] - 1
-        rows = torch.arange(len(asked))
+        rows = torch.arange(len(prompts))
         hidden, place = hidden[rows, last], packed.positions[0, rows, last]
         past = torch.where(packed.segments < 0, HIDDEN, 0.0).to(net.dtype)[:, None, None]
-        draws = [random.Random(item.seed) for item in asked]
-        tokens: list[list[int]] = [[] for _ in asked]
-        logprobs: list[list[float]] = [[] for _ in asked]
-        for _ in range(limit):
-            chosen = self._choose(net.logits(hidden), draws, temperature, tokens, logprobs)
+        samplers = [random.Random(item.seed) for item in prompts]
+        tokens: list[list[int]] = [[] for _ in prompts]
+        logprobs: list[list[float]] = [[] for _ in prompts]
+        for _ in range(max_tokens):
+            chosen = self._choose(net.logits(hidden), samplers, temperature, tokens, logprobs)
             if all(row[-1] == self.end for row in tokens):
                 break
             place = place + 1
-            past = torch.cat([past, past.new_zeros(len(asked), 1, 1, 1)], dim=-1)
+            past = torch.cat([past, past.new_zeros(len(prompts), 1, 1, 1)], dim=-1)
             hidden = net.read(net.embed(chosen)[:, None], place.expand(3, 1, -1).transpose(1, 2), past, cache)[:, 0]
         return [
-            Spoken(self.tokenizer.decode(ids), tuple(ids), tuple(logs))
+            Completion(self.tokenizer.decode(ids), tuple(ids), tuple(logs))
             for ids, logs in zip(tokens, logprobs, strict=True)
         ]
 
     def _choose(
         self,
         logits: Tensor,
-        draws: list[random.Random],
+        samplers: list[random.Random],
         temperature: float,
         tokens: list[list[int]],
         logprobs: list[list[float]],
     ) -> Tensor:
-        """Draws the next token of every row that has not ended, and notes it with its log probability."""
+        """Samples the next token of every row that has not ended, and records it with its log probability."""
         shares = (logits.double() / (temperature or 1.0)).log_softmax(-1)
         chosen = shares.argmax(-1)
         if temperature > 0:
-            targets = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64)
+            targets = torch.tensor([[sampler.random()] for sampler in samplers], dtype=torch.float64)
             cumulated = shares.exp().cumsum(-1)
             chosen = torch.searchsorted(cumulated, targets * cumulated[:, -1:]).clamp(max=shares.shape[1] - 1)[:, 0]
         for row, token in enumerate(chosen.tolist()):
@@ -142,6 +150,14 @@ class TinySpeaker:
                 tokens[row].append(token)
                 logprobs[row].append(min(float(shares[row, token]), 0.0))
         return chosen
+
+
+def _net(directory: Path, precision: str, dtype: torch.dtype) -> TinyNet:
+    if precision == "full":
+        return TinyNet.load(directory, dtype)
+    from models.tiny.int8 import Int8Net
+
+    return Int8Net.load(directory, torch.float32)
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:

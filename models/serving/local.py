@@ -8,49 +8,52 @@ from typing import Any
 import torch
 from PIL import Image
 
+from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.prompt import Message
-from models.tiny.speaker import Spoken
+from models.language_model import LanguageModel
+from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 
 
-class StockSpeaker:
-    """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`; one chat at a time, so a draw
-    depends on its own seed only.
+class TransformersModel(LanguageModel):
+    """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`; one chat at a time, so a
+    sample depends on its own seed only.
 
     Args:
         directory: the model.
-        precision: `policy.precision`.
-        device: `policy.device`.
+        config: precision and device.
+        version: the policy's name; nothing depends on it.
 
     Raises:
         CheckpointError: they cannot load it.
         UsageError: a GPU is asked for where there is none, or int8 on one.
     """
 
-    def __init__(self, directory: Path, precision: str = "full", device: str = "auto") -> None:
+    def __init__(self, directory: Path, config: PolicyConfig | None = None, version: str = "") -> None:
         from transformers import AutoModelForImageTextToText
 
-        place = _place(precision, device)
+        config = config or PolicyConfig()
+        device = _device(config.precision, config.device)
         self.processor: Any = read_processor(directory)
         try:
             self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
         except Exception as error:  # whatever the libraries raise, the directory is what is wrong
             raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
-        if precision == "int8":
+        if config.precision == "int8":
             from models.tiny.int8 import quantized
 
             self.model = quantized(self.model)
-        self.model.to(place)
+        self.model.to(device)
 
     @torch.inference_mode()
-    def speak(
-        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, limit: int
-    ) -> list[Spoken]:
-        """One answer of at most `limit` tokens per chat; temperature 0 is greedy."""
-        return [self._speak(chat, seed, temperature, limit) for chat, seed in zip(chats, seeds, strict=True)]
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """One completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
+        return [self._generate(chat, seed, temperature, max_tokens) for chat, seed in zip(chats, seeds, strict=True)]
 
-    def _speak(self, chat: Sequence[Message], seed: int, temperature: float, limit: int) -> Spoken:
+    def _generate(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> Completion:
         inputs = self.processor.apply_chat_template(
             [_with_images(message) for message in chat],
             add_generation_prompt=True,
@@ -58,30 +61,32 @@ class StockSpeaker:
             return_dict=True,
             return_tensors="pt",
         ).to(self.model.device)
-        draw = {"do_sample": True, "temperature": temperature, **_WHOLE} if temperature > 0 else {"do_sample": False}
+        sampling = (
+            {"do_sample": True, "temperature": temperature, **_WHOLE} if temperature > 0 else {"do_sample": False}
+        )
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             out = self.model.generate(
                 **inputs,
-                **draw,
+                **sampling,
                 repetition_penalty=1.0,
-                max_new_tokens=limit,
+                max_new_tokens=max_tokens,
                 output_logits=True,
                 return_dict_in_generate=True,
             )
         ids = out.sequences[0, inputs["input_ids"].shape[1] :]
-        shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
-        logprobs = shares.gather(1, ids[:, None])[:, 0].tolist()
+        log_shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
+        logprobs = log_shares.gather(1, ids[:, None])[:, 0].tolist()
         text = self.processor.decode(ids, skip_special_tokens=True)
-        return Spoken(text, tuple(ids.tolist()), tuple(logprobs))
+        return Completion(text, tuple(ids.tolist()), tuple(logprobs))
 
 
 _WHOLE = {"top_k": 0, "top_p": 1.0}
-"""Draws from all of the model's own shares, whatever the directory or the library would cut away: what is trained on
-must be drawn with the log probabilities that are noted."""
+"""Samples from the model's whole distribution, whatever the directory or the library would cut away: what is trained on
+must be sampled with the log probabilities that are recorded."""
 
 
-def _place(precision: str, device: str) -> str:
+def _device(precision: str, device: str) -> str:
     if device == "cuda" and precision == "int8":
         raise UsageError("`policy.precision` is int8 and `policy.device` cuda.", "int8 is for the CPU: change one.")
     if device == "cuda" and not torch.cuda.is_available():

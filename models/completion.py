@@ -1,0 +1,26 @@
+"""A completion: what a model generated and what was read in it; the one shape of a reply from the model to the lake."""
+
+from dataclasses import dataclass
+
+from schemas.action import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply. A model gives the text, its tokens and what failed; a model family reads thought and action in it."""
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    """Tokens of the reply, its end included; none where they are unknown."""
+    logprobs: tuple[float, ...] = ()
+    """Their log probabilities, as they were drawn; none where they are unknown."""
+    failure: str = ""
+    """Why there is no reply, through no fault of the model; then the rest is empty."""
+    version: str = ""
+    """The policy version that generated it; empty where that is the version of whoever was asked."""
+    thought: str = ""
+    action_text: str = ""
+    """The action as the model wrote it."""
+    action: Action | None = None
+    """The action, or None if the text held none; then `error` says why."""
+    error: str | None = None

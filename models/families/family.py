@@ -1,0 +1,78 @@
+"""A model family: how a checkpoint was taught to be asked, and to write actions and coordinates.
+
+Acting and training ask the same family, so that a policy is trained on what it is asked and as it answers. Stored
+replies that no model generated (corrections, preferences, demonstrations) hold thousandths of the screen; a family that
+writes other coordinates rewrites them where they are trained on.
+"""
+
+from collections.abc import Sequence
+
+from models.completion import Completion
+from models.families.dialects import format_action, format_reply, parse_reply, read_completion
+from models.families.prompt import Message, messages_of, question_of
+from models.policy import Context
+from models.tiny.tokens import GRID
+from schemas.action import Action
+from schemas.config.sections import PolicyConfig
+from schemas.observation import Observation
+
+Size = tuple[int, int]
+"""Width and height of a screen, in pixels."""
+
+
+class ModelFamily:
+    """Coordinates are thousandths of the screen; prompts are `models.families.prompt`'s.
+
+    Args:
+        config: the dialect, and how many screens are shown.
+    """
+
+    grid: int = 1
+    """Thousandths between coordinates that can be told apart."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self.dialect: str = config.dialect
+        self.history_images = config.history_images
+
+    def messages(self, context: Context) -> list[Message]:
+        """The chat that a policy is asked to go on with."""
+        return messages_of(context, self.history_images, self.dialect)
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """The chat that asks something about screens outside of any trajectory, answered in words or by an action."""
+        return question_of(question, screens, self.dialect if acts else None)
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action as the model writes it on a screen of this size."""
+        return format_action(action, self.dialect, self.grid)
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with thought and action of its text; never raises for what a model may write."""
+        return read_completion(completion)
+
+    def rewrite(self, reply: str, screen: Size) -> str:
+        """A stored reply, in thousandths of the screen, as the model writes it."""
+        return reply
+
+
+class TinyFamily(ModelFamily):
+    """The small policy: its tokens tell fewer places apart."""
+
+    grid = GRID
+
+
+class PixelFamily(ModelFamily):
+    """Models on Qwen2.5-VL: coordinates are pixels of the screen as `smart_resize` leaves it."""
+
+    def write(self, action: Action, screen: Size) -> str:
+        """As `ModelFamily.write`, in pixels."""
+        return format_action(action, self.dialect, absolute=screen)
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """As `ModelFamily.read`, from pixels."""
+        return read_completion(completion, screen)
+
+    def rewrite(self, reply: str, screen: Size) -> str:
+        """As `ModelFamily.rewrite`; a reply without an action stays as it is."""
+        read = parse_reply(reply)
+        return reply if read.action is None else format_reply(read.thought, self.write(read.action, screen))

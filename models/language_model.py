@@ -1,0 +1,48 @@
+"""The seam between a policy and what runs its network: chats in, completions out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.completion import Completion
+from models.families.prompt import Message
+from schemas.config.section import Section
+from schemas.config.sections import PolicyConfig
+from schemas.registry import Registry
+
+
+class LanguageModel(ABC):
+    """Goes on with chats; made by the checkpoint's directory, `policy.*` and the policy's version.
+
+    Raises:
+        CheckpointError: the directory is missing, broken, or of an architecture that this cannot run.
+    """
+
+    options: type[Section] = Section
+    """Its own keys, under `policy.options`; none here."""
+    max_concurrency: int = 0
+    """How many calls may run at once, with one chat each; 0: batches, in turn."""
+
+    @abstractmethod
+    def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None: ...
+
+    @abstractmethod
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """One completion of at most `max_tokens` tokens per chat, each by its own seed; temperature 0 is greedy.
+
+        Thought and action are read later, by the model's family.
+        """
+
+
+BACKENDS = Registry(
+    "policy.backend",
+    LanguageModel,
+    {
+        "tiny": "models.tiny.generator:TinyModel",
+        "transformers": "models.serving.local:TransformersModel",
+        "server": "models.serving.server:ServerModel",
+    },
+)
+"""What can run a checkpoint, by name."""

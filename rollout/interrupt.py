@@ -1,0 +1,56 @@
+"""Runs an event loop that SIGINT and SIGTERM end in order.
+
+A signal handler that raises does so wherever the loop happens to be. Inside a callback that is no task's, the loop
+reports the exception and goes on as if nothing had been asked; and between taking a callback from the queue and calling
+it, the callback is lost, and whoever waits for it waits for ever, its cancellation too. So a signal only cancels what
+runs, as `asyncio.run` does for SIGINT alone, and what it would have done outside of the loop is done when that has
+ended.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_interrupted(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns.
+
+    Raises:
+        KeyboardInterrupt: a signal came and the coroutine has ended; or whatever the handler raises that was there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(coroutine)  # signals are delivered elsewhere
+    before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    came: list[int] = []
+
+    async def guarded() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def interrupt(number: int, _: FrameType | None) -> None:
+            came.append(number)
+            task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something to happen
+
+        for number in before:
+            signal.signal(number, interrupt)
+        return await coroutine
+
+    try:
+        return asyncio.run(guarded())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            handler = before[signal.Signals(came[0])]
+            if callable(handler):
+                handler(came[0], None)
+            else:
+                signal.raise_signal(came[0])
+            raise KeyboardInterrupt

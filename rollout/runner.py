@@ -1,0 +1,177 @@
+"""Many trajectories at the same time over the pool; finished ones are handed on in chunks, failed sandboxes retried."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.progress import Progress
+
+from environments.pool import SandboxPool
+from environments.registry import environments_of
+from models.judges.judge import Judge
+from models.judges.registry import required_judge
+from rollout.actor import Actor
+from rollout.interrupt import run_until_interrupted
+from rollout.judging import with_judgement
+from rollout.session import roll_out
+from rollout.threads import DaemonThreads
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from schemas.config import Config
+from schemas.task import JUDGED
+
+POLL_S = 0.02
+"""How often a trajectory that has to wait for its begin is asked for again."""
+CLOSE_S = 5.0
+"""When the rollout is cancelled or fails: how long trajectories under way may take to end, and finished ones to be
+handed on."""
+
+ActorsOf = Callable[[PlannedTrajectory], Sequence[Actor]]
+Sink = Callable[[list[FinishedTrajectory]], None]
+Admit = Callable[[PlannedTrajectory], bool | None]
+
+
+def roll_out_all(
+    config: Config,
+    planned: Sequence[PlannedTrajectory],
+    actors_of: ActorsOf,
+    sink: Sink,
+    bar: Callable[[], Progress],
+    label: str,
+    for_data: bool = False,
+    admit: Admit | None = None,
+) -> float:
+    """Rolls out all of `planned`, in order. A signal ends it in order, with what is finished handed on.
+
+    Args:
+        config: environments and chunk size are read from it.
+        planned: what to roll out.
+        actors_of: who acts in a trajectory.
+        sink: takes finished trajectories in chunks, from another thread, one chunk at a time.
+        bar: makes the progress bar, whose tasks have a field `said`.
+        label: the word on it.
+        for_data: record the page's elements too, and hand on every attempt; else only the attempt that stands.
+        admit: whether a trajectory may begin: None for not yet, False to end the rollout. Somebody waits for what is
+            finished then, so `sink` gets it at once, without waiting for a whole chunk.
+
+    Returns:
+        Seconds in which sandboxes were leased, summed over them: in these each waits for its page or its policy.
+    """
+    if not planned:
+        return 0.0
+    judge = required_judge(config.judge) if any(one.task.verifier == JUDGED for one in planned) else None
+    with bar() as progress:
+        shown = progress.add_task(label, total=len(planned), said="")
+        run = _Run(config, actors_of, judge, for_data, admit, lambda: progress.advance(shown))
+        return run_until_interrupted(run.run(planned, sink))
+
+
+@dataclass(slots=True)
+class _Run:
+    """A rollout that is under way."""
+
+    config: Config
+    actors_of: ActorsOf
+    judge: Judge[Any] | None
+    for_data: bool
+    admit: Admit | None
+    advance: Callable[[], Any]
+    leased_s: float = 0.0
+
+    async def run(self, planned: Sequence[PlannedTrajectory], sink: Sink) -> float:
+        waiting: dict[str, list[PlannedTrajectory]] = {}
+        for one in reversed(planned):
+            waiting.setdefault(one.task.environment, []).append(one)
+        finished: asyncio.Queue[FinishedTrajectory | None] = asyncio.Queue()
+        pool = SandboxPool(environments_of(self.config, (one.task for one in planned)))
+        places = [left for name, left in waiting.items() for _ in range(min(pool.sizes[name], len(left)))]
+        judging = DaemonThreads(len(places) if self.judge else 0, "judge")
+        writing = DaemonThreads(1, "write")
+        writer = asyncio.create_task(self._hand_on(finished, sink, writing))
+        workers: list[asyncio.Task[None]] = []
+        try:
+            async with pool:
+                workers += [asyncio.create_task(self._work(pool, left, finished, judging)) for left in places]
+                ended = asyncio.gather(*workers)
+                ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is heard below, or not
+                try:
+                    await asyncio.wait((ended, writer), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for worker in workers:
+                        worker.cancel()
+            if not writer.done():
+                ended.result()
+                finished.put_nowait(None)
+            await writer
+        finally:
+            finished.put_nowait(None)
+            if left := [task for task in (*workers, writer) if not task.done()]:
+                await asyncio.wait(left, timeout=CLOSE_S)
+            judging.close()
+            writing.close()
+        return self.leased_s
+
+    async def _work(
+        self,
+        pool: SandboxPool,
+        waiting: list[PlannedTrajectory],
+        finished: "asyncio.Queue[FinishedTrajectory | None]",
+        judging: DaemonThreads,
+    ) -> None:
+        """Rolls out what waits for one environment, the last one first."""
+        while waiting:
+            planned = waiting.pop()
+            if self.admit is not None and not await _admitted(planned, self.admit):
+                return
+            actors = self.actors_of(planned)
+            record = await roll_out(pool, planned, actors, self.for_data, self.config.policy.history_images)
+            self.leased_s += record.trajectory.wall_s
+            if self.judge is not None:
+                record = await judging.run(with_judgement, self.config, self.judge, planned, record)
+            again = planned.retry(record.trajectory.failure_boundary)
+            if again is None:
+                self.advance()
+            else:
+                waiting.append(again)
+            if again is None or self.for_data:
+                finished.put_nowait(record)
+
+    async def _hand_on(
+        self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads
+    ) -> None:
+        """Hands finished trajectories on: a chunk at a time, or, where somebody waits for them, whatever is there."""
+        chunk: list[FinishedTrajectory] = []
+        while True:
+            record = await finished.get()
+            if record is not None:
+                chunk.append(record)
+            full = finished.empty() if self.admit else len(chunk) >= self.config.collect.chunk
+            if chunk and (record is None or full):
+                await writing.run(sink, chunk)
+                chunk = []
+            if record is None:
+                return
+
+
+async def _admitted(planned: PlannedTrajectory, admit: Admit) -> bool:
+    """Waits until a trajectory may begin, or until it never will."""
+    while (answer := admit(planned)) is None:
+        await asyncio.sleep(POLL_S)
+    return answer
+
+
+def missing(planned: Sequence[PlannedTrajectory], finished: Mapping[str, str | None]) -> list[PlannedTrajectory]:
+    """What is still to be rolled out: what is not finished, and the next attempts where an environment failed.
+
+    Args:
+        planned: first attempts.
+        finished: the failure boundary, or None, of every trajectory that is in the lake.
+    """
+    found: list[PlannedTrajectory] = []
+    for one in planned:
+        now: PlannedTrajectory | None = one
+        while now is not None and now.trajectory_id in finished:
+            now = now.retry(finished[now.trajectory_id])
+        if now is not None:
+            found.append(now)
+    return found
