@@ -20,6 +20,8 @@ KEYS = (
     "stages_s",
     "verified",
     "orchestration_s",
+    "verified_fixed_mix",
+    "held_out",
 )
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -44,10 +46,20 @@ def show_status(lake: Lake) -> None:
     console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
     own = [lap["verified"]["rate"] for lap in rows if lap["verified"]]
+    fixed = [lap["verified_fixed_mix"] for lap in rows if lap["verified_fixed_mix"]]
+    unseen = next((lap["held_out"] for lap in reversed(rows) if lap["held_out"]), None)
     explorer = next((lap["explorer"] for lap in reversed(rows)), None)
     said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion(lake) or 'none'}"
     if own:
         said += f"\nits own plays that succeed, P(V=1 | iteration) {sparkline(own)} {own[-1]:.3f}"
+    if fixed:
+        rates = [one["rate"] for one in fixed]
+        said += (
+            f"\nof {fixed[-1]['tasks']} tasks that it always plays, equally weighed {sparkline(rates)} {rates[-1]:.3f}"
+        )
+    if unseen:
+        low, high = unseen["ci"]
+        said += f"\ntasks that are never trained on {unseen['success']:.3f} ({low:.2f} to {high:.2f})"
     console.print(f"{said}\nlake {lake.uri}")
 
 

@@ -37,13 +37,13 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
     return counts
 
 
-def mix(count: int, pool: str, policy_share: float, relay_share: float) -> Mix:
-    """Shares one task's plays out over the kinds.
+def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless_share: float) -> Mix:
+    """Shares one task's trajectories out over the kinds.
 
-    Where the policy is hopeless or unseen its own plays would only repeat failure, so there most of them go to the
-    explorer, who has to show it first.
+    Where the policy is hopeless or unseen its own would only repeat failure, so there it and the relay get only the
+    hopeless share of their shares, and the explorer, who has to show it first, gets the rest.
     """
-    damp = 0.25 if pool in ("hopeless", "unseen") else 1.0
+    damp = hopeless_share if pool in ("hopeless", "unseen") else 1.0
     parts = {"policy": policy_share * damp, "relay": relay_share * damp}
     parts["explorer"] = max(0.0, 1.0 - sum(parts.values()))
     counts = apportion(parts, count)

@@ -38,6 +38,9 @@ def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
         floor=chosen.floor,
         most_shown=chosen.most_shown,
         saturated=chosen.saturated,
+        hopeless_below=chosen.hopeless_below,
+        saturated_above=chosen.saturated_above,
+        shown_rate=chosen.shown_rate,
     ).to_pylist()
     played = config.collect.trajectories_per_task * len(tasks)
     practised = config.collect.practice_trajectories * len(practice)
@@ -69,7 +72,7 @@ def _choice(config: Config, iteration: int, row: dict[str, Any], count: int, sha
     trained = iteration > 0
     policy_share = config.collect.policy_share if trained else 0.0
     relay_share = config.collect.relay_share if trained else 0.0
-    shares = mix(count, row["pool"], policy_share, relay_share)
+    shares = mix(count, row["pool"], policy_share, relay_share, config.curriculum.hopeless_share)
     return CurriculumChoice(
         iteration=iteration,
         task_id=row["task_id"],

@@ -7,7 +7,7 @@ import altair as alt
 from apps.report.gather import EXPLORER, START, Rows
 
 Spec = dict[str, Any] | None
-POLICY, EXPLORED, RELAYED = "#3b7dd8", "#9a8f80", "#d08a2e"
+POLICY, EXPLORED, RELAYED, FIXED = "#3b7dd8", "#9a8f80", "#d08a2e", "#3f9d6b"
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "none": "#b9b4ac"}
 SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
@@ -53,7 +53,11 @@ def played(rows: Rows) -> Spec:
     if not rows:
         return None
     kinds = alt.Color(
-        "kind:N", title=None, scale=alt.Scale(domain=["policy", "relay", "explorer"], range=[POLICY, RELAYED, EXPLORED])
+        "kind:N",
+        title=None,
+        scale=alt.Scale(
+            domain=["policy", "policy, same tasks", "relay", "explorer"], range=[POLICY, FIXED, RELAYED, EXPLORED]
+        ),
     )
     base = alt.Chart(alt.Data(values=rows)).encode(x=_iteration([row["iteration"] for row in rows]), color=kinds)
     tips = [

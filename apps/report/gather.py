@@ -17,6 +17,8 @@ from tasks.shared.status import iterations, verified
 Rows = list[dict[str, Any]]
 START = "start"
 EXPLORER = "explorer"
+FIXED = "policy, same tasks"
+"""Its rate over the tasks that it plays in every iteration, equally weighed."""
 
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
@@ -55,8 +57,14 @@ def order(stage: str) -> int:
 
 
 def played(lake: Lake) -> Rows:
-    """P(V=1 | iteration) of what was collected, by kind of play, with 95 % intervals."""
-    return [{**row, "iteration": label(row["iteration"]), "success": row["rate"]} for row in verified(lake)]
+    """P(V=1 | iteration) of what was collected, by kind of play, 95 % intervals; the policy's also at a fixed mix."""
+    rows = [{**row, "iteration": label(row["iteration"]), "success": row["rate"]} for row in verified(lake)]
+    fixed = [(row, mix) for row in rows if row["kind"] == "policy" and (mix := row.pop("fixed_mix"))]
+    return rows + [
+        {"iteration": row["iteration"], "kind": FIXED, "n": mix["n"], "success": mix["rate"], "low": mix["ci"][0],
+         "high": mix["ci"][1]}
+        for row, mix in fixed
+    ]  # fmt: skip
 
 
 def tasks(lake: Lake) -> Rows:

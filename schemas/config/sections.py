@@ -79,6 +79,28 @@ class CurriculumConfig(Section):
     saturated: Positive = 0.1
     """How much a task weighs that the policy always solves. More sees sooner what is forgotten, less leaves more plays
     for what there is to learn."""
+    hopeless_below: Share = 0.05
+    """A task counts as hopeless while the posterior mean of the policy's success is at most this: of twenty of its own
+    trajectories not one would teach, so the explorer has to show it."""
+    saturated_above: Share = 0.95
+    """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none tells
+    anything new."""
+    shown_rate: Positive = 0.3
+    """A task that has to be shown weighs 1 where whoever shows it succeeds in this share of the trajectories, and more
+    the rarer that is, so that a success costs every task about as much. The explorer's mean over the default suite is
+    0.33."""
+    hopeless_share: Share = 0.25
+    """In hopeless and unseen tasks the policy and the relay get this part of their usual share of the trajectories:
+    enough to notice when the policy begins to succeed, while the explorer shows how."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> "CurriculumConfig":
+        if self.hopeless_below >= self.saturated_above:
+            raise ValueError(
+                f"hopeless_below is {self.hopeless_below}, not below saturated_above, {self.saturated_above}: "
+                "a task would be both"
+            )
+        return self
 
 
 class CollectConfig(Section):

@@ -196,6 +196,12 @@ class TrainConfig(Section):
     """Share of the samples that comes from practice pages, where there are any."""
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
+    task_floor: Positive = 0.15
+    """With `task_balance` 1 a task weighs this and its failure rate: one that never fails keeps about an eighth of what
+    one that always fails gets, so that it is not forgotten."""
+    grounding_share: Share = 0.15
+    """The part of a task's training that goes to screens of its failed trajectories, which teach where things are and
+    not what to do; most stays with what is to be imitated."""
     lora: LoraConfig = LoraConfig()
     ct_every: Whole = 0
     """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised

@@ -8,14 +8,10 @@
 -- policy's next plays differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p is
 -- taken one posterior standard deviation towards 1/2, so that a task of few plays gets the benefit of the doubt.
 -- A saturated task weighs $saturated. Where the policy has nothing to go on (unseen, hopeless) the explorer has to show
--- it, so such a task weighs by how many plays a demonstration costs: rate_for_one / q, q the explorer's own success, from
+-- it, so such a task weighs by how many plays a demonstration costs: $shown_rate / q, q the explorer's own success, from
 -- its plays and its evaluation; never above $most_shown. A learnable task in which neither of them succeeds often weighs
 -- by the same cost of a success.
 WITH
-constants AS (
-    SELECT
-        0.05 AS hopeless_below, 0.95 AS saturated_above, 0.30 AS rate_for_one
-),
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
 ),
@@ -70,11 +66,11 @@ pools AS (
         CASE
             WHEN $method::VARCHAR = 'uniform' THEN 'uniform'
             WHEN successes + failures = 0 THEN 'unseen'
-            WHEN posterior <= hopeless_below THEN 'hopeless'
-            WHEN posterior >= saturated_above THEN 'saturated'
+            WHEN posterior <= $hopeless_below::DOUBLE THEN 'hopeless'
+            WHEN posterior >= $saturated_above::DOUBLE THEN 'saturated'
             ELSE 'learnable'
         END AS pool
-    FROM posteriors, constants
+    FROM posteriors
 ),
 weighed AS (
     SELECT
@@ -83,9 +79,9 @@ weighed AS (
             WHEN 'saturated' THEN $saturated::DOUBLE
             WHEN 'learnable' THEN greatest(
                 2 * sqrt(optimistic * (1 - optimistic)),
-                least($most_shown::DOUBLE, rate_for_one / greatest(optimistic, rate)))
+                least($most_shown::DOUBLE, $shown_rate::DOUBLE / greatest(optimistic, rate)))
             WHEN 'uniform' THEN 1.0
-            ELSE least($most_shown::DOUBLE, rate_for_one / rate)
+            ELSE least($most_shown::DOUBLE, $shown_rate::DOUBLE / rate)
         END AS raw
     FROM pools
 ),
@@ -112,11 +108,11 @@ SELECT
         WHEN 'hopeless' THEN format(
             'hopeless: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at most {:.2f}; '
             || 'the explorer succeeds in {:.3f}, so weight {:.2f}, {:.1f} % of the plays; others solved it {} times',
-            successes, successes + failures, posterior, hopeless_below, rate, raw, 100 * weight, helped)
+            successes, successes + failures, posterior, $hopeless_below::DOUBLE, rate, raw, 100 * weight, helped)
         WHEN 'saturated' THEN format(
             'saturated: {:.1f} of {:.1f} plays succeed, posterior {:.3f} is at least {:.2f}; '
             || 'weight {:.2f}, {:.1f} % of the plays',
-            successes, successes + failures, posterior, saturated_above, raw, 100 * weight)
+            successes, successes + failures, posterior, $saturated_above::DOUBLE, raw, 100 * weight)
         ELSE format(
             'learnable: {:.1f} of {:.1f} plays succeed, posterior {:.3f}, taken as {:.3f} for its uncertainty; '
             || 'weight {:.2f}, {:.1f} % of the plays',

@@ -2,6 +2,7 @@
 --
 -- Success is measured on test seeds (2,000,000 and up), which no choice ever used; a policy without such plays is
 -- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
+-- `held_out` is the same over the tasks that are only measured, never trained on.
 -- The explorer is measured once per lake, so its line is the same in every row. A policy that another has replaced
 -- is `retired`: it was promoted once. `wall_s` is the stages' own work, `orchestration_s` what lay between them.
 WITH
@@ -19,26 +20,27 @@ made AS (
 plays AS (
     SELECT
         if(policy_version LIKE 'explorer%', 'explorer', policy_version) AS player,
-        task_id, success, seed >= 2000000 AS test
+        suite, task_id, success, seed >= 2000000 AS test
     FROM evaluations
-    WHERE suite = 'suite' AND success IS NOT NULL
+    WHERE suite IN ('suite', 'held_out') AND success IS NOT NULL
 ),
 quoted AS (
     SELECT * FROM plays
-    QUALIFY test = max(test) OVER (PARTITION BY player)
+    QUALIFY test = max(test) OVER (PARTITION BY player, suite)
 ),
 by_task AS (
-    SELECT player, task_id, count(*) FILTER (success) AS successes, count(*) AS plays
-    FROM quoted GROUP BY player, task_id
+    SELECT player, suite, task_id, count(*) FILTER (success) AS successes, count(*) AS plays
+    FROM quoted GROUP BY player, suite, task_id
 ),
 measured AS (
     SELECT
         player,
+        suite,
         avg(successes / plays) AS success,
         sum(plays)::BIGINT AS n,
         list(successes ORDER BY task_id) AS task_successes,
         list(plays ORDER BY task_id) AS task_plays
-    FROM by_task GROUP BY player
+    FROM by_task GROUP BY player, suite
 ),
 played AS (
     SELECT iteration, count(*) AS trajectories FROM trajectories GROUP BY iteration
@@ -58,6 +60,9 @@ SELECT
     coalesce(measured.n, 0) AS n,
     measured.task_successes,
     measured.task_plays,
+    held_out.success AS held_out,
+    held_out.task_successes AS held_out_successes,
+    held_out.task_plays AS held_out_plays,
     explorer.success AS explorer,
     coalesce(explorer.n, 0) AS explorer_n,
     coalesce(played.trajectories, 0) AS trajectories,
@@ -67,8 +72,9 @@ SELECT
     took.stages_s
 FROM laps
 LEFT JOIN made USING (iteration)
-LEFT JOIN measured ON measured.player = made.policy_version
-LEFT JOIN measured AS explorer ON explorer.player = 'explorer'
+LEFT JOIN measured ON measured.player = made.policy_version AND measured.suite = 'suite'
+LEFT JOIN measured AS held_out ON held_out.player = made.policy_version AND held_out.suite = 'held_out'
+LEFT JOIN measured AS explorer ON explorer.player = 'explorer' AND explorer.suite = 'suite'
 LEFT JOIN played USING (iteration)
 LEFT JOIN took USING (iteration)
 ORDER BY laps.iteration

@@ -2,14 +2,37 @@
 --
 -- V(s) is UI-TARS-2's (arXiv 2509.02544): 1 for what goes to supervised training (route `sft`: no rule broken, raw
 -- reward 1), 0 for the rest; environment failures (route `none`) are neither. Plays no gate has seen are left out.
+--
+-- The curriculum moves plays to weak tasks, so the share of all plays may fall while the policy gets better. The lists
+-- hold counts by task for the tasks that this kind of player was given in each of its iterations: their rates, weighed
+-- equally, are of one mix of tasks, which no curriculum moves.
 WITH
 decisions AS (
     SELECT * FROM verdicts
     WHERE gate = 'route'
     QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
+),
+judged AS (
+    SELECT
+        iteration, policy AS kind, task_id,
+        count(*) AS n,
+        count(*) FILTER (route = 'sft') AS verified
+    FROM trajectories JOIN (SELECT trajectory_id, route FROM decisions) USING (trajectory_id)
+    WHERE route <> 'none'
+    GROUP BY iteration, policy, task_id
+),
+lasting AS (
+    SELECT kind, task_id, count(*) = any_value(iterations) AS always
+    FROM judged JOIN (SELECT kind, count(DISTINCT iteration) AS iterations FROM judged GROUP BY kind) USING (kind)
+    GROUP BY kind, task_id
 )
-SELECT iteration, policy AS kind, count(*) AS n, count(*) FILTER (route = 'sft') AS verified
-FROM trajectories JOIN (SELECT trajectory_id, route FROM decisions) USING (trajectory_id)
-WHERE route <> 'none'
-GROUP BY iteration, policy
-ORDER BY iteration, policy
+SELECT
+    iteration,
+    kind,
+    sum(n)::BIGINT AS n,
+    sum(verified)::BIGINT AS verified,
+    list(verified ORDER BY task_id) FILTER (always) AS task_verified,
+    list(n ORDER BY task_id) FILTER (always) AS task_plays
+FROM judged JOIN lasting USING (kind, task_id)
+GROUP BY iteration, kind
+ORDER BY iteration, kind

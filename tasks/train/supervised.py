@@ -25,11 +25,6 @@ from tasks.prepare import INITIAL
 from tasks.shared.material import Material, Recipe, seed_of
 from tasks.shared.policies import measured_ancestor
 
-GROUNDING_SHARE = 0.15
-"""The part of a task's training that goes to screens of its failed trajectories."""
-FLOOR = 0.15
-"""What a task that never fails weighs, where one that always fails weighs 1 more."""
-
 
 def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """Everything accepted so far, and screens of failures that teach grounding."""
@@ -41,8 +36,8 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
         history_images=shown,
         measured=ancestor,
         balance=config.train.task_balance,
-        floor=FLOOR,
-        grounding_share=GROUNDING_SHARE,
+        floor=config.train.task_floor,
+        grounding_share=config.train.grounding_share,
         practice=[task.task_id for task in catalog(config) if task.split == "practice"],
         practice_share=config.train.practice,
     )

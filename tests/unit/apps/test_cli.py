@@ -38,7 +38,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     first = found["iterations"][0]
     assert set(first) == {
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
-        "verified", "orchestration_s",
+        "verified", "orchestration_s", "verified_fixed_mix", "held_out",
     }  # fmt: skip
     assert first["orchestration_s"] == pytest.approx(9 * 0.25)
     assert first["policy"] == "policy-0000"

@@ -21,9 +21,10 @@ def test_weights_that_add_up_to_nothing_are_refused():
 
 
 def test_a_hopeless_task_is_left_to_the_explorer_for_the_most_part():
-    assert mix(40, "learnable", 0.5, 0.25).policy == 20
-    hopeless = mix(40, "hopeless", 0.5, 0.25)
+    assert mix(40, "learnable", 0.5, 0.25, 0.25).policy == 20
+    hopeless = mix(40, "hopeless", 0.5, 0.25, 0.25)
     assert (hopeless.policy, hopeless.relay, hopeless.explorer) == (5, 2, 33)
+    assert mix(40, "unseen", 0.5, 0.25, 1.0) == mix(40, "learnable", 0.5, 0.25, 0.25)
 
 
 def test_training_seeds_are_distinct_repeatable_and_below_the_held_out_ones():

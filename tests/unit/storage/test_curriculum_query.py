@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from schemas.config.sections import CurriculumConfig
 from storage.catalog import ask
 from storage.lake import Lake
 
-POLICY = {"method": "learnable", "forgetting": 0.5, "floor": 0.25, "most_shown": 3.0, "saturated": 0.1}
+POLICY = CurriculumConfig().model_dump(exclude={"hopeless_share"})
 
 
 def _choices(lake: Lake, tasks: list[str], iteration: int = 3, **changes: Any) -> dict[str, dict[str, Any]]:

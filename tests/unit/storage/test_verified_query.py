@@ -8,8 +8,9 @@ from tasks.shared.status import iterations, verified
 
 @pytest.fixture
 def play(lake: Lake, row):
-    def write(name: str, route: str, policy: str = "policy", iteration: int = 1) -> None:
-        lake.append("trajectories", [row("trajectories", trajectory_id=name, policy=policy, iteration=iteration)])
+    def write(name: str, route: str, policy: str = "policy", iteration: int = 1, task: str = "fake/one") -> None:
+        one = row("trajectories", trajectory_id=name, task_id=task, policy=policy, iteration=iteration)
+        lake.append("trajectories", [one])
         lake.append("verdicts", [row("verdicts", trajectory_id=name, route=route, iteration=iteration)])
 
     return write
@@ -36,3 +37,37 @@ def test_an_iteration_tells_its_own_rate_and_nothing_where_the_policy_did_not_pl
 def test_plays_no_gate_has_seen_are_left_out(lake: Lake, row) -> None:
     lake.append("trajectories", [row("trajectories")])
     assert verified(lake) == []
+
+
+def test_at_a_fixed_mix_a_curriculum_that_moves_to_weak_tasks_moves_no_rate(lake: Lake, play) -> None:
+    for iteration, (easy, hard) in enumerate(((4, 2), (2, 8)), 1):
+        for place in range(easy):
+            play(f"easy-{iteration}-{place}", "sft", iteration=iteration, task="fake/easy")
+        for place in range(hard):
+            play(f"hard-{iteration}-{place}", "sft" if place % 2 else "ct", iteration=iteration, task="fake/hard")
+    play("new", "sft", iteration=2, task="fake/new")
+    first, second = iterations(lake)
+    assert first["verified"]["rate"] == pytest.approx(5 / 6) and second["verified"]["rate"] == pytest.approx(7 / 11)
+    for lap, n in ((first, 6), (second, 10)):
+        fixed = lap["verified_fixed_mix"]
+        assert fixed["rate"] == pytest.approx(0.75) and fixed["tasks"] == 2 and fixed["n"] == n
+        assert fixed["ci"][0] < 0.75 < fixed["ci"][1]
+
+
+def test_tasks_that_are_only_measured_have_a_success_of_their_own(lake: Lake, row) -> None:
+    made = row("policies", policy_version="p", iteration=0, status="champion")
+    lake.append("policies", [made])
+    plays = [
+        ("suite", "fake/a", True),
+        ("suite", "fake/a", False),
+        ("held_out", "fake/b", False),
+        ("held_out", "fake/c", True),
+    ]
+    lake.append("evaluations", [
+        row("evaluations", policy_version="p", suite=suite, task_id=task, seed=1_000_000 + place, success=success,
+            iteration=0)
+        for place, (suite, task, success) in enumerate(plays)
+    ])  # fmt: skip
+    (lap,) = iterations(lake)
+    assert lap["success"] == 0.5 and lap["n"] == 2
+    assert lap["held_out"]["success"] == 0.5 and lap["held_out"]["n"] == 2
