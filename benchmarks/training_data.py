@@ -4,10 +4,12 @@
 
 The stage runs as it does in the wheel, in a process of its own, on a synthetic lake (`benchmarks._synthetic_lake`): it
 weighs every step of the lake, draws the samples of the whole default training (520 steps of 16), writes them with their
-pictures, and starts the trainer. Seconds are those until the trainer's first report, ten steps in, so they hold the
-start of the trainer and of `torch` too. Memory is the highest sum over all of its processes until then
-(`benchmarks._memory`), less what the trainer's processes hold in the same training on a lake of one trajectory: the
-model, its gradients and moments, `torch`. With `--lakes`, lakes are kept there and used again.
+pictures, and starts the trainer. `start_s` ends with the trainer's first report, ten steps in, so it holds the start of
+the trainer and of `torch` too; `cpu_s` is the stage's own, before that. Memory is watched for another hundred steps, in
+which the trainer's cache of screens fills, and summed over all processes (`benchmarks._memory`): beside the model is the
+higher of what the stage holds alone and of what all hold less what the trainer's processes hold in the same training on
+a lake of 200 steps (the model, its gradients and moments, activations, `torch`). With `--lakes`, lakes are kept there
+and used again.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,54 +38,57 @@ from tasks.shared.trainer_process import TrainerProcess
 from tasks.train.supervised import supervised
 from tasks.train.train import job_of, pins_of
 
-ONE, SIZES = 8, (10_000, 100_000, 1_000_000)
-"""Steps of the lakes: one trajectory, for what the trainer holds of itself, and those that are compared."""
-TRAINER = "learning.trainer"
+SMALL, SIZES = 200, (10_000, 100_000, 1_000_000)
+"""Steps of the lakes: of one for what the trainer holds of itself, and of those that are compared."""
+WATCHED = {False: 120, True: 10}
+"""Training steps after which a full and a short run end."""
+_PROGRAMS = {"stage_gib": "benchmarks.training_data", "trainer_gib": "learning.trainer"}
 MOST_GIB, MOST_S = 1.0, 20.0
 
 
-class _Started(Exception):
-    """The trainer has reported."""
+class _Watched(Exception):
+    """The trainer has gone on for long enough."""
 
 
-def run_stage(uri: str, folder: Path) -> dict[str, Any]:
-    """What happens between the stage's start and the trainer's first report, and how long it takes."""
-    began = time.perf_counter()
+def run_stage(uri: str, folder: Path, steps: int) -> dict[str, Any]:
+    """A stage up to so many steps of its training, and how long it takes to its parts."""
+    began, busy = time.perf_counter(), time.process_time()
     config = _config(uri)
     lake = Lake.open(config.lake, create=False)
     recipe = Recipe("measured", INITIAL, 0, pins_of(lake))
     material = supervised(config, lake, recipe)
     weighed = time.perf_counter()
     job = job_of(config, lake, recipe, folder, material)
-    written = time.perf_counter()
+    written, used = time.perf_counter(), time.process_time() - busy
+    reported: list[float] = []
 
-    def until_reported(message: dict[str, Any]) -> None:
+    def watch(message: dict[str, Any]) -> None:
         if "step" in message:
-            raise _Started
+            reported.append(time.perf_counter() - began)
+            if message["step"] >= steps:
+                raise _Watched
 
-    try:
-        with TrainerProcess(job, folder) as trainer:
-            trainer.listen(until_reported)
-    except _Started:
-        pass
+    with suppress(_Watched), TrainerProcess(job, folder) as trainer:
+        trainer.listen(watch)
     return {
         "samples": sum(material.numbers.values()),
         "weigh_s": weighed - began,
         "write_s": written - weighed,
-        "start_s": time.perf_counter() - began,
+        "cpu_s": used,
+        "start_s": reported[0],
     }
 
 
-def measure(uri: str) -> dict[str, Any]:
-    """A stage on a lake in a process of its own, with the most that all of its processes hold, and the trainer's."""
+def measure(uri: str, short: bool) -> dict[str, Any]:
+    """A stage on a lake in a process of its own, with the most that it, its trainer and both together hold."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.training_data", "--stage", uri, folder]
+        command = [sys.executable, "-m", "benchmarks.training_data", "--stage", uri, folder, str(WATCHED[short])]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as stage, PeakMemory(stage.pid, 0.1) as watched:
             said, _ = stage.communicate()
         if stage.returncode:
             raise SystemExit(f"{' '.join(command)}: exit status {stage.returncode}")
-    trainer = watched.peak.programs.get(TRAINER, 0)
-    return {**json.loads(said), "peak_gib": watched.peak.gib, "trainer_gib": trainer / 2**30}
+    held = {name: watched.peak.programs.get(program, 0) / 2**30 for name, program in _PROGRAMS.items()}
+    return {**json.loads(said), **held, "all_gib": watched.peak.gib}
 
 
 def make(folder: Path, steps: int) -> str:
@@ -133,19 +139,19 @@ def main() -> int:
     """Measures each size in turn."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
-    parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--stage", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.stage:
-        uri, folder = chosen.stage
-        print(json.dumps(run_stage(uri, Path(folder))))
+        uri, folder, steps = chosen.stage
+        print(json.dumps(run_stage(uri, Path(folder), int(steps))))
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.lakes or Path(scratch)
-        own = measure(make(folder, ONE))["trainer_gib"]
+        own = measure(make(folder, SMALL), chosen.short)["trainer_gib"]
         rows = []
         for steps in SIZES[: 2 if chosen.short else None]:
-            measured = measure(make(folder, steps))
-            rows.append({"steps": steps, **measured, "beside_gib": measured["peak_gib"] - own})
+            made = measure(make(folder, steps), chosen.short)
+            rows.append({"steps": steps, **made, "beside_gib": max(made["stage_gib"], made["all_gib"] - own)})
     return finish("training_data", rows, bars_of(rows), chosen.json)
 
 

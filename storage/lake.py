@@ -36,7 +36,7 @@ _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
 _TOGETHER = 256
 """Rows of one batch of a streaming read, pictures among them."""
-_MEMORY_MB = 384
+_MEMORY_MB = 256
 """What a query may hold; beyond it, it goes on from disk. Some hundred bytes a step: enough for a million of them."""
 _THREADS = 4
 """More would only share that memory out."""

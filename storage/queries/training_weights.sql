@@ -17,12 +17,13 @@ decisions AS (
     QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
 ),
 walked AS (
-    SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action FROM steps s JOIN decisions r USING (trajectory_id)
+    SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action IS NOT NULL AS acted
+    FROM steps s JOIN decisions r USING (trajectory_id)
     WHERE r.route IN ('sft', 'ct')
 ),
 last_shown AS (
     SELECT trajectory_id, step, max(step) OVER (PARTITION BY trajectory_id, screenshot) AS again
-    FROM walked WHERE route = 'sft' AND action IS NOT NULL
+    FROM walked WHERE route = 'sft' AND acted
 ),
 ways AS (
     SELECT
