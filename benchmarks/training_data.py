@@ -6,10 +6,10 @@ The stage runs as it does in the wheel, in a process of its own, on a synthetic 
 weighs every step of the lake, draws the samples of the whole default training (520 steps of 16), writes them with their
 pictures, and starts the trainer. `start_s` ends with the trainer's first report, ten steps in, so it holds the start of
 the trainer and of `torch` too; `cpu_s` is the stage's own, before that. Memory is watched for another hundred steps, in
-which the trainer's cache of screens fills, and summed over all processes (`benchmarks._memory`): beside the model is the
-higher of what the stage holds alone and of what all hold less what the trainer's processes hold in the same training on
-a lake of 200 steps (the model, its gradients and moments, activations, `torch`). With `--lakes`, lakes are kept there
-and used again.
+which the trainer's cache of screens fills, and summed over all processes (`benchmarks._memory`). Beside the model is
+the most of what the stage holds alone and of what all hold less what the trainer's processes hold in the same training
+on a lake of 200 steps (the model, gradients, moments, activations, `torch`). With `--lakes`, lakes are kept there and
+used again.
 """
 
 import argparse
