@@ -8,14 +8,13 @@ import pyarrow.dataset as pads
 from rich.table import Table
 
 from apps.lakes import pins, policies, policy_named
+from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
 from schemas.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.console import out
 
-TRAINED_ROUTES = {"ct": ["ct"]}
-"""Routes by method, where it is not both."""
 VERDICT = ("gate", "gate_version", "passed", "reason", "route")
 
 
@@ -76,19 +75,28 @@ def _trained_on(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
 
 def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> set[str]:
     """Ids of trajectories by the policy's method: groups of its iteration, pairs so far, or all that was routed."""
-    if policy["method"] in ("grpo", "ppo"):
+    source = _source(policy["method"])
+    if source in (Source.GROUPS, Source.TRAJECTORIES):
         where = (pads.field("iteration") == policy["iteration"]) & pads.field("group_id").is_valid()
         played = lake.read(
             "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), versions["trajectories"]
         )
         return set(played["trajectory_id"].to_pylist())
-    if policy["method"] == "dpo":
+    if source is Source.PAIRS:
         sides = ["trajectory_id", "rejected_trajectory_id"]
         pairs = lake.read("pairs", sides, version=versions["pairs"])
         return {name for side in sides for name in pairs[side].to_pylist() if name}
-    routes = TRAINED_ROUTES.get(policy["method"], ["sft", "ct"])
+    routes = ["ct"] if source is Source.FAILURES else ["sft", "ct"]
     decisions = ask(lake, "decisions", versions, iteration=None).to_pylist()
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
+
+
+def _source(method: str) -> Any:
+    """What a method reads; all that was routed where nobody knows the method any more."""
+    try:
+        return METHODS.instance_of(method).source
+    except UsageError:
+        return Source.ACCEPTED
 
 
 def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:

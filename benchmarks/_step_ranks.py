@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import learning.engines.fsdp.phases
 from learning.data.sample import read_samples
-from learning.engines.fsdp.learner import Prepared, ShardedLearner
-from learning.engines.learner import Draw
+from learning.engines.engine import SampleRef
+from learning.engines.fsdp.engine import FsdpEngine, PlannedBatch
 from learning.job import read_job
-from learning.parallel.dispatch import travel
+from learning.learner import Learner
+from learning.parallel.dispatch import Route, all_to_all
 from learning.planning.balance import Ints
 from learning.planning.sequence_cost import ClusterCost, Group
 from learning.planning.sequence_mix import homogeneous
@@ -33,30 +33,34 @@ TRIES = 24
 """Numbers of micro-batches that a homogeneous plan is tried with."""
 
 
-def timed(learner: ShardedLearner, ready: Prepared) -> list[tuple[float, float]]:
-    """Seconds of this rank's processor for each micro-batch, by phase; waiting for the others costs none.
+class Marks:
+    """An all-to-all that notes when it is reached, on the way forward and on the way back."""
 
-    The phases meet where the vision tower's outputs travel, on the way forward and on the way back.
-    """
-    seconds = []
-    marks: list[float] = []
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
 
-    def marked(rows: Tensor, way: Any) -> Tensor:
-        marks.append(time.thread_time())
-        arrived = travel(rows, way)
-        arrived.register_hook(lambda _: marks.append(time.thread_time()))
+    def __call__(self, rows: Tensor, way: Route) -> Tensor:
+        """As `all_to_all`."""
+        self.seconds.append(time.thread_time())
+        arrived = all_to_all(rows, way)
+        arrived.register_hook(lambda _: self.seconds.append(time.thread_time()))
         return arrived
 
-    learning.engines.fsdp.phases.travel = marked
-    for work in ready.works:
+
+def timed(learner: Learner, batch: PlannedBatch, marks: Marks) -> list[tuple[float, float]]:
+    """Seconds of this rank's processor for each micro-batch, by phase; waiting for the others costs none.
+
+    The phases meet in the all-to-all, on the way forward and on the way back.
+    """
+    seconds = []
+    for piece in batch.pieces:
         dist.barrier()
-        marks.clear()
+        marks.seconds.clear()
         started = time.thread_time()
-        learner.add_gradient(work, ready.targets)
-        forward, back = marks
+        learner.add_gradient(piece, batch)
+        forward, back = marks.seconds
         ended = time.thread_time()
         seconds.append((forward - started + ended - back, back - forward))
-    learning.engines.fsdp.phases.travel = travel
     return seconds
 
 
@@ -91,13 +95,13 @@ def _cut_out(
     return part.milliseconds, tuple(Group(g.degree, g.first, own) for g, own in zip(part.groups, named, strict=True))
 
 
-def arms(learner: ShardedLearner) -> dict[str, dict[str, Planner]]:
+def arms(engine: FsdpEngine) -> dict[str, dict[str, Planner]]:
     """Plans to compare, by what they are compared in."""
-    free = learner.rules.without_sequence_plans()
-    capped, cost = learner.rules, learner.rules.cluster
+    free = engine.rules.without_sequence_plans()
+    capped, cost = engine.rules, engine.rules.cluster
     assert cost is not None
     in_turn = Rules(free.ranks, free.vision, free.language, level=False)
-    static = max(cost.least_degree(max(item.tokens for item in learner.items)), 1)
+    static = max(cost.least_degree(max(item.tokens for item in engine.items)), 1)
     return {
         "balance": {
             "in turn": lambda items: plan_step(items, in_turn),
@@ -127,27 +131,30 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     folder, batches, repeats = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     job = read_job(folder / "job.json")
-    learner = ShardedLearner(job, read_samples(job.samples), rank, world)
+    marks = Marks()
+    engine = FsdpEngine(job, rank, world, exchange=marks)
+    learner = Learner(job, read_samples(job.samples), rank, world, engine)
     found: dict[str, Any] = {}
     size = job.train.batch
-    for compared, planners in arms(learner).items():
+    for compared, planners in arms(engine).items():
         for batch in range(batches):
             chosen = list(range(batch * size, (batch + 1) * size))
-            items = [learner.items[sample] for sample in chosen]
-            readies = {name: learner.prepared(chosen, planner(items)) for name, planner in planners.items()}
+            items = [engine.items[sample] for sample in chosen]
+            readies = {name: engine.prepared(chosen, planner(items)) for name, planner in planners.items()}
             for repeat in range(repeats + 1):
                 for name, ready in readies.items():
-                    mine = timed(learner, ready)
+                    mine = timed(learner, ready, marks)
                     everyone: list[Any] = [None] * world
                     dist.all_gather_object(everyone, mine)
                     if repeat:  # the first round warms up
                         entry = found.setdefault(f"{compared}/{name}", {"seconds": {}, "tokens": 0, "predicted": {}})
                         entry["seconds"].setdefault(str(batch), []).append(everyone)
-                        entry["predicted"][str(batch)] = predicted(ready.plan, items, learner.rules)
+                        entry["predicted"][str(batch)] = predicted(ready.plan, items, engine.rules)
                         entry["micro_batches"] = entry.get("micro_batches", 0) + len(ready.plan) / (batches * repeats)
         for name in planners:
-            found[f"{compared}/{name}"]["tokens"] = sum(item.tokens for item in learner.items[: batches * size])
-    found["step"] = _steps(learner, batches, size)
+            found[f"{compared}/{name}"]["tokens"] = sum(item.tokens for item in engine.items[: batches * size])
+    tokens = sum(item.tokens for item in engine.items[: batches * size])
+    found["step"] = {"seconds": _steps(learner, batches, size), "tokens": tokens}
     if rank == 0:
         (folder / "measured.json").write_text(json.dumps(found))
     learner.close()
@@ -155,22 +162,21 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def _steps(learner: ShardedLearner, batches: int, size: int) -> dict[str, float]:
-    """The trainer's own step, planning a step ahead included, by the wall."""
-    draws = [[Draw(at, at) for at in range(batch * size, (batch + 1) * size)] for batch in range(batches)]
-    ahead = learner.prepare(draws[0])
+def _steps(learner: Learner, batches: int, size: int) -> float:
+    """Seconds of the trainer's own steps, planning a step ahead included, by the wall."""
+    refs = [[SampleRef(at, at) for at in range(batch * size, (batch + 1) * size)] for batch in range(batches)]
+    ahead = learner.prepare(refs[0])
     learner.step(ahead, 0.0)
     dist.barrier()
     started = time.perf_counter()
-    ahead = learner.prepare(draws[0])
+    ahead = learner.prepare(refs[0])
     for batch in range(batches):
         ready = ahead
         if batch + 1 < batches:
-            ahead = learner.prepare(draws[batch + 1])
+            ahead = learner.prepare(refs[batch + 1])
         learner.step(ready, 0.0)
     dist.barrier()
-    seconds = time.perf_counter() - started
-    return {"seconds": seconds, "tokens": sum(item.tokens for item in learner.items[: batches * size])}
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

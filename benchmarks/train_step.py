@@ -23,8 +23,9 @@ from benchmarks._mixed_samples import MOST_SCREENS, NAMES, mixed_samples
 from benchmarks._report import Bar, finish, options
 from learning.data.sample import Screenshots, write_samples, write_screenshots
 from learning.engines.fsdp.chats import Chats
-from learning.engines.fsdp.learner import ShardedLearner
+from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
+from learning.learner import Learner
 from models.random_vlm import build_random
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
@@ -88,11 +89,12 @@ def packing(job: Job, samples: list[TrainSample], repeats: int) -> list[dict[str
     """Tokens per second of one process: packed documents, and a padded batch through the library's own forward."""
     from transformers import AutoModelForImageTextToText
 
-    learner = ShardedLearner(job, samples, 0, 1)
-    ready = learner.prepared(range(BATCH))
+    engine = FsdpEngine(job, 0, 1)
+    learner = Learner(job, samples, 0, 1, engine)
+    ready = engine.prepared(range(BATCH))
     peer: Any = AutoModelForImageTextToText.from_pretrained(job.parent, dtype=torch.float32, attn_implementation="sdpa")
     inputs, labels = padded_batch(job, samples[:BATCH])
-    tokens = sum(item.tokens for item in learner.items[:BATCH])
+    tokens = sum(item.tokens for item in engine.items[:BATCH])
     seconds: dict[str, list[float]] = {"packed": [], "padded": []}
     for repeat in range(repeats + 1):
         started = time.process_time()

@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 
 from learning.checkpoint import Checkpoints, Restored
-from learning.engines.learner import Learner
 from learning.job import Job
+from learning.learner import Learner
 
 WORK = (
     "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",

@@ -1,11 +1,11 @@
 """The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`learning.launch`). What is trained is the learner's: the small policy
-by its fast path, any other model by `transformers`. A training that was killed goes on from its last checkpoint
-(`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a stream trains
-on batches as they come, and publishes its weights after each (`learning.data.rounds`, `learning.data.stream`). Its
-messages (`learning.launch.send`) are `{"processes", "device"}`, `{"damaged", "problem", "aside"}` for a checkpoint that
-could not be loaded, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
+Started plainly it starts the other ranks itself (`learning.launch`). What a step is, is the learner's
+(`learning.learner`): the method's objective on the engine of the parent's network. A training that was killed goes on
+from its last checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A
+job with a stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
+`learning.data.stream`). Its messages (`learning.launch.send`) are `{"processes", "device"}`, `{"damaged", "problem",
+"aside"}` for a checkpoint that could not be loaded, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
 "samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds",
 "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
@@ -17,33 +17,26 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from learning.algorithms.method import method_of
 from learning.checkpoint.ranks import Ranks
-from learning.data.preferences import read_preferences
-from learning.data.rollouts import read_rollouts
 from learning.data.rounds import Round, Rounds
-from learning.data.sample import read_samples
 from learning.data.sampler import Sampler
 from learning.data.stream import StreamFolder
-from learning.engines.learner import Draw, Learner, Taken
-from learning.engines.tiny.groups import GroupLearner
-from learning.engines.tiny.learner import SmallLearner
-from learning.engines.tiny.optimizer import learning_rate
-from learning.engines.tiny.pairs import PairLearner
-from learning.engines.tiny.ppo import PpoLearner
+from learning.engines.engine import SampleRef
+from learning.engines.optimizer import learning_rate
 from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, watch_parent
+from learning.learner import Learner, StepResult
 from learning.resume import Kept
 from learning.writing import is_finished, sweep_leftovers, write_checkpoint
-from models.tiny.layout import is_tiny, read_config
 from schemas.failure import FlywheelError, UsageError
 
 
@@ -61,10 +54,11 @@ def train(job: Job) -> None:
     if ranks.broadcast(lambda: _is_done(job)):
         ranks.close()
         return
-    rounds = Rounds(job, READERS[job.train.method])
+    method = method_of(job.train)
+    rounds = Rounds(job, method.read, getattr(method.settings(job.train), "epochs", 1.0))
     coming = iter(rounds)
     first = next(coming)
-    learner = learner_of(job, first.samples, rank, world)
+    learner = Learner(job, first.samples, rank, world)
     kept = Kept(job, learner)
     try:
         restored = kept.restore()
@@ -79,14 +73,14 @@ def train(job: Job) -> None:
             if part.end <= done:
                 continue
             if job.stream is not None:
-                learner.renew(part.samples, part.screenshots)
+                learner.take(part.samples, part.screenshots)
             steps = range(max(part.first, done), part.end)
-            for step, taken in zip(steps, _steps(job, learner, part, steps), strict=True):
-                _note(job, rank, step, taken)
+            for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
+                _note(job, rank, step, result)
                 if job.stream is None:
                     kept.after(step + 1)
-                if (step + 1) % learner.report_every == 0 or step + 1 == part.end:
-                    loss = float(_sum(taken.loss.double(), world))
+                if (step + 1) % learner.engine.report_every == 0 or step + 1 == part.end:
+                    loss = float(_sum(result.loss.double(), world))
                     seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
                     if rank == 0:
                         _progress(part, step + 1, loss, (step + 1 - done) * job.train.batch / seconds)
@@ -94,78 +88,40 @@ def train(job: Job) -> None:
                 _publish(learner, job, ranks, part.number)
                 kept.now(part.end)
         write_checkpoint(learner, job, ranks)
-        numbers = learner.numbers()
+        metrics = learner.metrics()
     finally:
         kept.close()
         ranks.close()
         learner.close()
     if rank == 0:
-        told = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
-        told |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
-        send(checkpoint=str(job.out), loss=round(loss, 4), numbers=numbers, **told)
+        times = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
+        times |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
+        send(checkpoint=str(job.out), loss=round(loss, 4), numbers=metrics, **times)
 
 
-READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
-    "sft": read_samples,
-    "ct": read_samples,
-    "rft": read_samples,
-    "grpo": read_rollouts,
-    "ppo": read_rollouts,
-    "dpo": read_preferences,
-}
-"""What each method trains on; each piece has a `weight`."""
-SMALL: dict[str, Callable[[Job, Sequence[Any], int, int], Learner]] = {
-    "sft": SmallLearner,
-    "ct": SmallLearner,
-    "rft": SmallLearner,
-    "grpo": GroupLearner,
-    "ppo": PpoLearner,
-    "dpo": PairLearner,
-}
-
-
-def learner_of(job: Job, samples: Sequence[Any], rank: int, world: int) -> Learner:
-    """What trains the job's parent by the job's method: the small policy has a path of its own.
-
-    Raises:
-        CheckpointError: the method cannot train such a parent.
-        UsageError: the small policy is to get adapters.
-    """
-    if is_tiny(read_config(job.parent)):
-        if job.train.lora.rank:
-            raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
-        return SMALL[job.train.method](job, samples, rank, world)
-    # transformers takes seconds that the small policy need not wait for
-    from learning.engines.fsdp.learner import ShardedLearner
-    from learning.engines.fsdp.ppo import ShardedPpoLearner
-
-    made = ShardedPpoLearner if job.train.method == "ppo" else ShardedLearner
-    return made(job, samples, rank, world)
-
-
-def draws_of(job: Job, sampler: Sampler, step: int) -> list[Draw]:
+def refs_of(job: Job, sampler: Sampler, step: int) -> list[SampleRef]:
     """The samples of one step: the same on every rank and for any number of ranks."""
     size = job.train.batch
-    return [Draw(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
+    return [SampleRef(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
 
 
-def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[Taken]:
+def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[StepResult]:
     """Takes these steps of a round; the next one's batch is begun before each."""
-    ahead = learner.prepare(draws_of(job, part.sampler, steps[0] - part.first))
+    ahead = learner.prepare(refs_of(job, part.sampler, steps[0] - part.first))
     for step in steps:
         batch = ahead
         if step + 1 < part.end:
-            ahead = learner.prepare(draws_of(job, part.sampler, step + 1 - part.first))
+            ahead = learner.prepare(refs_of(job, part.sampler, step + 1 - part.first))
         rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
-        taken = learner.step(batch, rate)
-        if not math.isfinite(taken.norm):
-            drawn = draws_of(job, part.sampler, step - part.first)
+        result = learner.step(batch, rate)
+        if not math.isfinite(result.norm):
+            refs = refs_of(job, part.sampler, step - part.first)
             raise FlywheelError(
-                f"step {step + 1} of {part.end}: the gradient's norm is {taken.norm}, of the batch of "
-                f"samples {', '.join(str(draw.sample) for draw in drawn)}.",
+                f"step {step + 1} of {part.end}: the gradient's norm is {result.norm}, of the batch of "
+                f"samples {', '.join(str(ref.sample) for ref in refs)}.",
                 "Nothing was written; lower train.learning_rate or look at the samples.",
             )
-        yield taken
+        yield result
 
 
 def _is_done(job: Job) -> bool:
@@ -190,12 +146,12 @@ def _publish(learner: Learner, job: Job, ranks: Ranks, updates: int) -> None:
         send(published=updates)
 
 
-def _note(job: Job, rank: int, step: int, taken: Taken) -> None:
+def _note(job: Job, rank: int, step: int, result: StepResult) -> None:
     """Adds a step to this rank's trace, if the job asks for one."""
     if job.trace is not None:
         job.trace.mkdir(parents=True, exist_ok=True)
         with (job.trace / f"rank-{rank}.jsonl").open("a") as notes:
-            notes.write(json.dumps({"step": step, "samples": taken.samples}) + "\n")
+            notes.write(json.dumps({"step": step, "samples": result.samples}) + "\n")
 
 
 def _sum(value: Tensor, world: int) -> Tensor:

@@ -6,8 +6,8 @@ import socket
 from pathlib import Path
 
 from learning.checkpoint.ranks import Ranks
-from learning.engines.learner import Learner
 from learning.job import Job, read_job
+from learning.learner import Learner
 from learning.resume import identity
 from models.tiny.layout import OWN
 from schemas.failure import CheckpointError, UsageError

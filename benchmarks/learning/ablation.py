@@ -3,8 +3,8 @@
 Episodes until a policy succeeds in 90 % of its plays, with the whole recipe, with one part of it taken away, and with
 none. This runs on a small multi-turn task of tokens, with networks of two layers (`benchmarks/learning/_corridor`), not
 on screens: the small policy would need hours for as many trainings. Advantages, losses and the training of the critic
-alone are the very functions that `train.method=ppo` trains with (`learning.algorithms.ppo`, `learning.algorithms.gae`,
-`learning.algorithms.policy_losses`), and an iteration is made as there: plays of the policy that stands still, the
+alone are the very functions that `train.method=ppo` trains with (`learning.algorithms.returns`, `gae` and
+`policy_losses`), and an iteration is made as there: plays of the policy that stands still, the
 critic alone on them until it has settled, then policy and critic. What an arm that does not get there in time counts is
 the bound, so its mean is a lower one.
 """
@@ -24,9 +24,9 @@ from scipy import stats
 from benchmarks._report import finish
 from benchmarks.learning._corridor import SYMBOLS, TOKENS, Plays, Reader, imitate, play
 from benchmarks.learning._figure import save_points
+from learning.algorithms.grpo import token_losses
 from learning.algorithms.policy_losses import value_loss
-from learning.algorithms.ppo import estimates, explained_variance, pretrain, whitened
-from learning.engines.tiny.groups import group_loss
+from learning.algorithms.returns import estimates, explained_variance, pretrain, whitened
 from schemas.config import load_config
 from schemas.config.training import PpoConfig
 
@@ -102,7 +102,7 @@ def learn(
     config: PpoConfig,
     rng: np.random.Generator,
 ) -> None:
-    """One iteration's training, in the order of `learning.engines.tiny.ppo`."""
+    """One iteration's training, in the order of `learning.algorithms.ppo`."""
     alone = config.model_copy(update={"critic_lambda": 1.0})
     _pretrain(
         critic,
@@ -123,7 +123,7 @@ def learn(
         for part in np.array_split(rng.permutation(len(plays.tokens)), PARTS):
             at = torch.tensor(np.concatenate([plays.tokens[one] for one in part]))
             new = policy(plays.states[at]).log_softmax(-1).gather(1, plays.said[at][:, None])[:, 0]
-            losses, _ = group_loss(new, plays.logprobs[at], plays.logprobs[at], gains[at], config)
+            losses, _ = token_losses(new, plays.logprobs[at], plays.logprobs[at], gains[at], config)
             missed = value_loss(critic(plays.states[at])[:, 0], values[at], returns[at], config.value_clip or None)
             for optimizer, loss in ((moved, losses.mean()), (taught, config.value_weight * missed.mean())):
                 optimizer.zero_grad()

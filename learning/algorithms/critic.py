@@ -6,19 +6,17 @@ judged, in a file that `transformers` ignores, and goes on in that policy's next
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import torch
-import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from learning.checkpoint import State
-from learning.engines.tiny.optimizer import moments_of
+from learning.engines.engine import Body, Engine
+from learning.engines.optimizer import moments_of
 from learning.job import Job
 from models.tiny.layout import CRITIC, read_config
 from schemas.failure import CheckpointError
@@ -26,60 +24,19 @@ from schemas.failure import CheckpointError
 WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
 
 
-class Body(ABC):
-    """The network of a critic that stands alone, with its gradient and its optimiser; all ranks call every method."""
-
-    @abstractmethod
-    def zero(self) -> None:
-        """Forgets gradients."""
-
-    @abstractmethod
-    def norm(self) -> float:
-        """The norm of the gradient over all ranks, which `step` will follow."""
-
-    @abstractmethod
-    def step(self, rate: float) -> None:
-        """One step at a learning rate."""
-
-    @abstractmethod
-    def keep(self) -> list[Tensor]:
-        """A copy of the weights."""
-
-    @abstractmethod
-    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
-        """Goes back to a copy; `steps` is how many were made since the network was made."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Weights and moments, to be saved and loaded in place."""
-
-    @abstractmethod
-    def restored(self, steps: int) -> None:
-        """Goes on from what was loaded into `state` after so many steps."""
-
-    @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
-        """The whole weights by name; needed on rank 0 only."""
-
-
-AnyBody = TypeVar("AnyBody", bound=Body)
-
-
-class Critic(Generic[AnyBody]):
+class Critic:
     """V of hidden states; all ranks hold the same.
 
     Args:
-        job: the parent, where a critic of the configured kind may lie, and the rates.
-        rank, world: this rank and how many there are.
-        make_body: makes the network of a critic that stands alone, from its weights; from those of the parent if there
-            are none.
+        job: the parent, where a critic of the configured kind may lie, and the clip.
+        engine: what runs the policy, and the network of a critic that stands alone.
 
     Raises:
         CheckpointError: the parent's critic cannot be read or is of another size.
     """
 
-    def __init__(self, job: Job, rank: int, world: int, make_body: Callable[[Mapping[str, Tensor]], AnyBody]) -> None:
-        self._rank, self._world, self._clip = rank, world, job.train.clip
+    def __init__(self, job: Job, engine: Engine) -> None:
+        self._engine, self._clip = engine, job.train.clip
         config = read_config(job.parent)
         width = config.get("text_config", config)["hidden_size"]
         alone = job.train.ppo.critic == "alone"
@@ -92,11 +49,11 @@ class Critic(Generic[AnyBody]):
             self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
         self.head.requires_grad_().grad = torch.zeros_like(self.head)
         self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
-        self.body: AnyBody | None = None
+        self.body: Body | None = None
         """The network of a critic that stands alone."""
         if alone:
             own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
-            self.body = make_body(own)
+            self.body = engine.body(own)
 
     def values(self, hidden: Tensor) -> Tensor:
         """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
@@ -119,8 +76,7 @@ class Critic(Generic[AnyBody]):
     def step(self, rate: float) -> float:
         """Adds the ranks' gradients up and makes one step; returns their norm; an unsound one moves nothing."""
         assert self.head.grad is not None
-        if self._world > 1:
-            dist.all_reduce(self.head.grad)
+        self.head.grad.copy_(self._engine.sum(self.head.grad))
         norm = float(torch.linalg.vector_norm(self.head.grad))
         body = self.body.norm() if self.body is not None else 0.0
         if math.isfinite(norm + body):
@@ -131,16 +87,16 @@ class Critic(Generic[AnyBody]):
                 self.body.step(rate)
         return math.hypot(norm, body)
 
-    def keep(self) -> list[Tensor]:
+    def snapshot(self) -> list[Tensor]:
         """A copy of the weights."""
-        return [self.head.detach().clone(), *(self.body.keep() if self.body is not None else [])]
+        return [self.head.detach().clone(), *(self.body.snapshot() if self.body is not None else [])]
 
-    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+    def restore(self, weights: Sequence[Tensor], steps: int) -> None:
         """Goes back to a copy; `steps` is how many were made since the critic was made."""
         with torch.no_grad():
-            self.head.copy_(kept[0])
+            self.head.copy_(weights[0])
         if self.body is not None:
-            self.body.take_back(kept[1:], steps)
+            self.body.restore(weights[1:], steps)
 
     def state(self) -> State:
         """Weights and moments, to be saved and loaded in place."""
@@ -158,7 +114,7 @@ class Critic(Generic[AnyBody]):
     def write(self, folder: Path) -> None:
         """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16. All ranks call it."""
         body = self.body.tensors() if self.body is not None else {}
-        if self._rank == 0:
+        if self._engine.rank == 0:
             tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
             tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
             save_file(tensors, folder / CRITIC, metadata={"format": "pt"})

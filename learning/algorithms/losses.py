@@ -1,4 +1,4 @@
-"""Losses as pure functions of logits.
+"""Log probabilities of targets as pure functions of logits.
 
 A coordinate is a bin of the screen. Its target is spread over the neighbouring bins,
 
@@ -20,11 +20,6 @@ def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
     return (-(distance**2) / (2 * sigma**2)).softmax(-1)
 
 
-def token_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sum of the cross entropy of (n, vocabulary) logits against (n,) ids."""
-    return -(token_logprobs(logits, targets) * weights).sum()
-
-
 def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None = None) -> Tensor:
     """Log probabilities (n,) of (n,) ids under (n, vocabulary) logits, divided by (n,) temperatures if given."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -33,16 +28,15 @@ def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None 
     return -torch.nn.functional.cross_entropy(wide, targets, reduction="none")
 
 
-def place_loss(logits: Tensor, places: Tensor, first: Tensor, weights: Tensor, bins: int, sigma: float) -> Tensor:
-    """Weighted sum of the cross entropy against soft bins.
+def place_logprobs(logits: Tensor, places: Tensor, first: Tensor, bins: int, sigma: float) -> Tensor:
+    """Minus the cross entropy against soft bins, (n,): the mean log probability of the bins a place is spread over.
 
     Args:
         logits: (n, vocabulary).
         places: exact targets in bins, (n,).
         first: the id of each target's bin 0, (n,); a family of bins has consecutive ids.
-        weights: (n,).
         bins: bins per family.
         sigma: spread in bins.
     """
     shares = logits.float().log_softmax(-1).gather(1, first[:, None] + torch.arange(bins))
-    return -((soft_bins(places, bins, sigma) * shares).sum(-1) * weights).sum()
+    return (soft_bins(places, bins, sigma) * shares).sum(-1)

@@ -1,183 +1,117 @@
-"""Multi-turn PPO as functions of arrays: rewards by reply, advantages by token, when a critic has settled.
+"""Multi-turn PPO: `grpo`'s clipped loss, its advantages by token from a critic instead of from a group.
 
-UI-TARS-2's recipe (arXiv 2509.02544) after VC-PPO (2503.01491) and VAPO (2504.05118). A play is one sequence of the
-tokens that the policy said, over all its turns; what it was shown in between is skipped (`learning.algorithms.gae`).
-The verified outcome stands on the last token of the play, and what a reply is punished for on the last token of that
-reply: the papers name a reward for format and length, and print no weights.
+What the parent's body makes of all tokens is kept in the pass that gives the old log probabilities, and while the
+policy stands still a head that shares that body is trained alone, on those; every rank keeps the tokens that it read.
+A critic that stands alone reads the same pieces with a network of its own. Then critic and policy are trained together.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from learning.algorithms.advantages import Floats, soft_overlong
-from learning.algorithms.gae import decoupled, length_adaptive_lambda
-from learning.algorithms.groups import Played
-from learning.data.rollouts import Rollout
-from models.families.dialects import parse_reply
-from schemas.config.training import PpoConfig
-
-PATIENCE = 3
-"""Passes without a gain after which a critic has settled."""
-SUCCESS = 0.5
-"""Outcome from which on a play counts as correct: verifiers say 0 or 1."""
-_HELD_OUT = 4
-_Kept = TypeVar("_Kept")
+from learning.algorithms.critic import Critic
+from learning.algorithms.grpo import GroupObjective
+from learning.algorithms.method import Method, Source
+from learning.algorithms.valuation import Numbers, Valuation
+from learning.checkpoint import State
+from learning.data.rollouts import Rollout, read_rollouts
+from learning.engines.engine import Batch, Engine, Outputs, Piece
+from learning.job import Job
 
 
-def rewarded(groups: Mapping[str, Sequence[Played]], ppo: PpoConfig, limit: int) -> list[Rollout]:
-    """The steps of all plays with their rewards; environment failures and plays without a step are left out.
+class PpoObjective(GroupObjective):
+    """The clipped loss, the critic's, and the supervised one on what succeeded.
 
-    Args:
-        groups: plays by group; `Played.reward` is the outcome alone.
-        ppo: what replies are punished for.
-        limit: the most tokens of a reply.
+    Raises:
+        CheckpointError: the parent's critic cannot be read.
     """
-    return [
-        rollout
-        for name, plays in groups.items()
-        for play in plays
-        if np.isfinite(play.reward) and play.rollouts
-        for rollout in _shaped(name, play, ppo, limit)
-    ]
+
+    def __init__(self, job: Job, engine: Engine) -> None:
+        super().__init__(job, engine)
+        self.critic = Critic(job, engine)
+        self.valuation = Valuation(job, engine, self.critic)
+        self._read: list[tuple[Numbers, Tensor]] = []
+
+    def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
+        """The rollouts; raises as for groups."""
+        self._read = []
+        return super().documents(samples)
+
+    def compare(self, piece: Piece, outputs: Outputs) -> None:
+        """Keeps what the parent's body makes of this rank's tokens, for a critic that shares it."""
+        if self.critic.body is None:
+            wide = outputs.hidden if outputs.hidden.dtype == torch.float64 else outputs.hidden.float()
+            self._read.append((outputs.tokens.cpu().numpy(), wide.cpu()))
+
+    def begin(self, counts: Sequence[int], parent: Tensor) -> None:
+        """Lays out what is known of each token; nothing is judged yet."""
+        super().begin(counts, parent)
+        self.valuation.take(self._samples, counts)
+
+    def start(self) -> None:
+        """Before the first step: the critic's training alone, advantages and returns."""
+        if not self.valuation.begun:
+            self.valuation.begin(self._judged)
+            self._advantages = self.valuation.advantages.to(self._old)
+            self._read = []
+
+    def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
+        """This piece's share of the means over the step's tokens."""
+        clipped, at, body = super().loss(piece, outputs, batch), outputs.tokens.cpu().numpy(), self.critic.body
+        values = self.critic.values(outputs.hidden if body is None else body.hidden(piece))
+        right = self.valuation.right(batch.documents)
+        return clipped + self.valuation.auxiliary(outputs.logprobs, values, at, batch.targets, right)
+
+    def zero(self) -> None:
+        """Forgets the critic's gradients."""
+        self.critic.zero()
+
+    def update(self, rate: float) -> float:
+        """Moves the critic as far as the policy's rate is along its schedule; the norm of its gradient."""
+        return self.critic.step(rate / self._job.learning_rate * self.valuation.rate)
+
+    def metrics(self, counts: Tensor) -> dict[str, float]:
+        """As for groups, and the valuation's."""
+        return {**super().metrics(counts), **self.valuation.metrics()}
+
+    def state(self) -> State:
+        """The critic's weights and moments, and what it said before the policy moved."""
+        return {**self.critic.state(), **self.valuation.state()}
+
+    def restored(self, step: int) -> None:
+        """Goes on; the critic was trained alone before these steps."""
+        self.critic.restored(step + self.valuation.restored())
+
+    def write(self, folder: Path) -> None:
+        """Writes the critic beside the policy's weights."""
+        self.critic.write(folder)
+
+    def _judged(self, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
+        """The critic's values of the tokens of these samples that this rank reads; as many pieces on every rank."""
+        body, tokens = self.critic.body, self.valuation.tokens
+        if body is not None:
+            for piece in self._engine.read([sample for sample in samples if tokens.of([sample])]):
+                yield self.critic.values(body.hidden(piece)), piece.tokens.cpu().numpy()
+            if not torch.is_grad_enabled():
+                body.settle()
+            return
+        wanted = np.zeros(tokens.count, dtype=bool)
+        wanted[tokens.index(samples)] = True
+        for numbers, hidden in self._read:
+            chosen = wanted[numbers]
+            if chosen.any():
+                yield self.critic.values(hidden[torch.from_numpy(chosen)]), numbers[chosen]
 
 
-def one_outcome(rollouts: Sequence[Rollout]) -> bool:
-    """Whether all plays have the same sum of rewards: then there is nothing to tell apart."""
-    sums: dict[str, float] = {}
-    for rollout in rollouts:
-        sums[rollout.trajectory_id] = sums.get(rollout.trajectory_id, 0.0) + rollout.reward
-    return len({round(value, 9) for value in sums.values()}) < 2
-
-
-def _shaped(name: str, play: Played, ppo: PpoConfig, limit: int) -> list[Rollout]:
-    """The rollouts of a play with group, reward and success."""
-    rewards = np.full(len(play.rollouts), -ppo.step_cost)
-    rewards -= ppo.no_action * np.array([parse_reply(rollout.reply).action is None for rollout in play.rollouts])
-    if ppo.overlong:
-        lengths = [len(rollout.token_ids) for rollout in play.rollouts]
-        rewards += soft_overlong(lengths, limit, ppo.overlong) / len(lengths)
-    rewards[-1] += play.reward
-    correct = play.reward >= SUCCESS
-    return [
-        replace(rollout, group_id=name, reward=float(reward), correct=correct)
-        for rollout, reward in zip(play.rollouts, rewards, strict=True)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Estimates:
-    """What a batch of plays teaches, by token."""
-
-    advantages: Floats
-    """(n,), not whitened."""
-    returns: Floats
-    """(n,), the critic's targets."""
-    lambdas: Floats
-    """(plays,), the policy's."""
-
-
-def estimates(
-    rewards: npt.ArrayLike, values: npt.ArrayLike, plays: Sequence[npt.NDArray[np.int64]], ppo: PpoConfig
-) -> Estimates:
-    """Advantages and returns over whole plays, the policy's lambda and the critic's apart.
-
-    Args:
-        rewards: (n,) by token.
-        values: (n,), V before each token.
-        plays: for each play the indices of its tokens, in the order in which they were said; each token in one play.
-        ppo: gamma and lambdas.
-    """
-    reward, value = (np.asarray(each, dtype=np.float64) for each in (rewards, values))
-    lengths = np.array([len(play) for play in plays])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    index = np.zeros(mask.shape, dtype=np.int64)
-    index[mask] = np.concatenate(plays)
-    fixed = ppo.policy_lambda
-    lambdas = length_adaptive_lambda(lengths, ppo.alpha) if fixed == "length" else np.full(len(plays), float(fixed))
-    policy, critic = decoupled(reward[index], value[index], mask, ppo.gamma, lambdas, ppo.critic_lambda)
-    advantages, returns = np.zeros_like(reward), np.zeros_like(reward)
-    advantages[index[mask]], returns[index[mask]] = policy[mask], critic[mask]
-    return Estimates(advantages, returns, lambdas)
-
-
-def whitened(advantages: npt.ArrayLike) -> Floats:
-    """Mean 0 and standard deviation 1 over all tokens; equal ones become 0."""
-    found = np.asarray(advantages, dtype=np.float64)
-    return (found - found.mean()) / max(float(found.std()), 1e-8)
-
-
-def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
-    """1 - Var(R - V) / Var(R): 1 for a critic that knows the returns, 0 for any constant, below 0 for a worse one.
-
-    0 where all returns are equal: there is nothing to explain.
-    """
-    found, told = (np.asarray(each, dtype=np.float64) for each in (values, returns))
-    spread = float(told.var())
-    return 1.0 - float((told - found).var()) / spread if spread > 1e-12 else 0.0
-
-
-def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
-    """Which rollouts a critic's explained variance is measured on, (n,): every fourth group, else every fourth play.
-
-    A critic could learn the returns of single plays by heart; on others it has to know. All of them where there are
-    fewer than four plays, or where the plays chosen so have one outcome.
-    """
-    chosen = np.ones(len(rollouts), dtype=bool)
-    for names in ([one.group_id for one in rollouts], [one.trajectory_id for one in rollouts]):
-        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        if len(order) < _HELD_OUT:
-            continue
-        there = np.array([order[name] % _HELD_OUT == _HELD_OUT - 1 for name in names])
-        if not one_outcome([one for one, held in zip(rollouts, there, strict=True) if held]):
-            return there
-    return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Pretraining:
-    """How the training of a critic alone went."""
-
-    steps: int
-    before: float
-    """Explained variance of the plays left out, before it."""
-    after: float
-    """The same of the critic that was kept: the best of all passes."""
-
-
-def pretrain(
-    step: Callable[[int], None],
-    measure: Callable[[], float],
-    keep: Callable[[], _Kept],
-    take_back: Callable[[_Kept], None],
-    steps_per_pass: int,
-    ppo: PpoConfig,
-) -> Pretraining:
-    """Trains a critic on the plays of a policy that stands still until its explained variance has settled.
-
-    The papers say when it has settled or name a number of steps (VAPO 50, Seed1.5-VL 100) and give no rule. Here:
-    when `PATIENCE` passes in a row were no better than the best before by more than `value_settled`, and after
-    `value_steps` at the latest.
-
-    Args:
-        step: one optimiser step, by its number.
-        measure: explained variance of plays that no step sees.
-        keep, take_back: copies the critic, and goes back to a copy.
-        steps_per_pass: steps from one measurement to the next.
-        ppo: `value_steps` and `value_settled`.
-    """
-    before = best = measure()
-    kept, taken, idle = keep(), 0, 0
-    while taken < ppo.value_steps and idle < PATIENCE:
-        for _ in range(min(steps_per_pass, ppo.value_steps - taken)):
-            step(taken)
-            taken += 1
-        found = measure()
-        idle = 0 if found > best + ppo.value_settled else idle + 1
-        if found > best:
-            best, kept = found, keep()
-    take_back(kept)
-    return Pretraining(taken, before, best)
+METHOD = Method(
+    source=Source.TRAJECTORIES,
+    read=read_rollouts,
+    objective=PpoObjective,
+    section="ppo",
+    rates={"muon": 5e-4, "adamw": 1e-6},
+    in_groups=True,
+    streams=True,
+)

@@ -54,6 +54,8 @@ class Rollout:
     instruction: str = ""
     said: tuple[str, ...] = ()
     """Raw replies of all steps before, oldest first: with the instruction, what any other model's chat is made of."""
+    ended: bool = True
+    """Whether a reply that no model drew ends with the token that ends a turn."""
 
 
 _SCHEMA = pa.schema(

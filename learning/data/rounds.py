@@ -1,8 +1,8 @@
 """What a training goes over, round by round: all its samples at once, or batch after batch of a stream.
 
 A round is a stretch of optimiser steps on one set of samples. A training that is handed everything has one round of
-`job.steps`; a streaming one has a round per batch, goes over the samples of each as often as the method's `epochs` say,
-and waits where the next batch is not there yet. Steps are counted through, so a step names a round, whoever counts.
+`job.steps`; a streaming one has a round per batch, goes over the samples of each as often as the method's `epochs`
+says, and waits where the next batch is not there yet. Steps are counted through, so a step names a round.
 """
 
 import math
@@ -18,8 +18,8 @@ from learning.data.stream import StreamFolder
 from learning.job import Job
 from schemas.failure import FlywheelError
 
-LOOK_S = 0.02
-"""How often it is looked whether the next batch is there."""
+POLL_S = 0.02
+"""Seconds from one look for the next batch to the next."""
 Reader = Callable[[Path], Sequence[Any]]
 
 
@@ -39,12 +39,17 @@ class Round:
 class Rounds:
     """The rounds of a job, in order; iterating may wait.
 
+    Args:
+        job: the training.
+        read: reads its samples.
+        epochs: how often a streaming one goes over the samples of each batch.
+
     Raises:
         FlywheelError: there are no samples, none has a weight, or a stream ended without a batch.
     """
 
-    def __init__(self, job: Job, read: Reader) -> None:
-        self._job, self._read = job, read
+    def __init__(self, job: Job, read: Reader, epochs: float = 1.0) -> None:
+        self._job, self._read, self._epochs = job, read, epochs
         self.waited_s = 0.0
         """Seconds that were spent waiting for batches."""
 
@@ -69,13 +74,13 @@ class Rounds:
         except ValueError as error:
             raise FlywheelError(f"{path}: {error}.", "An iteration without accepted steps trains nothing.") from error
         if steps is None:
-            steps = max(1, math.ceil(len(samples) * train.clipped.epochs / train.batch))
+            steps = max(1, math.ceil(len(samples) * self._epochs / train.batch))
         return Round(number, first, first + steps, samples, screenshots, sampler)
 
     def _wait(self, folder: StreamFolder, number: int) -> bool:
         """Whether a batch comes; returns when it is there, or when none will follow."""
         clock = time.perf_counter()
         while not (ended := folder.ended()) and not folder.has(number):
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         self.waited_s += time.perf_counter() - clock
         return not ended or folder.has(number)

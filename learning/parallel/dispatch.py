@@ -5,6 +5,7 @@ Between two phases with plans A and B a sample's outputs go straight from its ra
 way back.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from learning.planning.balance import Ints
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one rank's rows travel from plan A to plan B. Rows are held in the order of their sample numbers."""
+    """How one rank's rows go from plan A to plan B. Rows are held in the order of their sample numbers."""
 
     order: Tensor
     """(rows here under A,) the order in which they are sent: by receiver, then by sample."""
@@ -27,6 +28,10 @@ class Route:
     """Rows from every rank."""
     place: Tensor
     """(rows here under B,) where each row, by sample number, lies among those received."""
+
+
+AllToAll = Callable[[Tensor, Route], Tensor]
+"""The rows (n, ...) that this rank holds after a route, differentiable; what `all_to_all` is."""
 
 
 def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Route:
@@ -57,7 +62,7 @@ def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Rout
     )
 
 
-def travel(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
+def all_to_all(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
     """The rows (n, ...) that this rank holds under the second plan; differentiable; all ranks of the group call it."""
     return _Exchange.apply(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
 
@@ -66,15 +71,15 @@ class _Exchange(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
         ctx.way = (sent, received, group)
-        return _all_to_all(rows, sent, received, group)
+        return _exchanged(rows, sent, received, group)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         sent, received, group = ctx.way
-        return _all_to_all(gradients[0], received, sent, group), None, None, None
+        return _exchanged(gradients[0], received, sent, group), None, None, None
 
 
-def _all_to_all(rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
+def _exchanged(rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
     arrived = rows.new_empty((sum(received), *rows.shape[1:]))
     dist.all_to_all_single(arrived, rows.contiguous(), list(received), list(sent), group=group)
     return arrived

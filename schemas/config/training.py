@@ -1,25 +1,44 @@
 """The `train` section of the config: one method of changing the policy each, and what they share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from schemas.config.section import Count, Positive, Section, Share, Whole
+from schemas.registry import Registry, registry_at
 
 
-class PreferenceConfig(Section):
+class RateSection(Section):
+    """What the settings of every method have."""
+
+    learning_rate: Positive | None = None
+    """If not set, the method's own for the optimiser of the model: the small policy's is Muon, any other's AdamW."""
+
+
+class StepSection(RateSection):
+    """Settings of a method that takes a number of steps."""
+
+    steps: Count = 300
+    """Optimiser steps."""
+
+
+class EpochSection(RateSection):
+    """Settings of a method that goes over its samples a number of times."""
+
+    epochs: Positive = 1.0
+    """How often each sample is trained on."""
+    batch: Count = 32
+    """Samples per optimiser step over all processes."""
+
+
+class PreferenceConfig(EpochSection):
     """`train.method=dpo`: of two replies to one context the one that led to success is preferred."""
 
     beta: Positive = 0.1
     """How much a nat of log ratio to the parent counts (the paper prints none)."""
-    epochs: Positive = 1.0
-    """How often each pair is trained on."""
-    batch: Count = 32
-    """Pairs per optimiser step over all processes."""
-    learning_rate: Positive = 2e-4
 
 
-class ClippedConfig(Section):
+class ClippedConfig(EpochSection):
     """What every training on rewards has: PPO's clipped loss over the replies' tokens."""
 
     overlong: Whole = 0
@@ -35,7 +54,6 @@ class ClippedConfig(Section):
     """How often each step of the plays is trained on."""
     batch: Count = 64
     """Steps per optimiser step over all processes."""
-    learning_rate: Positive = 5e-4
 
 
 class GroupConfig(ClippedConfig):
@@ -102,8 +120,9 @@ class PpoConfig(ClippedConfig):
     """Taken from the reward of a reply that holds no action."""
     step_cost: Share = 0.0
     """Taken from the reward of every reply, against plays without an end."""
-    critic_learning_rate: Positive = 1e-3
-    """Of the value head, and of the network of a critic that stands alone."""
+    critic_learning_rate: Positive | None = None
+    """Of the value head, and of the network of a critic that stands alone. If not set: 1e-3; 1e-5 for the network of a
+    critic beside another model than the small policy."""
 
 
 class LoraConfig(Section):
@@ -134,29 +153,30 @@ class StreamConfig(Section):
     training, as a synchronous loop does."""
 
 
-class ContinualConfig(Section):
+class ContinualConfig(StepSection):
     """Continual training (CT): learning from failed plays what is true of them, without imitating them."""
 
     steps: Count = 150
     """Optimiser steps."""
-    learning_rate: Positive = 1e-3
 
 
-class TrainConfig(Section):
+class TrainConfig(StepSection):
     """How the policy changes."""
 
-    method: Literal["sft", "ct", "rft", "grpo", "ppo", "dpo"] = "sft"
+    method: str = "sft"
     """`sft`: imitate what succeeded. `ct`: learn what failed plays show of screens and actions, without imitating them.
     `rft`: play groups as `grpo` does, and imitate what succeeded in them with everything that did before. `grpo`:
     compare the rewards of plays of the same task and seed. `ppo`: compare them with what a critic expected, token by
-    token. `dpo`: prefer what succeeded to what failed where such plays part."""
+    token. `dpo`: prefer what succeeded to what failed where such plays part. Or the dotted path of one that is yours:
+    `my_package.my_method:METHOD` (docs/extend.md)."""
+    options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """Settings of a method of your own."""
     steps_first: Count = 520
-    """Optimiser steps of the first training, from nothing."""
-    steps: Count = 300
+    """Optimiser steps of the small policy's first training, from nothing."""
     batch: Count = 16
     """Samples per optimiser step over all processes."""
-    learning_rate_first: Positive = 3e-3
-    learning_rate: Positive = 2e-3
+    learning_rate_first: Positive | None = None
+    """Of the small policy's first training."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     warmup: Whole = 15
     """Steps until the learning rate is reached."""
@@ -213,23 +233,29 @@ class TrainConfig(Section):
     stream: StreamConfig = StreamConfig()
 
     @model_validator(mode="after")
+    def _names_a_method(self) -> "TrainConfig":
+        names = _methods().names if "method" in self.model_fields_set else (self.method,)
+        if self.method not in names and ":" not in self.method:
+            raise ValueError(f"method is {self.method!r}: one of {', '.join(names)}, or a dotted path")
+        return self
+
+    @model_validator(mode="after")
     def _streams(self) -> "TrainConfig":
-        if self.stream.on and self.method not in ("grpo", "ppo"):
-            raise ValueError(f"stream.on needs method grpo or ppo, not {self.method}")
+        if self.stream.on and not _methods().instance_of(self.method).streams:
+            raise ValueError(f"stream.on needs a method that streams, such as grpo or ppo, not {self.method}")
         return self
 
     @model_validator(mode="after")
     def _in_turn(self) -> "TrainConfig":
-        if self.ct_every and self.method != "sft":
-            raise ValueError(f"ct_every is {self.ct_every}, and continual training comes before method sft alone")
+        if self.ct_every and (self.in_groups or _methods().instance_of(self.method).source != "accepted"):
+            raise ValueError(f"ct_every is {self.ct_every}, and continual training does not come before {self.method}")
         return self
-
-    @property
-    def clipped(self) -> ClippedConfig:
-        """How a training on rewards is done: `ppo`'s settings for it, else those of the group methods."""
-        return self.ppo if self.method == "ppo" else self.group
 
     @property
     def in_groups(self) -> bool:
         """Whether the method needs several plays of the same task and seed."""
-        return self.method in ("rft", "grpo", "ppo", "dpo")
+        return _methods().instance_of(self.method).in_groups
+
+
+def _methods() -> Registry[Any]:
+    return registry_at("learning.algorithms.method:METHODS")

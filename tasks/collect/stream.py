@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from environments.registry import environments_of, size_of
+from learning.algorithms.method import method_of
 from learning.data.stream import StreamFolder, weights_name
+from learning.engines.choice import optimizer_of
 from learning.job import Job
 from learning.resume import sweep
 from models.policy import Policy
@@ -76,7 +78,12 @@ def play_and_train(
         if not folder.batches() and not training.done():
             return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
         told = training.result()
-    metrics = {**told, **pool.numbers(), "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9)}
+    metrics = {
+        **told,
+        **pool.numbers(),
+        "learning_rate": job.learning_rate,
+        "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9),
+    }
     if planned:
         sandboxes = size_of(environments_of(config, (one.task for one in planned)))
         metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * (time.perf_counter() - clock))
@@ -116,19 +123,19 @@ def _newer(config: Config, recipe: Recipe, folder: StreamFolder) -> Callable[[],
 
 
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:
-    chosen = config.train.clipped
-    steady = {"batch": chosen.batch, "warmup": 0, "decay": 0.0}
+    parent = checkpoint_folder(lake, recipe.parent)
+    schedule = method_of(config.train).schedule(config.train, 1, optimizer_of(parent))
     job = Job(
-        parent=checkpoint_folder(lake, recipe.parent),
+        parent=parent,
         out=work / "checkpoint",
         samples=folder.rollouts(1),
         screenshots=folder.screenshots(1),
         steps=1,
-        learning_rate=chosen.learning_rate,
+        learning_rate=schedule.learning_rate,
         seed=seed_of(config, recipe),
         stream=work / "stream",
         policy=config.policy,
-        train=config.train.model_copy(update=steady),
+        train=schedule.train.model_copy(update={"warmup": 0, "decay": 0.0}),
     )
     if folder.batches():
         sweep(job)

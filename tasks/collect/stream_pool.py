@@ -13,7 +13,8 @@ from typing import Any
 from environments.catalog import catalog
 from learning.algorithms.advantages import is_informative
 from learning.algorithms.groups import Groups, Rows, plays_of, train_on
-from learning.algorithms.ppo import one_outcome, rewarded
+from learning.algorithms.method import Source, method_of
+from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
 from rollout.trajectory import ATTEMPTS, PlannedTrajectory
 from schemas.config import Config
@@ -42,7 +43,7 @@ class StreamPool:
     def __init__(self, config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder) -> None:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
-        self._critic = config.train.method == "ppo"
+        self._critic = method_of(config.train).source is Source.TRAJECTORIES
         """Whether a critic says what to expect of a play, and not the others of its group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}

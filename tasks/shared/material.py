@@ -1,14 +1,13 @@
 """What a training is made from: the recipe, and what one method reads of it."""
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
 from schemas.config import Config
-from schemas.config.training import TrainConfig
 from schemas.failure import LakeError
 from schemas.policy import Status
 from storage.lake import Lake
@@ -28,15 +27,14 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What one method trains on, and how long."""
+    """What one method trains on."""
 
-    write: Callable[[Path], Collection[str]]
-    """Writes the samples to a file that the trainer reads; gives the sha256 of every screenshot that they show."""
-    steps: int
-    learning_rate: float
-    train: TrainConfig
-    """The trainer's, as this method wants it."""
-    said: str
+    write: Callable[[Path, Schedule], Collection[str]]
+    """Writes the samples of a training to a file that the trainer reads; gives the sha256 of every screenshot that they
+    show."""
+    samples: int
+    """How many there are."""
+    summary: str
     """What it is, for people."""
     nothing: str = ""
     """Why there is nothing to train on; empty if there is something."""
@@ -69,12 +67,3 @@ def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: in
             f"{len(missing)} of {len(digests)} screenshots are not in the lake, {min(missing)} for one.",
             "Restore table `screenshots`, or delete the trajectories that show them.",
         )
-
-
-def few_steps(train: TrainConfig, samples: int, epochs: float, batch: int) -> tuple[int, TrainConfig]:
-    """Steps that go over the samples so often, and a trainer's config whose rate stays, as in DAPO.
-
-    Such a training takes few steps, and the next one goes on from here.
-    """
-    steps = max(1, math.ceil(samples * epochs / batch))
-    return steps, train.model_copy(update={"batch": batch, "warmup": steps // 10, "decay": 0.0})

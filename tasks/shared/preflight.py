@@ -14,7 +14,7 @@ from environments.registry import environments_of, verifier_of
 from models.judges.registry import required_judge
 from schemas.check import Check, Probe
 from schemas.config import Config
-from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.failure import FlywheelError, LakeError
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from tasks.shared.machine import machine_probes
@@ -30,7 +30,8 @@ def require(config: Config) -> None:
     """Refuses a run that could not end well; nothing is spent and nothing is left behind.
 
     Raises:
-        UsageError: an unknown task, verifier or gate, no verifier and no judge, adapters for the small policy.
+        UsageError: an unknown task, verifier or gate, no verifier and no judge, an option of
+            training that the method or the model does not have.
         FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
             answer from the server that is to act.
         LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
@@ -51,6 +52,7 @@ def probes(config: Config) -> list[Probe]:
         ),
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
         Probe("policy", lambda: _policy(config)),
+        Probe("training", lambda: _training(config)),
         Probe("server", lambda: _server(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
@@ -68,20 +70,26 @@ def _tasks(config: Config) -> str:
 
 
 def _policy(config: Config) -> str:
-    base, lora = config.policy.base, config.train.lora
-    if lora.rank:
-        from learning.engines.fsdp.adapters import require_peft
-
-        require_peft(lora)
+    base = config.policy.base
     if base == "tiny":
-        if lora.rank:
-            raise UsageError("`train.lora.rank`: the small policy has no adapters.", "Set train.lora.rank=0.")
         return "the small policy, made new"
     if not Path(base).is_dir():
         raise FlywheelError(
             f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`."
         )
     return base
+
+
+def _training(config: Config) -> str:
+    from learning.engines.choice import check_training
+
+    train = config.train
+    if train.lora.rank:
+        from learning.engines.fsdp.adapters import require_peft
+
+        require_peft(train.lora)
+    rate = check_training(train, config.policy.base)
+    return f"{train.method} at learning rate {rate:g}{' with adapters' if train.lora.rank else ''}"
 
 
 def _server(config: Config) -> str:

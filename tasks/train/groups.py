@@ -15,7 +15,7 @@ from schemas.task import GuiTask
 from schemas.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe, few_steps, seed_of
+from tasks.shared.material import Material, Recipe, seed_of
 from tasks.shared.run import Run
 
 
@@ -70,7 +70,6 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     stored = stored_successes(config, lake, recipe, rows)
     made = train_on(plays, stored, chosen, seed_of(config, recipe))
     rollouts = made.rollouts
-    steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
     numbers = {
         "samples": len(rollouts),
         "groups": made.groups,
@@ -82,12 +81,10 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         f"nothing to learn from: one reward for all in each of {made.groups} groups" if made.groups else _NO_GROUPS
     )
     return Material(
-        write=lambda path: write_rollouts(path, rollouts),
-        steps=steps,
-        learning_rate=chosen.learning_rate,
-        train=train,
+        write=lambda path, _: write_rollouts(path, rollouts),
+        samples=len(rollouts),
         numbers=numbers,
-        said=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with more than one reward",
+        summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with more than one reward",
         nothing="" if rollouts else nothing,
     )
 

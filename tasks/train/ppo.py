@@ -8,21 +8,19 @@ at `train.group.temperature` and with their log probabilities, on tasks that it 
 import math
 
 from learning.algorithms.groups import Played, Rows, plays_of
-from learning.algorithms.ppo import one_outcome, rewarded
+from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.rollouts import write_rollouts
 from schemas.config import Config
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe, few_steps
+from tasks.shared.material import Material, Recipe
 
 
 def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's plays, environment failures left out; nothing where all of them have one reward."""
-    chosen = config.train.ppo
     rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None).to_pylist()
     groups = outcomes_of(config, rows)
-    rollouts = rewarded(groups, chosen, config.policy.max_new_tokens)
-    steps, train = few_steps(config.train, len(rollouts), chosen.epochs, chosen.batch)
+    rollouts = rewarded(groups, config.train.ppo, config.policy.max_new_tokens)
     made = [play for plays in groups.values() for play in plays]
     plays = len({rollout.trajectory_id for rollout in rollouts})
     nothing = f"one reward for all {plays} plays" if plays else "no plays of the policy in this iteration"
@@ -34,12 +32,10 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         "environment_failures": sum(not math.isfinite(play.reward) for play in made),
     }
     return Material(
-        write=lambda path: write_rollouts(path, rollouts),
-        steps=steps,
-        learning_rate=chosen.learning_rate,
-        train=train,
+        write=lambda path, _: write_rollouts(path, rollouts),
+        samples=len(rollouts),
         numbers=numbers,
-        said=f"{len(rollouts)} steps of {plays} plays",
+        summary=f"{len(rollouts)} steps of {plays} plays",
         nothing=f"nothing to learn from: {nothing}" if one_outcome(rollouts) else "",
     )
 

@@ -6,7 +6,7 @@ from models.tiny.layout import reply_grid
 from schemas.config import Config
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe, few_steps
+from tasks.shared.material import Material, Recipe
 
 
 def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
@@ -19,16 +19,12 @@ def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
 
 def preference_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """All pairs so far; the parent is the reference."""
-    chosen = config.train.preference
     pairs = ask(lake, "training_pairs", recipe.pins, history_images=config.policy.history_images)
-    steps, train = few_steps(config.train, pairs.num_rows, chosen.epochs, chosen.batch)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
     return Material(
-        write=lambda path: write_preferences(path, preferences_of(rows, config.policy.dialect)),
-        steps=steps,
-        learning_rate=chosen.learning_rate,
-        train=train,
+        write=lambda path, _: write_preferences(path, preferences_of(rows, config.policy.dialect)),
+        samples=pairs.num_rows,
         numbers={"samples": pairs.num_rows},
-        said=f"{pairs.num_rows} pairs",
+        summary=f"{pairs.num_rows} pairs",
         nothing="" if pairs.num_rows else "nothing to learn from: no two plays of one task and seed part",
     )

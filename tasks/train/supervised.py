@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from environments.catalog import catalog
+from learning.algorithms.method import Schedule
 from learning.data.sample import write_sample_batches
 from learning.data.sampler import Sampler, by_sample
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from storage.catalog import ask, stream
 from storage.lake import Lake
-from tasks.prepare import INITIAL
 from tasks.shared.material import Material, Recipe, seed_of
 from tasks.shared.policies import measured_ancestor
 
@@ -43,21 +43,17 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     )
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
-    first = ancestor == INITIAL and config.policy.base == "tiny"
-    steps = config.train.steps_first if first else config.train.steps
 
-    def write(path: Path) -> set[str]:
-        come = drawn(weighed, steps * config.train.batch, seed_of(config, recipe))
+    def write(path: Path, schedule: Schedule) -> set[str]:
+        come = drawn(weighed, schedule.positions, seed_of(config, recipe))
         come = come.append_column("way", ways(weighed, come["row"].to_numpy()))
         return write_drawn(path, come, lake, "training_samples", recipe.pins, history_images=shown)
 
     return Material(
         write=write,
-        steps=steps,
-        learning_rate=config.train.learning_rate_first if first else config.train.learning_rate,
-        train=config.train,
+        samples=targets + screens,
         numbers={"samples": targets, "grounding_screens": screens},
-        said=f"{targets} steps of accepted trajectories",
+        summary=f"{targets} steps of accepted trajectories",
         nothing="" if targets else "no accepted trajectory yet",
     )
 
@@ -67,19 +63,16 @@ def continual_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     weighed = ask(lake, "continual_weights", recipe.pins)
     counts = Counter("grounding" if kind == "step" else kind for kind in weighed["kind"].to_pylist())
     kinds = dict(sorted(counts.items()))
-    chosen = config.train.ct
 
-    def write(path: Path) -> set[str]:
-        come = drawn(weighed, chosen.steps * config.train.batch, seed_of(config, recipe))
+    def write(path: Path, schedule: Schedule) -> set[str]:
+        come = drawn(weighed, schedule.positions, seed_of(config, recipe))
         return write_drawn(path, come, lake, "continual_samples", recipe.pins)
 
     return Material(
         write=write,
-        steps=chosen.steps,
-        learning_rate=chosen.learning_rate,
-        train=config.train,
+        samples=weighed.num_rows,
         numbers={"samples": weighed.num_rows, "kinds": kinds},
-        said=", ".join(f"{kind} {count}" for kind, count in kinds.items()),
+        summary=", ".join(f"{kind} {count}" for kind, count in kinds.items()),
         nothing="" if weighed.num_rows else "no failed trajectory shows anything yet",
     )
 

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from learning.algorithms.method import Source, method_of
+from learning.engines.choice import optimizer_of
 from learning.job import Job
 from learning.resume import sweep
 from schemas.config import Config
 from schemas.policy import PolicyVersion
 from schemas.table import utc_now
 from storage.lake import Lake
+from tasks.prepare import INITIAL
 from tasks.shared.console import bar
 from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.places import work_folder
-from tasks.shared.policies import champion, checkpoint_folder, version_of
+from tasks.shared.policies import champion, checkpoint_folder, measured_ancestor, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
@@ -73,17 +76,18 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     Raises:
         FlywheelError: the trainer stopped with an error; nothing was stored.
     """
-    material = MATERIAL[config.train.method](config, lake, recipe)
+    source = method_of(config.train).source
+    material = (MATERIAL[source] if isinstance(source, Source) else source)(config, lake, recipe)
     if material.nothing:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
     job = job_of(config, lake, recipe, folder, material)
     sweep(job)
-    metrics = {**_run(job, folder), **material.numbers}
+    metrics = {**_run(job, folder), **material.numbers, "learning_rate": job.learning_rate}
     _register(config, lake, recipe, lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"), metrics)
     shutil.rmtree(folder)
-    pace = f"loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
-    return {**metrics, "policy": recipe.version, "say": f"{material.said}, {pace}"}
+    pace = f"learning rate {job.learning_rate:g}, loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
 
 
 def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,31 +118,32 @@ def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metri
     lake.append("policies", [row])
 
 
-MATERIAL: dict[str, Callable[[Config, Lake, Recipe], Material]] = {
-    "sft": supervised,
-    "ct": continual_material,
-    "rft": supervised,
-    "grpo": group_material,
-    "ppo": ppo_material,
-    "dpo": preference_material,
+MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
+    Source.ACCEPTED: supervised,
+    Source.FAILURES: continual_material,
+    Source.GROUPS: group_material,
+    Source.TRAJECTORIES: ppo_material,
+    Source.PAIRS: preference_material,
 }
-"""What each method trains on."""
+"""How what a method needs is read from the lake."""
 
 
 def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
     """The training of a recipe; its samples and their pictures are written to the folder."""
+    parent, first = checkpoint_folder(lake, recipe.parent), measured_ancestor(lake, recipe.parent) == INITIAL
+    schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
-    write_pictures(screenshots, lake, material.write(samples), recipe.pins["screenshots"])
+    write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])
     return Job(
-        parent=checkpoint_folder(lake, recipe.parent),
+        parent=parent,
         out=folder / "checkpoint",
         samples=samples,
         screenshots=screenshots,
-        steps=material.steps,
-        learning_rate=material.learning_rate,
+        steps=schedule.steps,
+        learning_rate=schedule.learning_rate,
         seed=seed_of(config, recipe),
         policy=config.policy,
-        train=material.train,
+        train=schedule.train,
     )
 
 

@@ -61,5 +61,5 @@ def test_a_critic_judges_what_is_trained_on_while_others_play(small: Config, beg
 def test_streaming_is_for_methods_that_play_their_own_rewards(small: Config) -> None:
     fields = small.model_dump()
     fields["train"] |= {"stream": {"on": True}}
-    with pytest.raises(UsageError, match=r"stream\.on needs method grpo or ppo"):
+    with pytest.raises(UsageError, match=r"stream\.on needs a method that streams.*not sft"):
         config_of(fields)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from learning.engines.fsdp.learner import ShardedLearner, gradients_of
-from learning.engines.fsdp.ppo import ShardedPpoLearner
+from learning.algorithms.method import method_of
+from learning.algorithms.ppo import PpoObjective
+from learning.engines.fsdp.body import FsdpBody
+from learning.engines.fsdp.model import gradients_of
 from learning.job import read_job
 from learning.planning.step_plan import MicroBatch
-from learning.trainer import READERS
-from tests.system.sharded_ranks import check, random_plan
+from tests.system.sharded_ranks import check, double, random_plan
 
 
 def main() -> None:
@@ -28,38 +29,37 @@ def main() -> None:
     for name in sys.argv[2:]:
         method, _, critic = name.partition("-")
         job = read_job(folder / f"{name}.json")
-        made = ShardedPpoLearner if method == "ppo" else ShardedLearner
-        learner = made(job, READERS[method](job.samples), rank, world, torch.float64)
+        learner, engine = double(job, method_of(job.train).read(job.samples), rank, world)
         loss, gradient, noise = torch.load(folder / f"{name}.pt")
-        objective: Any = learner._objective
+        objective: Any = learner.objective
         known = objective._reference if method == "dpo" else objective._old
         known += noise
-        count = len(learner.items)
+        count = len(engine.items)
         alone = (1,) * world
         plans: dict[str, list[MicroBatch] | None] = {
             "as the trainer plans it": None,
-            "one group of all": random_plan(learner, count, [(world,)], 3),
-            "micro-batches of several shapes": random_plan(learner, count, [alone, (world,), alone], 5),
+            "one group of all": random_plan(engine, count, [(world,)], 3),
+            "micro-batches of several shapes": random_plan(engine, count, [alone, (world,), alone], 5),
         }
         for shape, plan in plans.items():
-            check(f"{name} {shape}", learner, count, plan, (loss, gradient))
-        if isinstance(learner, ShardedPpoLearner):
-            check_critic(learner, len(plans), *torch.load(folder / f"critic-{critic}.pt"))
+            check(f"{name} {shape}", learner, engine, count, plan, (loss, gradient))
+        if isinstance(objective, PpoObjective):
+            check_critic(objective, *torch.load(folder / f"critic-{critic}.pt"))
         learner.close()
     dist.destroy_process_group()
     os._exit(0)
 
 
-def check_critic(learner: ShardedPpoLearner, times: int, head: torch.Tensor, body: dict[str, torch.Tensor]) -> None:
-    """What so many gradients left in the critic, over all ranks, is as often the reference's."""
-    found = learner._critic.head.grad
+def check_critic(objective: PpoObjective, head: torch.Tensor, body: dict[str, torch.Tensor]) -> None:
+    """What a gradient left in the critic, over all ranks, is the reference's."""
+    found = objective.critic.head.grad
     assert found is not None
     dist.all_reduce(found)
-    assert torch.allclose(found, times * head, atol=1e-5), float((found - times * head).abs().max())
-    own = learner._critic.body
-    gathered = {} if own is None else gradients_of(own._model)
+    assert torch.allclose(found, head, atol=1e-5), float((found - head).abs().max())
+    own = objective.critic.body
+    gathered = gradients_of(own._model) if isinstance(own, FsdpBody) else {}
     assert gathered.keys() == body.keys(), gathered.keys() ^ body.keys()
-    worst = max((float((gathered[key] - times * body[key]).abs().max()) for key in body), default=0.0)
+    worst = max((float((gathered[key] - body[key]).abs().max()) for key in body), default=0.0)
     assert worst <= 1e-6, worst  # the head, which every gradient goes through, is in fp32
 
 

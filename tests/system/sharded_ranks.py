@@ -2,15 +2,18 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from learning.data.sample import read_samples
-from learning.engines.fsdp.learner import ShardedLearner
-from learning.job import read_job
+from learning.engines.fsdp.engine import FsdpEngine
+from learning.job import Job, read_job
+from learning.learner import Learner
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import MicroBatch, plan_step
 
@@ -18,7 +21,13 @@ SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
 """Every way to part four ranks into groups."""
 
 
-def random_plan(learner: ShardedLearner, count: int, shapes: list[tuple[int, ...]], seed: int) -> list[MicroBatch]:
+def double(job: Job, samples: Sequence[Any], rank: int, world: int) -> tuple[Learner, FsdpEngine]:
+    """A learner in double precision."""
+    engine = FsdpEngine(job, rank, world, torch.float64)
+    return Learner(job, samples, rank, world, engine), engine
+
+
+def random_plan(engine: FsdpEngine, count: int, shapes: list[tuple[int, ...]], seed: int) -> list[MicroBatch]:
     """Samples and screens anywhere, in as many micro-batches as there are shapes; groups may be empty."""
     draw = np.random.default_rng(seed)
     places = [(number, place) for number, shape in enumerate(shapes) for place in range(len(shape))]
@@ -30,22 +39,23 @@ def random_plan(learner: ShardedLearner, count: int, shapes: list[tuple[int, ...
             members = np.flatnonzero(owner == places.index((number, place)))
             groups.append(Group(degree, first, tuple(int(sample) for sample in members)))
             first += degree
-        screens = sum(len(learner.items[sample].screens) for group in groups for sample in group.sequences)
+        screens = sum(len(engine.items[sample].screens) for group in groups for sample in group.sequences)
         plan.append(MicroBatch(tuple(groups), tuple(int(rank) for rank in draw.integers(0, first, screens))))
     return plan
 
 
 def check(
     name: str,
-    learner: ShardedLearner,
+    learner: Learner,
+    engine: FsdpEngine,
     count: int,
     plan: list[MicroBatch] | None,
     reference: tuple[float, dict[str, torch.Tensor]],
 ) -> None:
     """The plan's loss and gradient are the reference's."""
-    part = learner.gradient(learner.prepared(range(count), plan))
+    part = learner.gradient(engine.prepared(range(count), plan))
     dist.all_reduce(part)
-    found, (loss, wanted) = learner.gradients(), reference
+    found, (loss, wanted) = engine.gradients(), reference
     assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
     worst = max(float((found[key] - wanted[key]).abs().max()) for key in wanted)
     assert worst <= 1e-10 and abs(float(part) - loss) <= 1e-10, f"{name}: {worst}, loss {float(part)} for {loss}"
@@ -61,29 +71,29 @@ def main() -> None:
     folder = Path(sys.argv[1])
     job = read_job(folder / "job.json")
     samples = read_samples(job.samples)
-    learner = ShardedLearner(job, samples, rank, world, torch.float64)
+    learner, engine = double(job, samples, rank, world)
     reference = torch.load(folder / "reference.pt")
     count = len(samples)
     alone = (Group(1, 0, tuple(range(count))), *(Group(1, other, ()) for other in range(1, world)))
-    elsewhere = (world - 1,) * sum(len(item.screens) for item in learner.items)
-    levelled = learner.rules.without_sequence_plans()
+    elsewhere = (world - 1,) * sum(len(item.screens) for item in engine.items)
+    levelled = engine.rules.without_sequence_plans()
     plans: dict[str, list[MicroBatch] | None] = {
         "as the trainer plans it": None,
-        "balanced": plan_step(learner.items, levelled),
-        "two nodes": plan_step(learner.items, levelled.on_nodes(2)),
+        "balanced": plan_step(engine.items, levelled),
+        "two nodes": plan_step(engine.items, levelled.on_nodes(2)),
         "all on one rank, screens on another": [MicroBatch(alone, elsewhere)],
     }
     if world == 4:
         pairs = MicroBatch((Group(2, 0, tuple(range(count))), Group(2, 2, ())), elsewhere)
         plans["two ranks without samples"] = [pairs]
-        plans["micro-batches of several shapes"] = random_plan(learner, count, [SHAPES[0], SHAPES[2], SHAPES[1]], 5)
-        plans |= {f"{shape}": random_plan(learner, count, [shape], number) for number, shape in enumerate(SHAPES)}
+        plans["micro-batches of several shapes"] = random_plan(engine, count, [SHAPES[0], SHAPES[2], SHAPES[1]], 5)
+        plans |= {f"{shape}": random_plan(engine, count, [shape], number) for number, shape in enumerate(SHAPES)}
     for name, plan in plans.items():
-        check(name, learner, count, plan, reference)
+        check(name, learner, engine, count, plan, reference)
     learner.close()
     again = job.train.model_copy(update={"activation_checkpointing": True})
-    saving = ShardedLearner(job.model_copy(update={"train": again}), samples, rank, world, torch.float64)
-    check("activations computed twice", saving, count, list(plans.values())[-1], reference)
+    saving, engine = double(job.model_copy(update={"train": again}), samples, rank, world)
+    check("activations computed twice", saving, engine, count, list(plans.values())[-1], reference)
     saving.close()
     dist.destroy_process_group()
     os._exit(0)

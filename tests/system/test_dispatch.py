@@ -9,7 +9,7 @@ from tests.system.ranks import run_text
 SCRIPT = """
 import sys
 import numpy as np, torch, torch.distributed as dist
-from learning.parallel.dispatch import route, travel
+from learning.parallel.dispatch import route, all_to_all
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def rows(items, plan):
 def gradients(a, b, inputs, way, goal):
     a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
     hidden = torch.tanh(inputs @ a)
-    hidden = travel(hidden, way) if way else hidden
+    hidden = all_to_all(hidden, way) if way else hidden
     loss = ((hidden @ b - goal) ** 2).sum()
     loss.backward()
     return a.grad, b.grad
@@ -47,8 +47,9 @@ worst = max(float((mine - theirs).abs().max()) for mine, theirs in zip(ours, who
 assert worst <= 1e-10, worst
 home = np.arange(count) % world
 there = rows(images, encoder)
-straight = travel(there, way)
-around = travel(travel(there, route(encoder, home, sizes, rank, world)), route(home, language, sizes, rank, world))
+straight = all_to_all(there, way)
+around = all_to_all(there, route(encoder, home, sizes, rank, world))
+around = all_to_all(around, route(home, language, sizes, rank, world))
 assert torch.equal(straight, around)
 dist.destroy_process_group()
 """

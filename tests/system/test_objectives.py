@@ -9,10 +9,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from learning.algorithms.critic import BIAS, BODY, WEIGHT
-from learning.algorithms.objectives import OBJECTIVES
+from learning.algorithms.method import method_of
+from learning.data.rollouts import read_rollouts
 from learning.data.sample import Screenshots
+from learning.engines.choice import engine_of
+from learning.engines.fsdp.reply_chats import ReplyChats
 from learning.job import Job
-from learning.trainer import READERS
 from models.random_vlm import KINDS
 from models.tiny.layout import CRITIC
 from schemas.config.training import PpoConfig
@@ -25,9 +27,10 @@ from tests.unit.learning.replies import job
 def plain_logprobs(plan: Job, model: Any) -> list[Tensor]:
     """The log probabilities of each document's reply, every document by itself, by the library's own forward."""
     screenshots = Screenshots(plan.screenshots)
-    objective = OBJECTIVES[plan.train.method](plan, READERS[plan.train.method](plan.samples))
-    chats, found = objective.encoder(), []
-    for document in objective.documents:
+    method = method_of(plan.train)
+    documents = method.objective(plan, engine_of(plan, 0, 1)).documents(method.read(plan.samples))
+    chats, found = ReplyChats(plan.parent, plan.policy, screenshots, plan.seed), []
+    for document in documents:
         chat = chats.encode(document)
         logits = plain_logits(model, chats, chat, document.screenshots, screenshots)
         asked = chat.targets >= 0
@@ -38,7 +41,7 @@ def plain_logprobs(plan: Job, model: Any) -> list[Tensor]:
 
 def group_reference(plan: Job, said: list[Tensor], noise: Tensor) -> Tensor:
     """The clipped loss of old log probabilities that differ by the noise, written out token by token."""
-    rollouts, config = READERS["grpo"](plan.samples), plan.train.group
+    rollouts, config = read_rollouts(plan.samples), plan.train.group
     total, at = torch.zeros((), dtype=torch.float64), 0
     for rollout, logprobs in zip(rollouts, said, strict=True):
         old = logprobs.detach() + noise[at : at + len(logprobs)]
@@ -61,7 +64,7 @@ def pair_reference(plan: Job, said: list[Tensor], noise: Tensor) -> Tensor:
 
 def valued_reference(plan: Job, said: list[Tensor], noise: Tensor, seen: list[Tensor], head: Tensor) -> Tensor:
     """PPO of one-step plays: what the critic's head says of hidden states is the baseline; all losses written out."""
-    rollouts, config = READERS["ppo"](plan.samples), plan.train.ppo
+    rollouts, config = read_rollouts(plan.samples), plan.train.ppo
     count = sum(map(len, said))
     right = sum(len(one) for one, rollout in zip(said, rollouts, strict=True) if rollout.correct)
     total, at = torch.zeros((), dtype=torch.float64), 0
@@ -104,7 +107,8 @@ def prepare_valued(folder: Path, kind: str, critic: str) -> None:
     said = plain_logprobs(plan, model)
     if judge is not None:
         plain_logprobs(plan, judge)
-    chats = OBJECTIVES["ppo"](plan, rollouts := READERS["ppo"](plan.samples)).encoder()
+    rollouts, screenshots = read_rollouts(plan.samples), Screenshots(plan.screenshots)
+    chats = ReplyChats(plan.parent, plan.policy, screenshots, plan.seed)
     seen = [hidden[chats.encode(one).targets >= 0] for hidden, one in zip(read, rollouts, strict=True)]
     head = drawn.double().requires_grad_()
     noise = torch.randn(sum(map(len, said)), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4

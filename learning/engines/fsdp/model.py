@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from learning.checkpoint import Part, State
+from learning.engines.fsdp.adapters import whole
 from learning.engines.fsdp.phases import TwoPhases
+from learning.engines.optimizer import moments_of
+from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
 from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError
@@ -56,7 +60,14 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     return model
 
 
-def shard(model: Any, device: torch.device, world: int, dtype: torch.dtype, checkpointing: bool) -> TwoPhases:
+def shard(
+    model: Any,
+    device: torch.device,
+    world: int,
+    dtype: torch.dtype,
+    checkpointing: bool,
+    exchange: AllToAll = all_to_all,
+) -> TwoPhases:
     """The model, sharded block by block over all ranks, its weights in `dtype`."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -65,7 +76,7 @@ def shard(model: Any, device: torch.device, world: int, dtype: torch.dtype, chec
     mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
     half = device.type == "cuda"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
-    net = TwoPhases(model).train()
+    net = TwoPhases(model, exchange).train()
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
         _widen(block, dtype)
         fully_shard(block, mesh=mesh, mp_policy=policy)
@@ -99,3 +110,20 @@ def start_group(world: int, device: torch.device) -> None:
     if world == 1 and not dist.is_initialized():
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+
+
+def gradients_of(model: Any) -> dict[str, Tensor]:
+    """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
+    named = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    return {name: whole(one) for name, one in named.items()}
+
+
+def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
+    """The weights of a model that are trained, by name, and AdamW's moments of them; every rank its shard."""
+    found: dict[str, Part] = {}
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            moments = moments_of(optimizer, weight)
+            found[f"model.{name}"] = weight
+            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
+    return found

@@ -1,7 +1,7 @@
 """One micro-batch on one rank: what it is made of, and its two phases as one forward pass.
 
-The vision tower runs over the screens that the plan gave this rank; what it makes of them travels to the ranks that
-hold their tokens (`learning.parallel.dispatch`, DeepStack's features beside the last ones); the language model runs
+The vision tower runs over the screens that the plan gave this rank; what it makes of them goes to the ranks that hold
+their tokens (`learning.parallel.dispatch`, DeepStack's features beside the last ones); the language model runs
 over packed documents (`learning.parallel.packed_attention`). A rank without screens encodes a blank one and a rank
 without samples reads one token of padding, with no target: both then take part in every collective, and give no
 gradient.
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from learning.algorithms.losses import token_logprobs
 from learning.engines.fsdp.chats import Chat, Encoder, Measure
-from learning.parallel.dispatch import Route, route, travel
+from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import Packed
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
@@ -34,7 +34,7 @@ class Work:
     seen: int
     """Tokens that the vision tower makes of them; 0 for a blank one."""
     way: Route
-    """How those travel to the ranks that hold them."""
+    """How those go to the ranks that hold them."""
     ids: Tensor
     """(1, n) the tokens it holds."""
     positions: Tensor
@@ -66,9 +66,9 @@ _TENSORS = ("pixels", "grids", "ids", "positions", "places", "targets", "tokens"
 class TwoPhases(nn.Module):
     """A model that is called with `Work`: one forward pass, so that what its blocks share is gathered once."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, exchange: AllToAll = all_to_all) -> None:
         super().__init__()
-        self.model = model
+        self.model, self._exchange = model, exchange
 
     def forward(self, work: Work) -> tuple[Tensor, Tensor]:
         """The log probability of each of this rank's targets, (m,), and the hidden states behind it, (m, width)."""
@@ -76,7 +76,7 @@ class TwoPhases(nn.Module):
         seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
         rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
-        parts = travel(rows, work.way).chunk(1 + len(levels), dim=1)
+        parts = self._exchange(rows, work.way).chunk(1 + len(levels), dim=1)
         seen.pooler_output = [parts[0]]
         if levels:
             seen.deepstack_features = [[part] for part in parts[1:]]

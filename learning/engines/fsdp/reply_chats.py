@@ -21,20 +21,10 @@ class ReplyChats(Encoder[Rollout]):
 
     A reply that no model drew is encoded from its text; its coordinates are thousandths of the screen, and are written
     as pixels for models that write pixels.
-
-    Args:
-        directory, policy, screenshots, seed: as `Chats`.
-        end: whether such a reply ends with the token that ends a turn.
-
-    Raises:
-        CheckpointError: as `Chats`.
     """
 
-    def __init__(
-        self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int, end: bool = True
-    ) -> None:
+    def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
         super().__init__(directory, policy, screenshots, seed)
-        self._ended = end
         text = self._config.get("text_config", self._config)
         self._vocabulary = int(text.get("vocab_size", len(self._tokenizer)))
         self._marks = {self._config[name] for name in _NO_TEXT if name in self._config}
@@ -46,7 +36,7 @@ class ReplyChats(Encoder[Rollout]):
             FlywheelError: a missing screenshot, a reply without tokens, or tokens that the model does not have.
         """
         sizes = self._sizes(sample)
-        said = list(sample.token_ids) or self._encoded(sample.reply, sizes[-1])
+        said = list(sample.token_ids) or self._encoded(sample, sizes[-1])
         where = f"step {sample.step} of {sample.trajectory_id} ({sample.task_id})"
         if not said:
             raise FlywheelError(f"{where}: an empty reply.", "Delete that trajectory.")
@@ -73,9 +63,10 @@ class ReplyChats(Encoder[Rollout]):
         turns = [Turn(reply.thought, reply.action_text, screen) for reply, screen in zip(replies, past, strict=True)]
         return Context(sample.instruction, tuple(turns), shown[-1], 0)
 
-    def _encoded(self, text: str, size: tuple[int, int]) -> list[int]:
+    def _encoded(self, rollout: Rollout, size: tuple[int, int]) -> list[int]:
+        text = rollout.reply
         parsed = parse_reply(text)
         if self._absolute and parsed.action is not None:
             action = format_action(parsed.action, self._policy.dialect, absolute=size)
             text = format_reply(parsed.thought, action)
-        return [*self._words(text), *([self._end] if self._ended else [])]
+        return [*self._words(text), *([self._end] if rollout.ended else [])]

@@ -7,20 +7,20 @@ questions and history alike, so that a place is read off the screen and not reme
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
 
+from learning.engines.tiny.forward import Aims, Piece
 from learning.planning.balance import Cost, padded
 from models.families.dialects import format_action, format_reply
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.tiny.generator import token_id
 from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import MULTIPLE, Packed, pack
+from models.tiny.packing import MULTIPLE, pack
 from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
@@ -30,32 +30,6 @@ from schemas.sample import TrainSample
 
 PER_TOKEN = Cost(linear=1, quadratic=0)
 _AXES = ("x", "y", "to_x", "to_y")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one forward pass needs."""
-
-    patches: Tensor
-    grid: Grid
-    screens: int
-    packed: Packed
-    rows: Tensor
-    """(n,) row of every supervised position."""
-    columns: Tensor
-    """(n,) its index among the row's text tokens."""
-    targets: Tensor
-    """(n,) ids to be said there."""
-    places: Tensor
-    """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
-    weights: Tensor
-    """(n,)."""
-    words: Tensor
-    """(m, 3) row, block of the current screen, and id of a token that is written there."""
-    shares: Tensor
-    """(m,) the share of the name that the token is."""
-    members: tuple[int, ...] = ()
-    """Which of the samples that were given it is made of."""
 
 
 @dataclass(slots=True)
@@ -113,7 +87,7 @@ class Batcher:
 
     def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
-    ) -> list[Batch]:
+    ) -> list[Piece]:
         """This rank's part of the batch of these samples, each moved and questioned by its own seed.
 
         Rows are padded to the longest beside them, so the parts are made by `learning.planning.balance.padded`: long
@@ -131,7 +105,7 @@ class Batcher:
         for index in members:
             alike.setdefault(len(made[index][1]), []).append(index)
         return [
-            replace(self._lay(*zip(*(made[index] for index in chosen), strict=True)), members=tuple(chosen))
+            self._lay(*zip(*(made[index] for index in chosen), strict=True), members=tuple(chosen))
             for _, chosen in sorted(alike.items())
         ]
 
@@ -151,7 +125,7 @@ class Batcher:
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
-    def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown]) -> Batch:
+    def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown], members: tuple[int, ...]) -> Piece:
         screens = len(shown[0])
         flat = [item for images in shown for item in images]
         height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
@@ -165,7 +139,8 @@ class Batcher:
             for place in row.words
             for token in place[2]
         ]
-        return Batch(
+        nowhere = torch.full((len(marks),), -1)
+        return Piece(
             patches_of(canvases, self._patch, self._merge),
             grid,
             screens,
@@ -178,10 +153,17 @@ class Batcher:
             torch.tensor(index),
             torch.tensor(column),
             torch.tensor(target),
-            torch.tensor(place),
             torch.tensor(weight),
-            torch.tensor([word[:3] for word in words]).view(-1, 3),
-            torch.tensor([word[3] for word in words]),
+            members,
+            nowhere,
+            nowhere,
+            aims=Aims(
+                torch.tensor(place),
+                self.first,
+                self._train.soft_bins,
+                torch.tensor([word[:3] for word in words]).view(-1, 3),
+                torch.tensor([word[3] for word in words]) * self._train.words,
+            ),
         )
 
     def _block(self, place: tuple[float, float, list[int]], pixels: Pixels, grid: Grid) -> int:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
+from learning.engines.optimizer import moments_of
 from models.tiny.network import TinyNet
 from schemas.config.training import TrainConfig
 
@@ -131,16 +132,6 @@ class FlatOptimizer:
         return update
 
 
-def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
-    """AdamW's state of a weight, begun with zeros if there was no step yet."""
-    state = adam.state[weight]
-    if not state:
-        state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device if adam.defaults["fused"] else "cpu")
-        for name in ("exp_avg", "exp_avg_sq"):
-            state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-    return state
-
-
 def orthogonal(stack: Tensor) -> Tensor:
     """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds in bf16.
 
@@ -155,22 +146,6 @@ def orthogonal(stack: Tensor) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if upright else x
-
-
-def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
-    """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
-
-    With a `decay` of 0 it never falls.
-
-    The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
-    Hu et al., arXiv 2404.06395).
-    """
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    if decay == 0:
-        return peak
-    left = (steps - 1 - step) / max(1.0, decay * steps)
-    return peak * (floor + (1 - floor) * min(1.0, left))
 
 
 def _blocks(net: TinyNet) -> list[Block]:

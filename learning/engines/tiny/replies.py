@@ -1,10 +1,9 @@
-"""Log probabilities of replies under the small policy: prompts and replies laid out as the policy plays them.
+"""Prompts and replies laid out for the small policy as it acts.
 
-Screens are neither moved nor asked about: the log probabilities must be those of what was played.
+Screens are neither moved nor asked about: log probabilities must be those of what was generated.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,31 +11,12 @@ import torch
 from torch import Tensor
 
 from learning.data.rollouts import Rollout
+from learning.engines.tiny.forward import Piece
 from models.tiny.generator import read_tokenizer, token_id
 from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import Packed, pack, visible
+from models.tiny.packing import pack
 from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.tokens import END, PAD
-
-
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """Rollouts of one grid of screens, ready for a forward pass; n is the number of their reply tokens."""
-
-    patches: Tensor
-    grid: Grid
-    screens: int
-    packed: Packed
-    rows: Tensor
-    """(n,) row of each reply token."""
-    columns: Tensor
-    """(n,) text position that says it."""
-    targets: Tensor
-    """(n,) ids."""
-    temperatures: Tensor
-    """(n,) that logits are divided by."""
-    members: tuple[int, ...]
-    """Which of the rollouts handed in each row is."""
 
 
 class ReplyLayer:
@@ -57,11 +37,17 @@ class ReplyLayer:
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
 
     def tokens(self, rollout: Rollout) -> tuple[int, ...]:
-        """The reply's tokens: as they were drawn, else encoded, with an end."""
-        return rollout.token_ids or (*self._ids(rollout.reply), self._end)
+        """The reply's tokens: as they were drawn, else encoded, with an end if it has one."""
+        return rollout.token_ids or (*self._ids(rollout.reply), *([self._end] if rollout.ended else []))
 
-    def lay(self, rollouts: Sequence[Rollout]) -> list[Replies]:
-        """One layout per grid and number of screens, as the policy batches its plays."""
+    def lay(self, rollouts: Sequence[Rollout], numbers: Sequence[int], starts: Sequence[int]) -> list[Piece]:
+        """One piece per grid and number of screens, as the policy batches its steps.
+
+        Args:
+            rollouts: what is laid out.
+            numbers: the number of each in the step.
+            starts: the number of its first token among those of all documents.
+        """
         shown = [[self._pixels(sha) for sha in rollout.screenshots] for rollout in rollouts]
         groups: dict[tuple[Grid, int], list[int]] = {}
         for at, images in enumerate(shown):
@@ -79,48 +65,44 @@ class ReplyLayer:
                 grid,
                 screens,
                 tuple(members),
+                numbers,
+                starts,
             )
             for (grid, screens), members in groups.items()
         ]
 
     def _laid(
-        self, rollouts: list[Rollout], patches: Tensor, grid: Grid, screens: int, members: tuple[int, ...]
-    ) -> Replies:
+        self,
+        rollouts: list[Rollout],
+        patches: Tensor,
+        grid: Grid,
+        screens: int,
+        members: tuple[int, ...],
+        numbers: Sequence[int],
+        starts: Sequence[int],
+    ) -> Piece:
         lines, marks = [], []
-        for row, rollout in enumerate(rollouts):
+        for row, (rollout, member) in enumerate(zip(rollouts, members, strict=True)):
             prompt, reply = list(self._ids(rollout.prompt)), self.tokens(rollout)
             lines.append([[*prompt, *reply[:-1]]])
-            marks += [(row, len(prompt) - 1 + at, token, rollout.temperature) for at, token in enumerate(reply)]
-        rows, columns, targets, temperatures = zip(*marks, strict=True)
-        blocks = (grid.rows // self._merge, grid.columns // self._merge)
-        return Replies(
+            number, start = numbers[member], starts[member]
+            marks += [
+                (row, len(prompt) - 1 + at, token, start + at, number, rollout.temperature)
+                for at, token in enumerate(reply)
+            ]
+        *indices, temperatures = zip(*marks, strict=True)
+        rows, columns, targets, tokens, documents = (torch.tensor(part) for part in indices)
+        return Piece(
             patches,
             grid,
             screens,
-            pack(lines, blocks, screens, self._pad),
-            torch.tensor(rows),
-            torch.tensor(columns),
-            torch.tensor(targets),
-            torch.tensor(temperatures, dtype=torch.float32),
+            pack(lines, (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad),
+            rows,
+            columns,
+            targets,
+            torch.ones(len(marks)),
             members,
+            tokens,
+            documents,
+            torch.tensor(temperatures, dtype=torch.float32),
         )
-
-
-def reply_hidden(net: TinyNet, replies: Replies) -> Tensor:
-    """The normed hidden state that says each reply token, (n, hidden)."""
-    seen = net.see(replies.patches, replies.grid)
-    seen = seen.reshape(replies.packed.tokens.shape[0], -1, seen.shape[-1])
-    x = torch.cat([seen, net.embed(replies.packed.tokens)], dim=1)
-    hidden = net.read(x, replies.packed.positions, visible(replies.packed.segments, net.dtype))
-    return hidden[replies.rows, replies.columns + seen.shape[1]]
-
-
-def said_logprobs(net: TinyNet, hidden: Tensor, replies: Replies) -> Tensor:
-    """Log probability of each reply token, (n,), of logits divided by its temperature, from its hidden state."""
-    shares = (net.logits(hidden).float() / replies.temperatures[:, None]).log_softmax(-1)
-    return shares.gather(1, replies.targets[:, None])[:, 0]
-
-
-def reply_logprobs(net: TinyNet, replies: Replies) -> Tensor:
-    """Log probability of each reply token, (n,), of logits divided by its temperature."""
-    return said_logprobs(net, reply_hidden(net, replies), replies)

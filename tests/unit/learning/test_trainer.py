@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from learning.data.sample import read_samples, read_screenshots, write_samples
 from learning.engines.tiny.batches import Batcher
-from learning.engines.tiny.learner import batch_loss
+from learning.engines.tiny.forward import outputs_of
 from learning.job import TIED, Job, read_job
 from learning.resume import steps_folder
 from learning.trainer import train
@@ -95,7 +95,8 @@ def test_the_parts_of_two_processes_add_up_to_the_gradient_of_one(folder: Path) 
     def gradient(members: range) -> torch.Tensor:
         flat = net.gradients()
         (batch,) = maker.batches([made[index] for index in members], [(0, index) for index in members])
-        batch_loss(net, batch, maker.first, 2.0).backward()
+        outputs = outputs_of(net, batch)
+        (outputs.logprobs * outputs.weights).sum().backward()
         return flat
 
     whole, parts = gradient(range(8)), gradient(range(0, 8, 2)) + gradient(range(1, 8, 2))

@@ -15,12 +15,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from learning.algorithms.critic import BIAS, BODY, WEIGHT
+from learning.algorithms.method import method_of
+from learning.algorithms.ppo import PpoObjective
+from learning.data.preferences import read_preferences
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
 from learning.data.sample import Screenshots
-from learning.engines.fsdp.critic import ShardedBody
+from learning.engines.engine import SampleRef
+from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.reply_chats import ReplyChats
 from learning.job import Job
-from learning.trainer import READERS, learner_of, train
+from learning.learner import Learner
+from learning.trainer import train
 from models.families.dialects import parse_reply
 from models.policy import Context
 from models.random_vlm import KINDS
@@ -28,7 +33,7 @@ from models.tiny.layout import CRITIC, read_config
 from models.vlm import VlmPolicy
 from schemas.action import Click
 from schemas.config.training import PpoConfig
-from schemas.failure import CheckpointError, FlywheelError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.replies import job, model, played, preferences, streamed
@@ -71,9 +76,11 @@ def act(checkpoint: Path) -> str:
 def logprobs(checkpoint: Path, plan: Job) -> list[float]:
     """Summed log probability of each document of a job under a checkpoint."""
     plan = plan.model_copy(update={"parent": checkpoint})
-    learner: Any = learner_of(plan, READERS[plan.train.method](plan.samples), 0, 1)
+    samples = method_of(plan.train).read(plan.samples)
+    learner = Learner(plan, samples, 0, 1)
     try:
-        return learner._sums(learner.prepared(range(len(learner.items)))).tolist()
+        prepared = learner.prepare([SampleRef(at, at) for at in range(len(samples))])
+        return learner.sums(learner.engine.ready(prepared)).tolist()
     finally:
         learner.close()
 
@@ -114,14 +121,9 @@ def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives
 
 
 def test_a_frozen_reference_is_not_renewed(tmp_path: Path) -> None:
-    plan = job(tmp_path, "qwen3_vl", "dpo")
-    samples = READERS["dpo"](plan.samples)
-    learner = learner_of(plan, samples, 0, 1)
-    try:
-        with pytest.raises(CheckpointError, match=r"train\.stream\.on"):
-            learner.renew(samples, plan.screenshots)
-    finally:
-        learner.close()
+    plan = job(tmp_path, "qwen3_vl", "dpo").model_copy(update={"stream": tmp_path})
+    with pytest.raises(UsageError, match=r"train\.stream\.on.*dpo"):
+        Learner(plan, read_preferences(plan.samples), 0, 1)
 
 
 def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,19 +154,21 @@ def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(s
     assert (plan.out / CRITIC).exists() and act(plan.out) is not None
 
     child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
-    learner: Any = learner_of(child, READERS["ppo"](child.samples), 0, 1)
+    learner = Learner(child, read_rollouts(child.samples), 0, 1)
+    objective = learner.objective
+    assert isinstance(objective, PpoObjective)
     try:
         kept = load_file(plan.out / CRITIC)
-        assert torch.equal(learner._critic.head[:-1].detach(), kept[WEIGHT])
+        assert torch.equal(objective.critic.head[:-1].detach(), kept[WEIGHT])
         own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
         assert bool(own) == (critic == "alone")
         if own:
-            body, fresh = learner._critic.body.tensors(), ShardedBody(plan, 0, 1, torch.float32, {}).tensors()
+            assert objective.critic.body is not None
+            body, fresh = objective.critic.body.tensors(), FsdpBody(plan, 0, 1, torch.float32, {}).tensors()
             assert body.keys() == own.keys() and all(torch.equal(body[name], own[name]) for name in own)
             assert any(not torch.equal(fresh[name], own[name]) for name in own)
-        learner._begin()
-        assert learner.numbers()["critic_kept"] == 1
-        known = learner._valuation
+        assert learner.metrics()["critic_kept"] == 1
+        known = objective.valuation
         assert torch.allclose(known.returns, known.correct.float())
     finally:
         learner.close()
@@ -176,20 +180,20 @@ def test_the_network_of_another_models_critic_is_refused(tmp_path: Path) -> None
     foreign = {WEIGHT: torch.zeros(width), BIAS: torch.zeros(1), f"{BODY}model.elsewhere": torch.zeros(2)}
     save_file(foreign, plan.parent / CRITIC)
     with pytest.raises(CheckpointError, match="architecture"):
-        learner_of(plan, read_rollouts(plan.samples), 0, 1)
+        Learner(plan, read_rollouts(plan.samples), 0, 1)
 
 
-def encoder(start: Start, end: bool = True) -> ReplyChats:
+def encoder(start: Start) -> ReplyChats:
     job(*start, "grpo")
-    return ReplyChats(start.folder / start.kind, POLICY, Screenshots(start.folder / "screenshots.parquet"), 0, end)
+    return ReplyChats(start.folder / start.kind, POLICY, Screenshots(start.folder / "screenshots.parquet"), 0)
 
 
 def test_a_reply_that_nobody_drew_is_written_as_the_model_writes_places(start: Start) -> None:
     rollout = replace(played(start.folder / start.kind, 1)[0][0], token_ids=(), logprobs=())
     shown = replace(rollout, reply="Thought: Here.\nAction: click(start_box='(500,250)')")
     for end in (True, False):
-        chats = encoder(start, end)
-        said = [token for token in chats.encode(shown).targets.tolist() if token >= 0]
+        chats = encoder(start)
+        said = [token for token in chats.encode(replace(shown, ended=end)).targets.tolist() if token >= 0]
         text = chats.processor.tokenizer.decode(said, skip_special_tokens=True)
         action = parse_reply(text, (WIDTH, HEIGHT) if start.kind == "qwen2_5_vl" else None).action
         assert isinstance(action, Click) and (action.x, action.y) == pytest.approx((0.5, 0.25), abs=0.01)
@@ -215,17 +219,17 @@ def test_a_reply_that_cannot_be_read_is_named_before_anything_is_trained(
     plan = job(tmp_path, "qwen3_vl", "grpo")
     write_rollouts(plan.samples, [replace(read_rollouts(plan.samples)[0], **broken)])
     with pytest.raises(FlywheelError, match=named):
-        learner_of(plan, read_rollouts(plan.samples), 0, 1)
+        Learner(plan, read_rollouts(plan.samples), 0, 1)
 
 
 def test_an_empty_reply_is_named(tmp_path: Path) -> None:
     start = Start(tmp_path, "qwen3_vl")
     with pytest.raises(FlywheelError, match="empty reply"):
         shown = played(model(*start), 1)[0][0].screenshots
-        encoder(start, end=False).encode(Rollout("t9", 0, "a", shown, "", ""))
+        encoder(start).encode(Rollout("t9", 0, "a", shown, "", "", ended=False))
 
 
 def test_preferences_keep_what_was_said_before(tmp_path: Path) -> None:
     plan = job(tmp_path, "qwen3_vl", "dpo")
     rollouts = played(plan.parent)[0]
-    assert READERS["dpo"](plan.samples) == preferences(rollouts)
+    assert read_preferences(plan.samples) == preferences(rollouts)

@@ -8,7 +8,7 @@ import pytest
 
 from learning.algorithms.gae import advantages
 from learning.algorithms.groups import Played
-from learning.algorithms.ppo import (
+from learning.algorithms.returns import (
     PATIENCE,
     Pretraining,
     estimates,

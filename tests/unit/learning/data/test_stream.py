@@ -10,11 +10,10 @@ from safetensors.torch import load_file
 
 from learning.data.rollouts import Rollout
 from learning.data.stream import KEEP, StreamFolder, leave_out_stale, staleness, updates_of, weights_name
-from learning.engines.learner import Learner
-from learning.engines.tiny.pairs import PairLearner
 from learning.job import Job
+from learning.learner import Learner
 from learning.trainer import train
-from schemas.failure import CheckpointError, FlywheelError
+from schemas.failure import FlywheelError, UsageError
 from tests.unit.learning.engines.tiny.test_small_groups import job, played
 from tests.unit.learning.samples import parent
 
@@ -148,7 +147,7 @@ def test_a_stream_that_ends_without_a_batch_is_said(streamed: Job) -> None:
         train(streamed)
 
 
-def test_a_learner_that_cannot_go_on_with_other_samples_says_so(tmp_path: Path) -> None:
-    assert PairLearner.renew is Learner.renew
-    with pytest.raises(CheckpointError, match=r"train\.stream\.on"):
-        PairLearner.renew(PairLearner.__new__(PairLearner), [], tmp_path)
+def test_a_method_that_cannot_go_on_with_other_samples_says_so(streamed: Job) -> None:
+    wanted = streamed.model_copy(update={"train": streamed.train.model_copy(update={"method": "dpo"})})
+    with pytest.raises(UsageError, match=r"train\.stream\.on.*dpo"):
+        Learner(wanted, [], 0, 1)

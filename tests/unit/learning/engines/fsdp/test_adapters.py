@@ -8,11 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from learning.algorithms.method import method_of
 from learning.engines.fsdp.adapters import add_adapters, merged
-from learning.engines.fsdp.learner import ShardedLearner
+from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
 from learning.job import Job
-from learning.trainer import READERS, learner_of, train
+from learning.learner import Learner
+from learning.trainer import train
 from models.policy import Context
 from models.vlm import VlmPolicy
 from schemas.config.training import LoraConfig
@@ -43,7 +45,7 @@ def changed(plan: Job) -> set[str]:
 @pytest.mark.parametrize(("kind", "method"), [("qwen2_5_vl", "sft"), ("qwen3_vl", "grpo"), ("qwen3_vl_moe", "dpo")])
 def test_only_adapters_are_trained_and_the_checkpoint_is_a_plain_one(kind: str, method: str, tmp_path: Path) -> None:
     plan = plan_of(tmp_path, kind, method)
-    learner: Any = learner_of(plan, READERS[method](plan.samples), 0, 1)
+    learner = Learner(plan, method_of(plan.train).read(plan.samples), 0, 1)
     learned = [name for name in learner.state() if name.startswith("model.")]
     assert learned and all(".lora_" in name for name in learned)
     learner.close()
@@ -62,7 +64,7 @@ def test_a_killed_training_goes_on_with_its_adapters(
     unbroken = plan.model_copy(update={"out": tmp_path / "unbroken"})
     train(unbroken)
     with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="killed"):
-        broken.setattr(ShardedLearner, "write", _killed)
+        broken.setattr(FsdpEngine, "write", _killed)
         train(plan)
     capsys.readouterr()
     train(plan)

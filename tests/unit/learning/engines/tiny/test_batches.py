@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from learning.engines.tiny.batches import Batch, Batcher
-from learning.engines.tiny.learner import batch_loss
+from learning.engines.tiny.batches import Batcher
+from learning.engines.tiny.forward import Piece, outputs_of
 from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet
 from models.tiny.packing import pack, visible
@@ -65,10 +65,11 @@ def test_the_loss_of_a_question_does_not_know_the_other_answers(directory: Path)
     assert torch.allclose(hidden(tokens)[0, :last], hidden(batch.packed.tokens)[0, :last], atol=1e-5)
 
 
-def darkest(batch: Batch, maker: Batcher, index: int) -> None:
+def darkest(batch: Piece, maker: Batcher, index: int) -> None:
     """The supervised places of a row point at pixels that are not white."""
-    rows = (batch.rows == index) & (batch.places >= 0)
-    places = batch.places[rows] / (BINS - 1)
+    assert batch.aims is not None
+    rows = (batch.rows == index) & (batch.aims.places >= 0)
+    places = batch.aims.places[rows] / (BINS - 1)
     x, y = places[0] * WIDTH, places[1] * HEIGHT
     canvas = batch.patches[index].float().reshape(2, 3, 2, 2, 3, 16, 16).permute(0, 2, 5, 1, 3, 6, 4).reshape(64, 96, 3)
     assert canvas[int(y), int(x)].abs().sum() > 0
@@ -112,7 +113,7 @@ def test_a_screen_without_an_action_still_teaches_where_things_are(directory: Pa
     made, pngs = samples(6)
     sample = next(item for item in made if item.action is None)
     (batch,) = batcher(directory, pngs, grounding=2, reading=0, shift=0).batches([sample], [(0, 0)])
-    assert len(batch.places) == 4 and (batch.places >= 0).all()
+    assert batch.aims is not None and len(batch.aims.places) == 4 and (batch.aims.places >= 0).all()
 
 
 def test_a_sample_that_asks_nothing_costs_nothing(directory: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_sample_that_asks_nothing_costs_nothing(directory: Path) -> None:
     empty = TrainSample("t", made[0].screenshots, "Look.")
     (batch,) = batcher(directory, pngs).batches([made[0], empty], [(0, 0), (0, 1)])
     assert set(batch.rows.tolist()) == {0}
-    assert torch.isfinite(batch_loss(TinyNet.load(directory), batch, batcher(directory, pngs).first, 2.0))
+    assert torch.isfinite(outputs_of(TinyNet.load(directory), batch).logprobs).all()
 
 
 def test_a_copying_question_is_answered_by_typing_a_text_of_the_screen(directory: Path) -> None:

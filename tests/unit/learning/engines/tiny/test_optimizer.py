@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from learning.engines.tiny.optimizer import FlatOptimizer, _blocks, learning_rate, orthogonal, stretches
+from learning.engines.optimizer import learning_rate
+from learning.engines.tiny.optimizer import FlatOptimizer, _blocks, orthogonal, stretches
 from models.tiny.network import TinyNet
 from tests.unit.learning.samples import TRAIN, parent
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from learning.algorithms.grpo import check_drawn, token_losses
 from learning.data.rollouts import Rollout, prompt_after, write_rollouts
 from learning.data.sample import write_screenshots
-from learning.engines.tiny.groups import check_drawn, group_loss
-from learning.engines.tiny.replies import ReplyLayer, reply_logprobs
+from learning.engines.tiny.forward import outputs_of
+from learning.engines.tiny.replies import ReplyLayer
 from learning.job import Job
 from learning.trainer import train
 from models.families.prompt import messages_of
@@ -91,11 +92,11 @@ def logprobs(checkpoint: Path, rollouts: list[Rollout], pngs: dict[str, bytes], 
     """Summed log probability of each reply."""
     net = TinyNet.load(checkpoint, dtype)
     sums = [0.0] * len(rollouts)
-    for replies in ReplyLayer(checkpoint, net, pngs).lay(rollouts):
+    for piece in ReplyLayer(checkpoint, net, pngs).lay(rollouts, range(len(rollouts)), [0] * len(rollouts)):
         with torch.no_grad():
-            values = reply_logprobs(net, replies)
-        for row, value in zip(replies.rows.tolist(), values.tolist(), strict=True):
-            sums[replies.members[row]] += value
+            outputs = outputs_of(net, piece)
+        for number, value in zip(outputs.rows.tolist(), outputs.logprobs.tolist(), strict=True):
+            sums[number] += value
     return sums
 
 
@@ -168,9 +169,9 @@ def test_the_loss_corrects_stale_tokens_and_counts_what_it_clipped() -> None:
     old = torch.tensor([-1.0, -1.0, -1.0])
     new = torch.tensor([-1.0, -0.5, -1.0], requires_grad=True)
     served = torch.tensor([-1.0, -2.0, -0.5])
-    losses, counts = group_loss(new, old, served, torch.ones(3), GroupConfig())
+    losses, counts = token_losses(new, old, served, torch.ones(3), GroupConfig())
     assert losses.tolist() == pytest.approx([-1.0, -1.28, -math.exp(-0.5)])
     assert counts.tolist() == pytest.approx([3, 3, 1.5, 1, 0.5])
-    unknown, counted = group_loss(new, old, torch.full((3,), math.nan), torch.ones(3), GroupConfig())
+    unknown, counted = token_losses(new, old, torch.full((3,), math.nan), torch.ones(3), GroupConfig())
     assert unknown.tolist() == pytest.approx([-1.0, -1.28, -1.0])
     assert counted[1] == 0

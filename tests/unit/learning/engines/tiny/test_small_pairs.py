@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from learning.data.preferences import Preference, write_preferences
+from learning.algorithms.dpo import PairObjective
+from learning.data.preferences import Preference, read_preferences, write_preferences
 from learning.data.sample import write_screenshots
-from learning.engines.learner import Draw
-from learning.engines.tiny.pairs import PairLearner
+from learning.engines.engine import SampleRef
+from learning.engines.tiny.engine import TinyEngine
 from learning.job import Job
-from learning.trainer import learner_of, train
+from learning.learner import Learner
+from learning.trainer import train
+from models.tiny.generator import read_tokenizer
 from schemas.config.training import PreferenceConfig
 from tests.unit.learning.samples import POLICY, TRAIN, parent, samples
 
@@ -42,13 +45,10 @@ def click(at: int) -> str:
     return f"Action: click(start_box='({10 * at},500)')"
 
 
-def first_step(plan: Job, **changes: object) -> tuple[float, dict[str, float]]:
-    from learning.data.preferences import read_preferences
-
-    learner = learner_of(plan.model_copy(update=changes), read_preferences(plan.samples), 0, 1)
-    assert isinstance(learner, PairLearner)
-    taken = learner.step([Draw(at, at) for at in range(4)], 0.0)
-    return float(taken.loss), learner.numbers()
+def first_step(plan: Job) -> tuple[float, dict[str, float]]:
+    learner = Learner(plan, read_preferences(plan.samples), 0, 1)
+    result = learner.step(learner.prepare([SampleRef(at, at) for at in range(4)]), 0.0)
+    return float(result.loss), learner.metrics()
 
 
 def test_a_policy_that_is_its_reference_pays_ln_2(plan: Job) -> None:
@@ -59,22 +59,19 @@ def test_a_policy_that_is_its_reference_pays_ln_2(plan: Job) -> None:
 
 def test_the_preferred_replies_gain_on_the_rejected_ones(plan: Job) -> None:
     train(plan)
-    trained = plan.model_copy(update={"parent": plan.out})
-    from learning.data.preferences import read_preferences
 
-    pairs = read_preferences(plan.samples)
-    learners = [PairLearner(job, pairs, 0, 1) for job in (plan, trained)]
-    replies = [learners[0]._reply(pair, text) for pair in pairs for text in (pair.chosen, pair.rejected)]
-    with torch.no_grad():
-        old, new = (one._sums(one._net, replies) for one in learners)
-    margins = (new - old)[0::2] - (new - old)[1::2]
-    assert float(margins.min()) > 0
+    def sums(checkpoint: Path) -> torch.Tensor:
+        learner = Learner(plan.model_copy(update={"parent": checkpoint}), read_preferences(plan.samples), 0, 1)
+        return learner.sums(learner.engine.ready(learner.prepare([SampleRef(at, at) for at in range(4)])))
+
+    gains = sums(plan.out) - sums(plan.parent)
+    assert float((gains[0::2] - gains[1::2]).min()) > 0
 
 
 def test_an_end_token_is_no_part_of_thought_and_action(plan: Job) -> None:
-    from learning.data.preferences import read_preferences
-
     pair = read_preferences(plan.samples)[0]
-    learner = PairLearner(plan, [pair], 0, 1)
-    reply = learner._reply(pair, pair.chosen)
-    assert learner._layer._tokenizer.decode(list(reply.token_ids)) == pair.chosen
+    engine = TinyEngine(plan, 0, 1)
+    documents = PairObjective(plan, engine).documents([pair])
+    engine.lay(documents, plan.screenshots)
+    tokens = engine.ready([SampleRef(0, 0)]).pieces[0].targets
+    assert read_tokenizer(plan.parent).decode(tokens.tolist()) == pair.chosen

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,17 @@ from safetensors.torch import load_file, save_file
 
 from learning.algorithms.critic import BIAS, WEIGHT, Critic, read_critic
 from learning.algorithms.policy_losses import value_loss
-from learning.algorithms.ppo import explained_variance
+from learning.algorithms.ppo import PpoObjective
+from learning.algorithms.returns import explained_variance
 from learning.algorithms.valuation import TokensOf
 from learning.data.rollouts import read_rollouts
 from learning.data.sample import read_screenshots
 from learning.data.stream import StreamFolder
-from learning.engines.tiny.critic import SmallBody
-from learning.engines.tiny.ppo import PpoLearner
-from learning.engines.tiny.replies import ReplyLayer, reply_logprobs
+from learning.engines.tiny.engine import TinyEngine
+from learning.engines.tiny.forward import outputs_of
+from learning.engines.tiny.replies import ReplyLayer
 from learning.job import Job
+from learning.learner import Learner
 from learning.trainer import train
 from models.tiny.layout import CRITIC
 from models.tiny.network import TinyNet
@@ -39,8 +40,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def learner(plan: Job) -> PpoLearner:
-    return PpoLearner(plan, read_rollouts(plan.samples), 0, 1)
+def begun(plan: Job) -> tuple[TinyEngine, PpoObjective, dict[str, float]]:
+    """Engine, objective and metrics before the first step."""
+    engine = TinyEngine(plan, 0, 1)
+    learner = Learner(plan, read_rollouts(plan.samples), 0, 1, engine)
+    assert isinstance(learner.objective, PpoObjective)
+    return engine, learner.objective, learner.metrics()
 
 
 def trained(plan: Job, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -54,30 +59,30 @@ def logprobs(plan: Job, checkpoint: Path) -> dict[str, float]:
     """Mean log probability of a reply by its play."""
     rollouts, net = read_rollouts(plan.samples), TinyNet.load(checkpoint)
     found: dict[str, float] = {}
-    for replies in ReplyLayer(checkpoint, net, read_screenshots(plan.screenshots)).lay(rollouts):
+    layer = ReplyLayer(checkpoint, net, read_screenshots(plan.screenshots))
+    for piece in layer.lay(rollouts, range(len(rollouts)), [0] * len(rollouts)):
         with torch.no_grad():
-            values = reply_logprobs(net, replies)
-        for row, value in zip(replies.rows.tolist(), values.tolist(), strict=True):
-            name = rollouts[replies.members[row]].trajectory_id
+            outputs = outputs_of(net, piece)
+        for number, value in zip(outputs.rows.tolist(), outputs.logprobs.tolist(), strict=True):
+            name = rollouts[number].trajectory_id
             found[name] = found.get(name, 0.0) + value
     return found
 
 
 @pytest.mark.parametrize("critic", ["shared", "alone"])
 def test_the_critic_learns_the_returns_while_the_policy_stands_still(start: Path, tmp_path: Path, critic: str) -> None:
-    made = learner(ppo_job(start, tmp_path, count=24, critic=critic, value_steps=25, critic_learning_rate=3e-3))
-    before = made._net.flat.clone()
-    made._begin()
-    told = made.numbers()
-    assert torch.equal(made._net.flat, before)
+    plan = ppo_job(start, tmp_path, count=24, critic=critic, value_steps=25, critic_learning_rate=3e-3)
+    engine, objective, told = begun(plan)
+    assert torch.equal(engine.net.flat, TinyNet.load(plan.parent).flat)
     assert told["explained_variance_before"] == 0.0 and 0 < told["value_steps"] <= 25
     assert told["explained_variance"] > {"shared": 0.03, "alone": 0.4}[critic]  # an untrained body that may not move
-    assert explained_variance(made._valuation.values, made._valuation.returns) > {"shared": 0.15, "alone": 0.6}[critic]
+    known = objective.valuation
+    assert explained_variance(known.values, known.returns) > {"shared": 0.15, "alone": 0.6}[critic]
 
 
 def test_a_head_learns_returns_that_hidden_states_tell(start: Path, tmp_path: Path) -> None:
     plan = ppo_job(start, tmp_path, critic="shared")
-    critic = Critic(plan, 0, 1, partial(SmallBody, plan, 0, 1))
+    critic = Critic(plan, TinyEngine(plan, 0, 1))
     hidden = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))
     returns = (hidden[:, 0] > 0).float()
     for _ in range(200):
@@ -101,9 +106,7 @@ def test_replies_of_plays_that_succeed_gain_on_those_that_fail(
 
 
 def test_advantages_are_those_of_the_critics_values_over_whole_plays(start: Path, tmp_path: Path) -> None:
-    made = learner(ppo_job(start, tmp_path, count=8, value_steps=4, policy_lambda=1.0, whiten=False))
-    made._begin()
-    known = made._valuation
+    known = begun(ppo_job(start, tmp_path, count=8, value_steps=4, policy_lambda=1.0, whiten=False))[1].valuation
     returns = known.correct.float()
     assert torch.allclose(known.returns, returns)
     assert torch.allclose(known.advantages, returns - known.values, atol=1e-6)
@@ -131,9 +134,8 @@ def test_the_critic_is_kept_beside_the_weights_and_goes_on(
     assert trained(first, capsys)["critic_kept"] == 0
     second = ppo_job(start, tmp_path / "two", critic=critic, value_steps=0, steps=1)
     second = second.model_copy(update={"parent": first.out})
-    made = learner(second)
-    assert torch.allclose(made._critic.head[:-1].detach(), load_file(first.out / CRITIC)[WEIGHT])
-    assert made._critic.head.abs().sum() > 0
+    head = begun(second)[1].critic.head.detach()
+    assert torch.allclose(head[:-1], load_file(first.out / CRITIC)[WEIGHT]) and head.abs().sum() > 0
     assert trained(second, capsys)["critic_kept"] == 1
     other = {"shared": "alone", "alone": "shared"}[critic]
     third = ppo_job(start, tmp_path / "three", critic=other, value_steps=0, steps=1)

@@ -6,15 +6,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from learning.algorithms.critic import Body
 from learning.checkpoint import State
+from learning.engines.engine import Body
+from learning.engines.tiny.forward import Piece, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.job import Job
 from models.tiny.layout import read_config
 from models.tiny.network import TinyNet
 
 
-class SmallBody(Body):
+class TinyBody(Body):
     """A small network of a critic's own; all ranks hold the same.
 
     Args:
@@ -27,6 +28,10 @@ class SmallBody(Body):
         self.net = TinyNet(read_config(job.parent), dict(weights)) if weights else TinyNet.load(job.parent)
         self._world, self._gradient = world, self.net.gradients()
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+
+    def hidden(self, piece: Piece) -> Tensor:
+        """What it makes of the tokens before the piece's targets."""
+        return read_piece(self.net, piece)[0]
 
     def zero(self) -> None:
         """Forgets gradients."""
@@ -42,13 +47,13 @@ class SmallBody(Body):
         """One step at a learning rate."""
         self._optimizer.step(self._gradient, rate)
 
-    def keep(self) -> list[Tensor]:
+    def snapshot(self) -> list[Tensor]:
         """A copy of the weights, of the matrices this rank's stretch."""
         return [self._optimizer.master.clone()]
 
-    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+    def restore(self, weights: Sequence[Tensor], steps: int) -> None:
         """Goes back to a copy."""
-        self._optimizer.master.copy_(kept[0])
+        self._optimizer.master.copy_(weights[0])
         self._optimizer.restored(steps)
 
     def state(self) -> State:

@@ -8,19 +8,18 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from learning.algorithms.critic import Body
 from learning.checkpoint import State
+from learning.engines.engine import Body
 from learning.engines.fsdp.adapters import add_adapters, merged
-from learning.engines.fsdp.learner import state_of
-from learning.engines.fsdp.model import device_of, load_model, optimizer_of, shard, start_group
+from learning.engines.fsdp.model import device_of, load_model, optimizer_of, shard, start_group, state_of
 from learning.engines.fsdp.phases import Work
-from learning.engines.tiny.optimizer import moments_of
+from learning.engines.optimizer import moments_of
 from learning.job import Job
 from models.tiny.layout import CRITIC
 from schemas.failure import CheckpointError
 
 
-class ShardedBody(Body):
+class FsdpBody(Body):
     """A model of a critic's own, sharded block by block over all ranks; adapters and all as the policy has them.
 
     Args:
@@ -35,22 +34,22 @@ class ShardedBody(Body):
 
     def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
         self._rank, self._clip = rank, job.train.clip
-        device = device_of(job.train)
-        start_group(world, device)
+        self._device = device_of(job.train)
+        start_group(world, self._device)
         self._model = load_model(job.parent, dtype)
         if weights:
             _fill(self._model, weights, job)
         add_adapters(self._model, job.train.lora, job.seed)
-        self._net = shard(self._model, device, world, dtype, job.train.activation_checkpointing)
+        self._net = shard(self._model, self._device, world, dtype, job.train.activation_checkpointing)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
-        self._optimizer = optimizer_of(self._net, job.train, device)
+        self._optimizer = optimizer_of(self._net, job.train, self._device)
 
-    def hidden(self, work: Work) -> Tensor:
+    def hidden(self, piece: Work) -> Tensor:
         """What it makes of the tokens before the work's targets, (m, width)."""
-        return self._net(work)[1]
+        return self._net(piece.to(self._device))[1]
 
-    def reshard(self) -> None:
-        """To be called after passes without gradient: they leave weights gathered that a step would not change."""
+    def settle(self) -> None:
+        """Passes without gradient leave weights gathered that a step would not change."""
         cast(FSDPModule, self._net).reshard()
 
     def zero(self) -> None:
@@ -68,14 +67,14 @@ class ShardedBody(Body):
             group["lr"] = rate
         self._optimizer.step()
 
-    def keep(self) -> list[Tensor]:
+    def snapshot(self) -> list[Tensor]:
         """A copy of this rank's shards."""
         return [weight.detach().clone() for weight in self._weights]
 
     @torch.no_grad()
-    def take_back(self, kept: Sequence[Tensor], steps: int) -> None:
+    def restore(self, weights: Sequence[Tensor], steps: int) -> None:
         """Goes back to a copy."""
-        for weight, before in zip(self._weights, kept, strict=True):
+        for weight, before in zip(self._weights, weights, strict=True):
             weight.copy_(before)
         self.restored(steps)
 

@@ -1,0 +1,13 @@
+"""Continual training: what failed trajectories show of screens and actions, without imitating them."""
+
+from learning.algorithms.method import Method, Source
+from learning.algorithms.sft import Imitation
+from learning.data.sample import read_samples
+
+METHOD = Method(
+    source=Source.FAILURES,
+    read=read_samples,
+    objective=Imitation,
+    section="ct",
+    rates={"muon": 1e-3, "adamw": 1e-5},
+)

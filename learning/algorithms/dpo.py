@@ -1,0 +1,86 @@
+"""Agent DPO: of two replies to one context the one that led to success is preferred; the parent is the reference."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from learning.algorithms.method import Method, Source, method_of
+from learning.algorithms.objective import Objective
+from learning.algorithms.policy_losses import dpo_loss
+from learning.data.preferences import Preference, read_preferences
+from learning.data.rollouts import Rollout
+from learning.engines.engine import Batch, Engine, Outputs, Piece
+from learning.job import Job
+from schemas.config.training import PreferenceConfig
+
+
+class PairObjective(Objective):
+    """The mean of `dpo_loss` over the pairs of the step."""
+
+    each = 2
+    needs_parent = True
+    needs_sums = True
+
+    def __init__(self, job: Job, engine: Engine) -> None:
+        super().__init__(job, engine)
+        settings = method_of(job.train).settings(job.train)
+        assert isinstance(settings, PreferenceConfig)
+        self._beta = settings.beta
+        self.counts = torch.zeros(3, dtype=torch.float64)
+
+    def documents(self, samples: Sequence[Preference]) -> Sequence[Rollout]:
+        """Both replies of each pair, without an end token, which is neither thought nor action."""
+        return [_side(pair, text) for pair in samples for text in (pair.chosen, pair.rejected)]
+
+    def begin(self, counts: Sequence[int], parent: Tensor) -> None:
+        """Sums the reference's log probabilities by reply."""
+        rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(parent.device)
+        self._reference = parent.new_zeros(len(counts), dtype=torch.float64).index_add(0, rows, parent.double())
+
+    def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
+        """The loss of the step's pairs, and how it changes with each sum."""
+        asked, old = sums.detach().requires_grad_(), self._reference[documents]
+        loss = dpo_loss(asked[0::2], asked[1::2], old[0::2], old[1::2], self._beta).mean()
+        (self._slopes,) = torch.autograd.grad(loss, asked)
+        margins = (sums - old)[0::2] - (sums - old)[1::2]
+        counted = [len(margins), int((margins > 0).sum()), float(margins.sum())]
+        self.counts += torch.tensor(counted, dtype=torch.float64)
+        return loss.detach()
+
+    def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
+        """A term whose gradient is the loss's; its value is not."""
+        return (self._slopes[outputs.rows] * outputs.logprobs).sum()
+
+    def metrics(self, counts: Tensor) -> dict[str, float]:
+        """Mean margin of the preferred reply against the reference, in nats, and how often it is above 0.
+
+        Every rank counts all pairs, so only shares are given.
+        """
+        pairs, right, margin = counts.tolist()
+        return {"margin": margin / max(1.0, pairs), "preferred": right / max(1.0, pairs)}
+
+
+def _side(pair: Preference, text: str) -> Rollout:
+    return Rollout(
+        pair.pair_id,
+        len(pair.said),
+        pair.task_id,
+        pair.screenshots,
+        pair.prompt,
+        text,
+        weight=pair.weight,
+        instruction=pair.instruction,
+        said=pair.said,
+        ended=False,
+    )
+
+
+METHOD = Method(
+    source=Source.PAIRS,
+    read=read_preferences,
+    objective=PairObjective,
+    section="preference",
+    rates={"muon": 2e-4, "adamw": 5e-7},
+    in_groups=True,
+)

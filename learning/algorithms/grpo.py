@@ -1,0 +1,144 @@
+"""GRPO: rollouts with advantages from the rewards of their group; the clipped loss over all reply tokens of a step.
+
+The old log probabilities are those of the weights before the first step (with a stream: before each batch), computed
+by the trainer itself; against those the tokens were drawn with they give the mismatch of training and serving (and of
+staleness, where another policy acted), which truncated weights correct. A token whose drawing nobody recorded weighs 1.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from learning.algorithms.method import Method, Source, method_of
+from learning.algorithms.objective import Objective
+from learning.algorithms.policy_losses import clipped_loss, truncated_weights
+from learning.data.rollouts import Rollout, read_rollouts
+from learning.engines.engine import Batch, Engine, Outputs, Piece
+from learning.job import Job
+from schemas.config.training import ClippedConfig
+from schemas.failure import FlywheelError
+
+COUNTED = 5
+"""Sums that `token_losses` keeps."""
+FRESH = 2
+"""Sums that `fresh_gap` keeps."""
+
+
+class GroupObjective(Objective):
+    """The clipped loss with truncated importance weights, mean over all reply tokens of the step."""
+
+    needs_parent = True
+
+    def __init__(self, job: Job, engine: Engine) -> None:
+        super().__init__(job, engine)
+        self.counts = torch.zeros(COUNTED + FRESH, dtype=torch.float64)
+        settings = method_of(job.train).settings(job.train)
+        assert isinstance(settings, ClippedConfig)
+        self._clips = settings
+
+    def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
+        """The rollouts.
+
+        Raises:
+            FlywheelError: one whose tokens and log probabilities differ in number or are no numbers.
+        """
+        self._samples = list(samples)
+        for sample in self._samples:
+            check_drawn(sample)
+        return self._samples
+
+    def begin(self, counts: Sequence[int], parent: Tensor) -> None:
+        """Lays out what is known of each token."""
+        served, advantages, ages = [], [], []
+        for rollout, count in zip(self._samples, counts, strict=True):
+            served += rollout.logprobs[:count] or [math.nan] * count
+            advantages += [rollout.advantage] * count
+            ages += [rollout.age] * count
+        self._old = parent
+        self._ages = torch.tensor(ages, device=parent.device)
+        self._served, self._advantages = (
+            torch.tensor(values, dtype=parent.dtype, device=parent.device) for values in (served, advantages)
+        )
+
+    def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
+        """This piece's share of the mean over the step's tokens."""
+        old, served, advantages, ages = (
+            known[outputs.tokens] for known in (self._old, self._served, self._advantages, self._ages)
+        )
+        losses, counts = token_losses(outputs.logprobs, old, served, advantages, self._clips)
+        self.counts += torch.cat([counts, fresh_gap(old, served, ages)])
+        return losses.sum() / max(1, batch.targets)
+
+    def metrics(self, counts: Tensor) -> dict[str, float]:
+        """Tokens trained on, mean |log p of training - of serving|, shares of clipped tokens, mean |log ratio|.
+
+        With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
+        weights, so what is left is how the two compute.
+        """
+        tokens, drawn, mismatch, clipped, moved, fresh, gap = counts.tolist()
+        means = {
+            "tokens": tokens,
+            "mismatch": mismatch / max(1.0, drawn),
+            "clipped": clipped / max(1.0, tokens),
+            "moved": moved / max(1.0, tokens),
+        }
+        return means if self._job.stream is None else {**means, "mismatch_fresh": gap / max(1.0, fresh)}
+
+
+def token_losses(
+    new: Tensor, old: Tensor, served: Tensor, advantages: Tensor, clips: ClippedConfig
+) -> tuple[Tensor, Tensor]:
+    """The clipped loss of each token, weighted by the truncated importance weight, and what was counted on the way.
+
+    Args:
+        new: log probabilities now, (n,).
+        old: the trainer's before its first step, (n,).
+        served: those of the drawing, NaN where nobody knows them, (n,).
+        advantages: (n,).
+        clips: clips and cap.
+
+    Returns:
+        Losses (n,), and sums over the tokens: all, those with a drawing, |old - served|, clipped, |new - old|.
+    """
+    drawn = served.isfinite()
+    weights = torch.where(drawn, truncated_weights(old, torch.where(drawn, served, old), clips.most_weight), 1.0)
+    losses = weights * clipped_loss(new, old, advantages, clips.clip_low, clips.clip_high)
+    moved = (new - old).detach()
+    ratio = moved.exp()
+    clipped = ((advantages > 0) & (ratio > 1 + clips.clip_high)) | ((advantages < 0) & (ratio < 1 - clips.clip_low))
+    gap = (old - served)[drawn].abs()
+    counts = [len(new), int(drawn.sum()), float(gap.sum()), int(clipped.sum()), float(moved.abs().sum())]
+    return losses, torch.tensor(counts, dtype=torch.float64)
+
+
+def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
+    """How many tokens of age 0 have a drawing, and their sum of |old - served|; all arguments are (n,)."""
+    gap = (old - served)[served.isfinite() & (ages == 0)].abs()
+    return torch.tensor([len(gap), float(gap.sum())], dtype=torch.float64)
+
+
+def check_drawn(rollout: Rollout) -> None:
+    """Raises `FlywheelError` for a rollout whose log probabilities are not those of its tokens."""
+    where = f"step {rollout.step} of trajectory {rollout.trajectory_id}"
+    if len(rollout.token_ids) != len(rollout.logprobs):
+        raise FlywheelError(
+            f"{where}: {len(rollout.token_ids)} tokens and {len(rollout.logprobs)} log probabilities.",
+            "The lake's row is broken; delete that trajectory.",
+        )
+    if not all(math.isfinite(value) for value in (*rollout.logprobs, rollout.advantage, rollout.reward)):
+        raise FlywheelError(
+            f"{where}: a log probability, advantage or reward that is no number.", "Delete that trajectory."
+        )
+
+
+METHOD = Method(
+    source=Source.GROUPS,
+    read=read_rollouts,
+    objective=GroupObjective,
+    section="group",
+    rates={"muon": 5e-4, "adamw": 1e-6},
+    in_groups=True,
+    streams=True,
+)

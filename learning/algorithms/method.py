@@ -1,0 +1,138 @@
+"""A training method as one record: what it reads from the lake, its config section, its objective, its rates.
+
+A record stands in the module of its method (`learning.algorithms.grpo:METHOD`); anybody's is named by its dotted path
+(`train.method = "my_package.my_method:METHOD"`), with settings of its own in `train.options`. Whoever must know
+something of a method asks its record, never its name.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from schemas.config.training import EpochSection, StepSection, TrainConfig
+from schemas.failure import UsageError
+from schemas.registry import Registry, options_of
+
+if TYPE_CHECKING:  # a config names methods without loading torch
+    from learning.algorithms.objective import Objective
+    from learning.engines.engine import Engine
+    from learning.job import Job
+
+Optimizer = Literal["muon", "adamw"]
+"""The small policy's, and every other model's: no learning rate of one is handed to the other."""
+LORA_RATE = 10.0
+"""Adapters take about so many times the rate of all weights (Schulman et al., LoRA Without Regret, 2025)."""
+
+
+class Source(StrEnum):
+    """What a method needs from the lake."""
+
+    ACCEPTED = "accepted"
+    """Samples: the steps of accepted trajectories, and screens of failures that teach where things are."""
+    FAILURES = "failures"
+    """Samples: what failed trajectories show of screens and actions, without imitating them."""
+    GROUPS = "groups"
+    """Rollouts of the iteration's groups, with advantages from the rewards of their group."""
+    TRAJECTORIES = "trajectories"
+    """Rollouts of the same groups, with a reward for every reply."""
+    PAIRS = "pairs"
+    """Preferences: two replies to one context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long a training goes, and how fast."""
+
+    steps: int
+    learning_rate: float
+    train: TrainConfig
+    """The trainer's settings: batch, warmup and decay as the method wants them."""
+
+    @property
+    def positions(self) -> int:
+        """How many samples come in all, one as often as it does."""
+        return self.steps * self.train.batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One training method."""
+
+    source: Source | Callable[..., Any]
+    """What it reads; or a function of config, lake and recipe that gives a `tasks.shared.material.Material`."""
+    read: Callable[[Path], Sequence[Any]]
+    """Reads the samples that were written for the trainer; each has a `weight`."""
+    objective: "Callable[[Job, Engine], Objective]"
+    section: str = ""
+    """The section of `train` that holds its settings; empty for `train` itself or, with `options`, `train.options`."""
+    options: type[EpochSection] | type[StepSection] | None = None
+    """The section that `train.options` is read as, for a method from elsewhere."""
+    rates: Mapping[Optimizer, float] = field(default_factory=dict)
+    """Its learning rates where the config names none."""
+    first_rate: float | None = None
+    """The small policy's in its first training, from nothing."""
+    in_groups: bool = False
+    """Whether it needs several trajectories of the same task and seed."""
+    streams: bool = False
+    """Whether other samples may come while it trains."""
+
+    def settings(self, train: TrainConfig) -> EpochSection | StepSection:
+        """Its section of the config.
+
+        Raises:
+            UsageError: `train.options` holds a key that the method does not know, or any for a method without options.
+        """
+        if self.options is not None:
+            return options_of(self.options, train.options, "train.options")
+        if train.options:
+            raise UsageError(f"`train.options`: method {train.method} has none.", "Remove them.")
+        return getattr(train, self.section) if self.section else train
+
+    def schedule(self, train: TrainConfig, samples: int, optimizer: Optimizer, first: bool = False) -> Schedule:
+        """How a training on so many samples goes; `first` for the first one of a lake, which the small policy takes
+        from nothing.
+
+        A method that counts epochs takes few steps and the next training goes on from here, so its rate stays, as in
+        DAPO.
+        """
+        chosen = self.settings(train)
+        first = first and optimizer == "muon" and chosen is train
+        rate = self.rate(train, optimizer, first)
+        if isinstance(chosen, EpochSection):
+            steps = max(1, math.ceil(samples * chosen.epochs / chosen.batch))
+            steady = {"batch": chosen.batch, "warmup": steps // 10, "decay": 0.0}
+            return Schedule(steps, rate, train.model_copy(update=steady))
+        return Schedule(train.steps_first if first else chosen.steps, rate, train)
+
+    def rate(self, train: TrainConfig, optimizer: Optimizer, first: bool = False) -> float:
+        """The configured learning rate, else its own for this optimiser.
+
+        Raises:
+            UsageError: there is neither.
+        """
+        chosen = self.settings(train)
+        if first and (found := train.learning_rate_first or self.first_rate):
+            return found
+        if chosen.learning_rate is not None:
+            return chosen.learning_rate
+        if optimizer not in self.rates:
+            key = "train.options" if self.options else f"train.{self.section}".rstrip(".")
+            raise UsageError(
+                f"`{key}.learning_rate`: {train.method} has no rate for {optimizer}.", "Name one in the config."
+            )
+        return self.rates[optimizer] * (LORA_RATE if train.lora.rank else 1.0)
+
+
+METHODS = Registry(
+    "train.method",
+    Method,
+    {name: f"learning.algorithms.{name}:METHOD" for name in ("sft", "ct", "rft", "grpo", "ppo", "dpo")},
+)
+
+
+def method_of(train: TrainConfig) -> Method:
+    """The record of the configured method; raises UsageError, naming what there is."""
+    return METHODS.instance_of(train.method)

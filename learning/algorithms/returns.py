@@ -1,0 +1,183 @@
+"""Multi-turn PPO as functions of arrays: rewards by reply, advantages by token, when a critic has settled.
+
+UI-TARS-2's recipe (arXiv 2509.02544) after VC-PPO (2503.01491) and VAPO (2504.05118). A trajectory is one sequence of
+the tokens that the policy generated, over all its turns; what it was shown in between is skipped
+(`learning.algorithms.gae`). The verified outcome stands on its last token, and what a reply is punished for on the last
+token of that reply: the papers name a reward for format and length, and print no weights.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from learning.algorithms.advantages import Floats, soft_overlong
+from learning.algorithms.gae import decoupled, length_adaptive_lambda
+from learning.algorithms.groups import Played
+from learning.data.rollouts import Rollout
+from models.families.dialects import parse_reply
+from schemas.config.training import PpoConfig
+
+PATIENCE = 3
+"""Passes without a gain after which a critic has settled."""
+SUCCESS = 0.5
+"""Outcome from which on a play counts as correct: verifiers say 0 or 1."""
+_HELD_OUT = 4
+_Kept = TypeVar("_Kept")
+
+
+def rewarded(groups: Mapping[str, Sequence[Played]], ppo: PpoConfig, limit: int) -> list[Rollout]:
+    """The steps of all plays with their rewards; environment failures and plays without a step are left out.
+
+    Args:
+        groups: plays by group; `Played.reward` is the outcome alone.
+        ppo: what replies are punished for.
+        limit: the most tokens of a reply.
+    """
+    return [
+        rollout
+        for name, plays in groups.items()
+        for play in plays
+        if np.isfinite(play.reward) and play.rollouts
+        for rollout in _shaped(name, play, ppo, limit)
+    ]
+
+
+def one_outcome(rollouts: Sequence[Rollout]) -> bool:
+    """Whether all plays have the same sum of rewards: then there is nothing to tell apart."""
+    sums: dict[str, float] = {}
+    for rollout in rollouts:
+        sums[rollout.trajectory_id] = sums.get(rollout.trajectory_id, 0.0) + rollout.reward
+    return len({round(value, 9) for value in sums.values()}) < 2
+
+
+def _shaped(name: str, play: Played, ppo: PpoConfig, limit: int) -> list[Rollout]:
+    """The rollouts of a play with group, reward and success."""
+    rewards = np.full(len(play.rollouts), -ppo.step_cost)
+    rewards -= ppo.no_action * np.array([parse_reply(rollout.reply).action is None for rollout in play.rollouts])
+    if ppo.overlong:
+        lengths = [len(rollout.token_ids) for rollout in play.rollouts]
+        rewards += soft_overlong(lengths, limit, ppo.overlong) / len(lengths)
+    rewards[-1] += play.reward
+    correct = play.reward >= SUCCESS
+    return [
+        replace(rollout, group_id=name, reward=float(reward), correct=correct)
+        for rollout, reward in zip(play.rollouts, rewards, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What a batch of trajectories teaches, by token."""
+
+    advantages: Floats
+    """(n,), not whitened."""
+    returns: Floats
+    """(n,), the critic's targets."""
+    lambdas: Floats
+    """(trajectories,), the policy's."""
+
+
+def estimates(
+    rewards: npt.ArrayLike, values: npt.ArrayLike, plays: Sequence[npt.NDArray[np.int64]], ppo: PpoConfig
+) -> Estimates:
+    """Advantages and returns over whole trajectories, the policy's lambda and the critic's apart.
+
+    Args:
+        rewards: (n,) by token.
+        values: (n,), V before each token.
+        plays: for each trajectory the indices of its tokens, in their order; each token in one trajectory.
+        ppo: gamma and lambdas.
+    """
+    reward, value = (np.asarray(each, dtype=np.float64) for each in (rewards, values))
+    lengths = np.array([len(play) for play in plays])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    index = np.zeros(mask.shape, dtype=np.int64)
+    index[mask] = np.concatenate(plays)
+    fixed = ppo.policy_lambda
+    lambdas = length_adaptive_lambda(lengths, ppo.alpha) if fixed == "length" else np.full(len(plays), float(fixed))
+    policy, critic = decoupled(reward[index], value[index], mask, ppo.gamma, lambdas, ppo.critic_lambda)
+    advantages, returns = np.zeros_like(reward), np.zeros_like(reward)
+    advantages[index[mask]], returns[index[mask]] = policy[mask], critic[mask]
+    return Estimates(advantages, returns, lambdas)
+
+
+def whitened(advantages: npt.ArrayLike) -> Floats:
+    """Mean 0 and standard deviation 1 over all tokens; equal ones become 0."""
+    found = np.asarray(advantages, dtype=np.float64)
+    return (found - found.mean()) / max(float(found.std()), 1e-8)
+
+
+def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
+    """1 - Var(R - V) / Var(R): 1 for a critic that knows the returns, 0 for any constant, below 0 for a worse one.
+
+    0 where all returns are equal: there is nothing to explain.
+    """
+    found, asked = (np.asarray(each, dtype=np.float64) for each in (values, returns))
+    spread = float(asked.var())
+    return 1.0 - float((asked - found).var()) / spread if spread > 1e-12 else 0.0
+
+
+def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
+    """Which rollouts a critic's explained variance is measured on, (n,): every fourth group, else trajectory.
+
+    A critic could learn the returns of single trajectories by heart; on others it has to know. All of them where there
+    are fewer than four, or where those chosen so have one outcome.
+    """
+    chosen = np.ones(len(rollouts), dtype=bool)
+    for names in ([one.group_id for one in rollouts], [one.trajectory_id for one in rollouts]):
+        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        if len(order) < _HELD_OUT:
+            continue
+        there = np.array([order[name] % _HELD_OUT == _HELD_OUT - 1 for name in names])
+        if not one_outcome([one for one, held in zip(rollouts, there, strict=True) if held]):
+            return there
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Pretraining:
+    """How the training of a critic alone went."""
+
+    steps: int
+    before: float
+    """Explained variance of the trajectories left out, before it."""
+    after: float
+    """The same of the critic that was kept: the best of all passes."""
+
+
+def pretrain(
+    step: Callable[[int], None],
+    measure: Callable[[], float],
+    snapshot: Callable[[], _Kept],
+    restore: Callable[[_Kept], None],
+    steps_per_pass: int,
+    ppo: PpoConfig,
+) -> Pretraining:
+    """Trains a critic on what a policy did that stands still until its explained variance has settled.
+
+    The papers say when it has settled or name a number of steps (VAPO 50, Seed1.5-VL 100) and give no rule. Here:
+    when `PATIENCE` passes in a row were no better than the best before by more than `value_settled`, and after
+    `value_steps` at the latest.
+
+    Args:
+        step: one optimiser step, by its number.
+        measure: explained variance of trajectories that no step sees.
+        snapshot, restore: copies the critic, and goes back to a copy.
+        steps_per_pass: steps from one measurement to the next.
+        ppo: `value_steps` and `value_settled`.
+    """
+    before = best = measure()
+    kept, taken, idle = snapshot(), 0, 0
+    while taken < ppo.value_steps and idle < PATIENCE:
+        for _ in range(min(steps_per_pass, ppo.value_steps - taken)):
+            step(taken)
+            taken += 1
+        found = measure()
+        idle = 0 if found > best + ppo.value_settled else idle + 1
+        if found > best:
+            best, kept = found, snapshot()
+    restore(kept)
+    return Pretraining(taken, before, best)

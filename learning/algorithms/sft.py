@@ -1,0 +1,25 @@
+"""Supervised training: imitate what succeeded. The mean of -log p over all targets."""
+
+from torch import Tensor
+
+from learning.algorithms.method import Method, Source
+from learning.algorithms.objective import Objective
+from learning.data.sample import read_samples
+from learning.engines.engine import Batch, Outputs, Piece
+
+
+class Imitation(Objective):
+    """Cross entropy."""
+
+    def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
+        """-log p, weighed, over the step's targets."""
+        return -(outputs.logprobs * outputs.weights).sum() / max(1, batch.targets)
+
+
+METHOD = Method(
+    source=Source.ACCEPTED,
+    read=read_samples,
+    objective=Imitation,
+    rates={"muon": 2e-3, "adamw": 1e-5},
+    first_rate=3e-3,
+)

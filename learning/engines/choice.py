@@ -1,0 +1,68 @@
+"""Which engine runs a model, and which options of the config are another's: those are refused by name, not ignored."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from learning.algorithms.method import Optimizer, method_of
+from models.tiny.layout import is_tiny, read_config
+from schemas.config.training import TrainConfig
+from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from learning.engines.engine import Engine
+    from learning.job import Job
+
+SMALL_ONLY = ("grounding", "reading", "copying", "words", "soft_bins", "shift")
+"""Options of `train` that only the small policy reads."""
+
+
+def engine_of(job: "Job", rank: int, world: int) -> "Engine":
+    """The engine for the job's parent.
+
+    Raises:
+        CheckpointError: there is none for such a parent.
+        UsageError: an option that it does not have.
+    """
+    small = is_tiny(read_config(job.parent))
+    check_options(job.train, small)
+    if small:
+        from learning.engines.tiny.engine import TinyEngine
+
+        return TinyEngine(job, rank, world)
+    # transformers takes seconds that the small policy need not wait for
+    from learning.engines.fsdp.engine import FsdpEngine
+
+    return FsdpEngine(job, rank, world)
+
+
+def optimizer_of(checkpoint: Path) -> Optimizer:
+    """The optimiser of the engine that trains a checkpoint; raises `CheckpointError` if it cannot be read."""
+    return "muon" if is_tiny(read_config(checkpoint)) else "adamw"
+
+
+def check_training(train: TrainConfig, base: str) -> float:
+    """The learning rate of trainings of this `policy.base`.
+
+    Raises:
+        UsageError: before anything is spent, an option that the method or the model does not have.
+    """
+    optimizer = "muon" if base == "tiny" else optimizer_of(Path(base))
+    check_options(train, optimizer == "muon")
+    return method_of(train).rate(train, optimizer)
+
+
+def check_options(train: TrainConfig, small: bool) -> None:
+    """Raises `UsageError`, naming it, for an option that was set and that the model's engine does not read."""
+    if small:
+        refused = {
+            "lora.rank": train.lora.rank > 0,
+            "token_cap": train.token_cap is not None,
+            "activation_checkpointing": train.activation_checkpointing,
+            "device": train.device == "cuda",
+        }
+    else:
+        default = TrainConfig()
+        refused = {name: getattr(train, name) != getattr(default, name) for name in SMALL_ONLY}
+    for name in (name for name, is_set in refused.items() if is_set):
+        whose = "the small policy has no such thing" if small else "only the small policy is trained so"
+        raise UsageError(f"`train.{name}`: {whose}.", "Remove it from the config.")

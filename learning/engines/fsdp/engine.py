@@ -1,0 +1,229 @@
+"""The engine of any `transformers` image-text-to-text directory, on one process or on many.
+
+Weights, gradients and moments are fp32 and sharded block by block over all ranks (FSDP2, `fully_shard`); a GPU computes
+in bf16. A step is planned from lengths alone (`learning.planning.step_plan`), one step ahead in a thread that also
+encodes what this rank will process (`learning.engines.fsdp.phases`). A loss is a function of all target tokens of the
+batch, whoever computes them, so it does not depend on the plan. Auxiliary losses of mixtures of experts are left out:
+they would depend on it.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from learning.checkpoint import State
+from learning.data.rollouts import Rollout
+from learning.data.sample import Screenshots
+from learning.engines.engine import Batch, Document, Engine, Outputs, SampleRef
+from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.body import FsdpBody
+from learning.engines.fsdp.chats import Chats, Encoder, Measure
+from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
+from learning.engines.fsdp.model import device_of, gradients_of, load_model, optimizer_of, shard, start_group, state_of
+from learning.engines.fsdp.phases import Work, WorkMaker
+from learning.engines.fsdp.reply_chats import ReplyChats
+from learning.engines.optimizer import moments_of
+from learning.job import Job
+from learning.parallel.dispatch import AllToAll, all_to_all
+from learning.parallel.ulysses import GroupPool
+from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
+from schemas.config.training import TrainConfig
+from schemas.failure import FlywheelError, PlanError
+
+
+@dataclass(slots=True)
+class PlannedBatch(Batch):
+    """A batch with the plan that its work follows."""
+
+    plan: list[MicroBatch]
+
+
+class FsdpEngine(Engine):
+    """Runs a directory's model.
+
+    Args:
+        job, rank, world: as for every engine.
+        dtype: of weights, gradients and moments.
+        exchange: the all-to-all between the two phases.
+
+    Raises:
+        CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
+        UsageError: it has none of the layers that are to get adapters.
+    """
+
+    optimizer = "adamw"
+
+    def __init__(
+        self, job: Job, rank: int, world: int, dtype: torch.dtype = torch.float32, exchange: AllToAll = all_to_all
+    ) -> None:
+        super().__init__(job, rank, world)
+        self.dtype, self.device = dtype, device_of(job.train)
+        start_group(world, self.device)
+        self._model = load_model(job.parent, dtype)
+        self._written = self._model.config.dtype or torch.bfloat16  # later `save_pretrained` makes a word of it
+        add_adapters(self._model, job.train.lora, job.seed)
+        self.shape = shape_of(self._model)
+        """What the model costs."""
+        self.rules = self._rules_of(job.train, self.shape)
+        self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
+        self._net = shard(self._model, self.device, world, dtype, job.train.activation_checkpointing, exchange)
+        self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
+        self._optimizer = optimizer_of(self._net, job.train, self.device)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+
+    def lay(self, documents: Sequence[Document], screenshots: Path) -> list[int]:
+        """Measures the documents, and makes ready to lay them out.
+
+        Raises:
+            FlywheelError: one that cannot be encoded.
+            PlanError: one that fits on no rank and no group of ranks.
+        """
+        kind = ReplyChats if isinstance(documents[0], Rollout) else Chats
+        chats: Encoder[Any] = kind(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
+        self._measures = self._measure(chats, documents)
+        lengths = [item.tokens for item in self.items]
+        longest = max(range(len(lengths)), key=lengths.__getitem__)
+        check_fit(lengths[longest], longest, self.rules.cluster, self.rules.cap)
+        counts = [measure.targets if measure else 0 for measure in self._measures]
+        starts = list(accumulate(counts, initial=0))
+        self._maker = WorkMaker(self._model, chats, documents, starts, self.rank, self.world, self._pool)
+        return counts
+
+    @property
+    def items(self) -> list[Item]:
+        """The lengths of all documents that can be drawn, by their number; others are empty."""
+        return [measure.item if measure else Item(0, ()) for measure in self._measures]
+
+    def prepare(self, chosen: Sequence[SampleRef]) -> "Future[PlannedBatch]":
+        """Plans the step and encodes this rank's part of it, in the background."""
+        return self._thread.submit(self.prepared, [ref.sample for ref in chosen])
+
+    def ready(self, prepared: "Future[PlannedBatch]") -> PlannedBatch:
+        """The prepared step, once every rank has it and all have the same plan; an error of one is raised on all."""
+        failure = prepared.exception()
+        if failure is not None and not isinstance(failure, FlywheelError | OSError):
+            raise failure
+        number = 0 if failure is not None else digest(prepared.result().plan)
+        ends = torch.tensor([number, -number, failure is not None], device=self.device)
+        dist.all_reduce(ends, dist.ReduceOp.MAX)
+        if ends[2]:
+            failures: list[Any] = [None] * self.world
+            dist.all_gather_object(failures, failure)
+            _raise_first(failures)
+        if int(ends[0]) != -int(ends[1]):
+            raise PlanError("the ranks made different plans.", "Use one version of everything on all machines.")
+        return prepared.result()
+
+    def prepared(self, chosen: Sequence[int], plan: list[MicroBatch] | None = None) -> PlannedBatch:
+        """This rank's work for a batch of these documents, by the plan that is made for them unless one is given.
+
+        Raises:
+            PlanError: they fit on no rank and no group, or the given plan leaves one out or names an illegal group.
+        """
+        measures = [measure for measure in (self._measures[number] for number in chosen) if measure is not None]
+        items = [measure.item for measure in measures]
+        if plan is None:
+            plan = plan_step(items, self.rules)
+        check_plan(plan, items, self.world, self.rules.cluster.degrees if self.rules.cluster else (1,))
+        works = [self._maker.make(batch, chosen, measures) for batch in plan]
+        own = [group for batch in plan for group in batch.groups if group.first == self.rank]
+        held = [chosen[number] for group in own for number in group.sequences]
+        return PlannedBatch(list(chosen), sum(measure.targets for measure in measures), held, works, plan)
+
+    def forward(self, piece: Work) -> Outputs:
+        """One forward pass of both phases; all ranks take part."""
+        work = piece.to(self.device)
+        logprobs, hidden = self._net(work)
+        return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows)
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def update(self, rate: float) -> float:
+        """One step."""
+        clip = torch.nn.utils.clip_grad_norm_(self._weights, self._job.train.clip)
+        norm = float(clip.full_tensor() if isinstance(clip, DTensor) else clip)
+        if math.isfinite(norm):
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate
+            self._optimizer.step()
+        return norm
+
+    def body(self, weights: Mapping[str, Tensor]) -> FsdpBody:
+        """A model for a critic."""
+        return FsdpBody(self._job, self.rank, self.world, self.dtype, weights)
+
+    def settle(self) -> None:
+        """Without a backward pass the root stays gathered: its weights are not those that `state` loads into."""
+        cast(FSDPModule, self._net).reshard()
+
+    def gradients(self) -> dict[str, Tensor]:
+        """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
+        return gradients_of(self._model)
+
+    def state(self) -> State:
+        """The weights that are trained, by name, and AdamW's moments of them; every rank its shard."""
+        return state_of(self._model, self._optimizer)
+
+    def restored(self, step: int) -> None:
+        """The tensors are in place; what is left is how many steps they took."""
+        for weight in self._weights:
+            moments_of(self._optimizer, weight)["step"].fill_(step)
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
+        state = {}
+        for name, full in merged(self._model):
+            if self.rank == 0:
+                state[name] = full.detach().to("cpu", self._written)
+        if self.rank == 0:
+            kept = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+            self._model.save_pretrained(folder, state_dict=state)
+            for name, written in kept.items():
+                if not name.endswith(".index.json"):
+                    (folder / name).write_bytes(written)
+
+    def close(self) -> None:
+        """Ends the planning thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _measure(self, chats: Encoder[Any], samples: Sequence[Any]) -> list[Measure | None]:
+        """The lengths of all documents; each rank measures its share."""
+        share = samples[self.rank :: self.world]
+        try:
+            mine: Any = [chats.measure(sample) if sample.weight > 0 else None for sample in share]
+        except FlywheelError as error:
+            mine = error
+        shares: list[Any] = [None] * self.world
+        dist.all_gather_object(shares, mine)
+        _raise_first(shares)
+        return [shares[index % self.world][index // self.world] for index in range(len(samples))]
+
+    def _rules_of(self, train: TrainConfig, shape: Shape) -> Rules:
+        """What plans may do."""
+        per_node = int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
+        cost = None
+        if train.sequence_plans and train.token_cap is not None and self.world & (self.world - 1) == 0:
+            speeds = CPU if self.device.type == "cpu" else GPU
+            cost = cluster_cost(shape, self.world, per_node, train.token_cap, speeds)
+        return Rules(self.world, shape.vision, shape.language, train.balance, train.token_cap, cost, per_node)
+
+
+def _raise_first(found: Sequence[Any]) -> None:
+    for one in found:
+        if isinstance(one, FlywheelError):
+            raise type(one)(one.problem, one.hint)
+        if isinstance(one, Exception):
+            raise FlywheelError(f"a screenshot cannot be read: {one}.", "Look at the job's screenshots.") from one

@@ -1,0 +1,110 @@
+"""The small policy's engine: its fast network, one flat gradient, Muon and AdamW, batches shared over the ranks."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import Tensor
+
+from learning.checkpoint import State
+from learning.data.sample import read_screenshots
+from learning.engines.engine import Batch, Document, Engine, Outputs, SampleRef
+from learning.engines.tiny.batches import Batcher
+from learning.engines.tiny.body import TinyBody
+from learning.engines.tiny.forward import Piece, outputs_of
+from learning.engines.tiny.optimizer import FlatOptimizer
+from learning.engines.tiny.replies import ReplyLayer
+from learning.job import Job
+from models.tiny.generator import read_tokenizer
+from models.tiny.network import TinyNet
+from schemas.sample import TrainSample
+
+TOGETHER = 16
+"""Replies of one forward pass: more only takes memory."""
+
+
+class TinyEngine(Engine):
+    """Runs the small policy; every rank takes its part of each batch, and all hold the same weights."""
+
+    optimizer = "muon"
+
+    def __init__(self, job: Job, rank: int, world: int) -> None:
+        super().__init__(job, rank, world)
+        self.net = TinyNet.load(job.parent)
+        self._gradient = self.net.gradients()
+        self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+
+    def lay(self, documents: Sequence[Document], screenshots: Path) -> list[int]:
+        """Goes on with these; samples ask other questions in every draw, so their targets have no number."""
+        job, pngs = self._job, read_screenshots(screenshots)
+        self._documents: Sequence[Any] = documents
+        self._asks = isinstance(documents[0], TrainSample)
+        if self._asks:
+            self._batcher = Batcher(read_tokenizer(job.parent), self.net, pngs, job.policy, job.train)
+            self.report_every = 10
+            return [0] * len(documents)
+        self._layer = ReplyLayer(job.parent, self.net, pngs)
+        counts = [len(self._layer.tokens(one)) for one in self._documents]
+        self._starts = list(accumulate(counts, initial=0))
+        return counts
+
+    def prepare(self, chosen: Sequence[SampleRef]) -> Sequence[SampleRef]:
+        """Nothing: the cores are busy with the step that runs."""
+        return chosen
+
+    def ready(self, prepared: Sequence[SampleRef]) -> Batch:
+        """Lays this rank's part of the batch out."""
+        documents = [ref.sample for ref in prepared]
+        if self._asks:
+            chosen = [self._documents[number] for number in documents]
+            seeds = [(self._job.seed, ref.position) for ref in prepared]
+            pieces = self._batcher.batches(chosen, seeds, self.rank, self.world)
+            own = [documents[member] for piece in pieces for member in piece.members]
+            return Batch(documents, len(documents), own, pieces)
+        rows = range(self.rank, len(documents), self.world)
+        pieces = [
+            piece for at in range(0, len(rows), TOGETHER) for piece in self._laid(documents, rows[at : at + TOGETHER])
+        ]
+        targets = sum(self._starts[number + 1] - self._starts[number] for number in documents)
+        return Batch(documents, targets, documents[self.rank :: self.world], pieces)
+
+    def _laid(self, documents: Sequence[int], rows: Sequence[int]) -> list[Piece]:
+        chosen = [documents[row] for row in rows]
+        starts = [self._starts[number] for number in chosen]
+        return self._layer.lay([self._documents[number] for number in chosen], rows, starts)
+
+    def forward(self, piece: Piece) -> Outputs:
+        """One forward pass."""
+        return outputs_of(self.net, piece)
+
+    def zero(self) -> None:
+        """Forgets gradients."""
+        self._gradient.zero_()
+
+    def update(self, rate: float) -> float:
+        """One step on the sum over the ranks."""
+        if self.world > 1:
+            dist.all_reduce(self._gradient)
+        return self._optimizer.step(self._gradient, rate)
+
+    def body(self, weights: Mapping[str, Tensor]) -> TinyBody:
+        """A small network for a critic."""
+        return TinyBody(self._job, self.rank, self.world, weights)
+
+    def state(self) -> State:
+        """By the tensors' `transformers` names; a rank has its stretch of the matrices, and all of the rest."""
+        return self._optimizer.state()
+
+    def restored(self, step: int) -> None:
+        """Hands the weights to the network, and this rank's matrices to the others."""
+        self._optimizer.restored(step)
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights in bf16 by their `transformers` names."""
+        if self.rank == 0:
+            tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in self.net.state().items()}
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

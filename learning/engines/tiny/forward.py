@@ -1,0 +1,90 @@
+"""What the small policy is handed in one forward pass, and what it makes of it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from learning.algorithms.losses import place_logprobs, token_logprobs
+from learning.engines.engine import Outputs
+from models.tiny.network import Grid, TinyNet
+from models.tiny.packing import Packed, visible
+from models.tiny.tokens import BINS
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """Targets of supervised rows beyond a token: places, and the words of screens."""
+
+    places: Tensor
+    """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
+    first: Tensor
+    """By token id, bin 0 of its family of coordinates, or -1."""
+    sigma: float
+    """Width, in bins, of a place's spread over neighbouring bins."""
+    words: Tensor
+    """(m, 3) row, block of the current screen, and id of a token that is written there."""
+    shares: Tensor
+    """(m,) what each counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One forward pass over rows of one grid and number of screens; n is the number of its target tokens."""
+
+    patches: Tensor
+    grid: Grid
+    screens: int
+    packed: Packed
+    rows: Tensor
+    """(n,) row of every target."""
+    columns: Tensor
+    """(n,) text position that gives it."""
+    targets: Tensor
+    """(n,) ids."""
+    weights: Tensor
+    """(n,)."""
+    members: tuple[int, ...]
+    """Which of the documents handed in each row is."""
+    tokens: Tensor
+    """(n,) the number of each target among those of all documents, or -1."""
+    documents: Tensor
+    """(n,) the number of its document in the step, or -1."""
+    temperatures: Tensor | None = None
+    """(n,) that logits are divided by; None for 1."""
+    aims: Aims | None = None
+
+
+def read_piece(net: TinyNet, piece: Piece) -> tuple[Tensor, Tensor]:
+    """The normed hidden state before each target, (n, hidden), and the screens' tokens, (rows, tokens, hidden)."""
+    seen = net.see(piece.patches, piece.grid)
+    seen = seen.reshape(piece.packed.tokens.shape[0], -1, seen.shape[-1])
+    x = torch.cat([seen, net.embed(piece.packed.tokens)], dim=1)
+    hidden = net.read(x, piece.packed.positions, visible(piece.packed.segments, net.dtype))
+    return hidden[piece.rows, piece.columns + seen.shape[1]], seen
+
+
+def outputs_of(net: TinyNet, piece: Piece) -> Outputs:
+    """What the network makes of a piece; supervised targets come hard ones first, then places, then words."""
+    hidden, seen = read_piece(net, piece)
+    if piece.aims is not None:
+        return _aimed(net, piece, piece.aims, hidden, seen)
+    logprobs = token_logprobs(net.logits(hidden), piece.targets, piece.temperatures)
+    return Outputs(logprobs, hidden, piece.weights, piece.tokens, piece.documents)
+
+
+def _aimed(net: TinyNet, piece: Piece, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
+    """A place's log probability is the mean over the bins that it is spread over."""
+    logits, soft = net.logits(hidden), aims.places >= 0
+    bins = aims.first[piece.targets[soft]]
+    found = [
+        (token_logprobs(logits[~soft], piece.targets[~soft]), hidden[~soft], piece.weights[~soft]),
+        (place_logprobs(logits[soft], aims.places[soft], bins, BINS, aims.sigma), hidden[soft], piece.weights[soft]),
+    ]
+    if len(aims.words):
+        rows, blocks, tokens = aims.words.unbind(1)
+        shown = seen[rows, seen.shape[1] // piece.screens * (piece.screens - 1) + blocks]
+        found.append((token_logprobs(net.say(shown), tokens), shown, aims.shares))
+    logprobs, behind, weights = (torch.cat(part) for part in zip(*found, strict=True))
+    nowhere = torch.full((len(logprobs),), -1)
+    return Outputs(logprobs, behind, weights, nowhere, nowhere)

@@ -1,0 +1,147 @@
+"""One training on one rank: a method's objective on an engine's network.
+
+The loop (`learning.trainer`) knows which sample comes when, the steps, the learning rate, progress and checkpoints. The
+learner takes its steps: documents laid out, the weights before the first step compared with, the loss of every piece
+of a batch, the gradient, the update. Every rank holds one and calls it in the same order.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from learning.algorithms.method import method_of
+from learning.checkpoint import State
+from learning.engines.choice import engine_of
+from learning.engines.engine import Batch, Engine, Piece, SampleRef
+from learning.job import Job
+from schemas.failure import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one optimiser step gave."""
+
+    loss: Tensor
+    """This rank's part of the batch's loss, detached; the sum over the ranks is the loss."""
+    norm: float
+    """Norm of the whole gradient before clipping; if it is not finite, nothing more is to be done."""
+    samples: tuple[int, ...]
+    """The samples that this rank trained on; of ranks that share one, the first names it."""
+
+
+class Learner:
+    """One rank's share of a training.
+
+    Args:
+        job, samples: what to train on; the samples are those of the job's method.
+        rank, world: this rank and how many there are.
+        engine: what runs the network; made for the job's parent if not given.
+
+    Raises:
+        CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
+        UsageError: an option that the method or the model does not have.
+        FlywheelError: a sample that cannot be trained on.
+        PlanError: a sample fits on no rank and no group of ranks.
+    """
+
+    def __init__(self, job: Job, samples: Sequence[Any], rank: int, world: int, engine: Engine | None = None) -> None:
+        method = method_of(job.train)
+        if job.stream is not None and not method.streams:
+            raise UsageError(
+                f"`train.stream.on`: {job.train.method} cannot train on what comes while it trains.", "Set it to false."
+            )
+        self._job = job
+        self.engine = engine or engine_of(job, rank, world)
+        self.objective = method.objective(job, self.engine)
+        if job.stream is None:  # each batch of a stream is taken when its turn comes
+            self.take(samples, job.screenshots)
+
+    def take(self, samples: Sequence[Any], screenshots: Path) -> None:
+        """Goes on with these samples; what they are compared with is the policy as it is now; between two steps."""
+        engine, objective = self.engine, self.objective
+        documents = objective.documents(samples)
+        counts = engine.lay(documents, screenshots)
+        parent = torch.zeros(sum(counts) if objective.needs_parent else 0, dtype=engine.dtype, device=engine.device)
+        if objective.needs_parent:
+            there = [number for number, count in enumerate(counts) if count]
+            with torch.no_grad():
+                for piece in engine.read(there, self._job.train.batch * objective.each):
+                    outputs = engine.forward(piece)
+                    parent[outputs.tokens] = outputs.logprobs.to(parent)
+                    objective.compare(piece, outputs)
+            engine.settle()
+            parent = engine.sum(parent)
+        objective.begin(counts, parent)
+
+    def prepare(self, refs: Sequence[SampleRef]) -> Any:
+        """Begins to make the batch of these samples, the same on every rank; called one step ahead of `step`."""
+        each = self.objective.each
+        return self.engine.prepare(
+            [SampleRef(ref.position, ref.sample * each + side) for ref in refs for side in range(each)]
+        )
+
+    def step(self, prepared: Any, rate: float) -> StepResult:
+        """One optimiser step at a learning rate, on a batch that `prepare` began."""
+        batch = self.engine.ready(prepared)
+        loss = self.gradient(batch)
+        norm = self.engine.update(rate)
+        if math.isfinite(norm):
+            norm = math.hypot(norm, self.objective.update(rate))
+        each = self.objective.each
+        return StepResult(loss, norm, tuple(number // each for number in batch.own if number % each == 0))
+
+    def gradient(self, batch: Batch) -> Tensor:
+        """Gathers the gradient of a step; returns this rank's part of its loss."""
+        self.objective.start()
+        self.engine.zero()
+        self.objective.zero()
+        if not self.objective.needs_sums:
+            return sum((self.add_gradient(piece, batch).double() for piece in batch.pieces), torch.zeros(())).cpu()
+        documents = torch.tensor(batch.documents, device=self.engine.device)
+        loss = self.objective.weigh(self.sums(batch), documents).cpu()
+        for piece in batch.pieces:
+            self.add_gradient(piece, batch)
+        return loss if self.engine.rank == 0 else torch.zeros_like(loss)
+
+    def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
+        """Adds one piece's part of a step's gradient; returns what it adds to the loss."""
+        loss = self.objective.loss(piece, self.engine.forward(piece), batch)
+        loss.backward()
+        return loss.detach()
+
+    def metrics(self) -> dict[str, float]:
+        """What was measured beside the loss since the (last) start, over all ranks; all call it once, at the end."""
+        self.objective.start()
+        return self.objective.metrics(self.engine.sum(self.objective.counts).cpu())
+
+    def state(self) -> State:
+        """What a training goes on from, as this rank holds it; also loaded in place."""
+        return {**self.engine.state(), **self.objective.state()}
+
+    def restored(self, step: int) -> None:
+        """Goes on from what was loaded into `state`, which was saved after so many steps."""
+        self.engine.restored(step)
+        self.objective.restored(step)
+
+    def write(self, folder: Path) -> None:
+        """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""
+        self.engine.write(folder)
+        self.objective.write(folder)
+
+    def close(self) -> None:
+        """Lets go of threads and the like."""
+        self.engine.close()
+
+    @torch.no_grad()
+    def sums(self, batch: Batch) -> Tensor:
+        """The summed log probability of each document of a step, on every rank."""
+        sums = torch.zeros(len(batch.documents), dtype=torch.float64, device=self.engine.device)
+        for piece in batch.pieces:
+            outputs = self.engine.forward(piece)
+            sums.index_add_(0, outputs.rows, outputs.logprobs.double())
+        return self.engine.sum(sums)
