@@ -85,7 +85,7 @@ def thought_annotation(step: Step, now: datetime) -> Annotation | None:
 
 def grounding_annotations(step: Step, elements: Sequence[Element], most: int, now: datetime) -> list[Annotation]:
     """One grounding target per element that can be asked for."""
-    rows = []
+    rows: list[Annotation] = []
     for number, element in enumerate(grounding_targets(elements, most)):
         x, y = (min(1.0, max(0.0, part)) for part in element.centre)
         click = to_json(Click(x=round(x, 4), y=round(y, 4)))

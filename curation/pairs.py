@@ -41,9 +41,9 @@ class PartingStep:
 class _Crossing:
     """What was done from one context: a step by action, apart by how its trajectory ended."""
 
-    chosen: dict[str, PartingStep] = field(default_factory=dict)
-    succeeded: set[str] = field(default_factory=set)
-    failed: dict[str, PartingStep] = field(default_factory=dict)
+    chosen: dict[str, PartingStep] = field(default_factory=dict[str, PartingStep])
+    succeeded: set[str] = field(default_factory=set[str])
+    failed: dict[str, PartingStep] = field(default_factory=dict[str, PartingStep])
 
     def add(self, action: str, step: PartingStep) -> None:
         """Notes a step by its action; only what was accepted can be chosen."""

@@ -1,0 +1,40 @@
+"""Text that no UTF-8 can hold still reaches the lake, and comes back as text."""
+
+from pathlib import Path
+
+import pytest
+
+from models.families.dialects import parse_reply
+from schemas.action import Type, from_json, to_json
+from schemas.config.sections import LakeConfig
+from schemas.step import Step
+from schemas.text import storable
+from storage.lake import Lake
+from tests.unit.storage.conftest import DEFAULTS
+
+HOSTILE = "caf\u00e9 \ud83d \udc00 \U0001f600"
+KEPT = "caf\u00e9 \\ud83d \\udc00 \U0001f600"
+
+
+@pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\U0001f600", "\x00\n", "\\ud83d"])
+def test_what_can_be_stored_stays_as_it_was(text: str) -> None:
+    assert storable(text) == text
+
+
+def test_a_reply_with_half_a_character_comes_back_from_the_lake_with_everything_else_as_it_was(tmp_path: Path) -> None:
+    reply = f"Thought: {HOSTILE}\nAction: type(content='{HOSTILE}')"
+    parsed = parse_reply(reply)
+    assert parsed.action == Type(content=KEPT)
+    texts = {"thought": parsed.thought, "raw_text": reply, "action": to_json(parsed.action), "action_error": HOSTILE}
+    lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
+    lake.append("steps", [Step(**DEFAULTS["steps"] | texts)])
+    lake.append("verdicts", [DEFAULTS["verdicts"] | {"reason": HOSTILE}])
+    (step,) = lake.read("steps").to_pylist()
+    assert (step["thought"], step["action_error"]) == (KEPT, KEPT)
+    assert step["raw_text"] == reply.replace(HOSTILE, KEPT) and from_json(step["action"]) == parsed.action
+    assert lake.read("verdicts")["reason"].to_pylist() == [KEPT]
+
+
+def test_a_key_that_is_half_a_character_is_an_unreadable_action_and_no_crash() -> None:
+    parsed = parse_reply("hotkey(key='ctrl \ud83d')")
+    assert (parsed.action is None) == (parsed.error is not None)

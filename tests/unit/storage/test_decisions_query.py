@@ -1,0 +1,98 @@
+"""Which decision holds where there are several, and that nobody counts a trajectory twice for it."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from storage.catalog import FOLDER, ask, sql
+from storage.lake import Lake
+from tests.unit.storage.conftest import NOON, Rows
+
+DECISIONS = re.compile(r"decisions AS \(\n    SELECT \* FROM verdicts\n.*?\n\)", re.DOTALL)
+Add = Callable[..., None]
+
+
+@pytest.fixture
+def add(lake: Lake, row: Rows) -> Add:
+    """A trajectory of seed 1 with a step, and a decision on it by each filter run, oldest first."""
+
+    def write(name: str, *routes: str, success: bool | None = True, **changes: Any) -> None:
+        action = f'{{"type":"click","x":0.{len(name)},"y":0.5}}'
+        lake.append("trajectories", [row("trajectories", trajectory_id=name, success=success, **changes)])
+        lake.append("steps", [row("steps", trajectory_id=name, action=action)])
+        for number, route in enumerate(routes):
+            version, later = f"rules@{9 - number}", NOON + timedelta(hours=number)
+            decision = {"passed": route == "sft", "reason": f"rules: run {number}", "gate_version": version}
+            lake.append("verdicts", [row("verdicts", trajectory_id=name, route=route, created_at=later, **decision)])
+
+    return write
+
+
+def test_the_newest_decision_holds_whatever_its_version_is_called(lake: Lake, add: Add) -> None:
+    add("t", "sft", "ct")
+    (found,) = ask(lake, "decisions", iteration=None).to_pylist()
+    assert (found["route"], found["gate_version"], found["decided_by"]) == ("ct", "rules@8", "rules")
+    assert ask(lake, "decisions", iteration=1).num_rows == 1 and ask(lake, "decisions", iteration=2).num_rows == 0
+
+
+def test_a_trajectory_with_several_decisions_counts_once(lake: Lake, add: Add) -> None:
+    add("a", "sft", "ct")
+    add("bb", "ct", "ct", "sft")
+    add("ccc", "none", "none", success=None)
+    (funnel,) = ask(lake, "funnel").to_pylist()
+    assert (funnel["collected"], funnel["sft"], funnel["ct"], funnel["none"], funnel["steps"]) == (3, 1, 1, 1, 1)
+    assert funnel["rejections"] == [{"gate": "rules", "reason": "run 1", "n": 2}]
+    assert [(row["n"], row["verified"]) for row in ask(lake, "verified").to_pylist()] == [(2, 1)]
+
+
+def test_every_query_that_reads_verdicts_reads_the_same_decisions_and_nothing_else_of_them() -> None:
+    texts = {file.stem: sql(file.stem) for file in FOLDER.glob("*.sql")}
+    expected = DECISIONS.search(texts["decisions"])
+    assert expected is not None
+    for name, text in texts.items():
+        code = re.sub(r"--[^\n]*", "", text)
+        if re.search(r"\bverdicts\b", code):
+            assert expected[0] in code, f"{name}.sql decides by itself which decision holds"
+            assert not re.search(r"\bverdicts\b", code.replace(expected[0], "")), name
+
+
+def test_preferences_need_an_accepted_success_and_a_failure_by_the_verifier(lake: Lake, add: Add, row: Rows) -> None:
+    def found() -> dict[str, tuple[bool, bool, bool]]:
+        rows = ask(lake, "parting_trajectories", iteration=1).to_pylist()
+        return {one["trajectory_id"]: (one["success"], one["accepted"], one["verified"]) for one in rows}
+
+    add("turned-away", "ct")
+    add("accepted", "sft")
+    add("environment", "none", success=None)
+    assert found() == {}
+    add("failed", "ct", success=False)
+    assert found() == {
+        "turned-away": (True, False, True), "accepted": (True, True, True), "failed": (False, False, True),
+    }  # fmt: skip
+
+
+def test_preferences_by_a_judge_are_not_verified(lake: Lake, add: Add, row: Rows) -> None:
+    add("accepted", "sft")
+    add("failed", "ct", success=False)
+    task = {"task_id": "miniwob/a", "environment": "miniwob", "template": "a", "instruction": "Do.", "tags": []}
+    lake.append("tasks", [task | {"split": "train", "max_steps": 5, "verifier": "judge"}])
+    assert {one["verified"] for one in ask(lake, "parting_trajectories", iteration=1).to_pylist()} == {False}
+
+
+def test_a_step_with_several_thoughts_comes_once_with_the_newest(lake: Lake, add: Add) -> None:
+    add("accepted", "sft")
+    add("failed", "ct", success=False)
+    note = {"trajectory_id": "accepted", "step": 0, "iteration": 1, "kind": "thought", "action": None}
+    lake.append(
+        "annotations",
+        [
+            note
+            | {"annotation_id": name, "author": name, "thought": name, "before": None, "after": None, "created_at": at}
+            for name, at in (("person", NOON + timedelta(hours=1)), ("template", NOON))
+        ],
+    )
+    rows = ask(lake, "parting_trajectories", iteration=1).to_pylist()
+    assert [(one["trajectory_id"], one["thought"]) for one in rows] == [("accepted", "person"), ("failed", "")]
