@@ -1,4 +1,4 @@
-"""What changed from one screen to the next, told by rule from the elements recorded before and after.
+"""What changed from one screen to the next, found by rule from the elements recorded before and after.
 
 The captions are for continual training (state-transition captioning, UI-TARS, arXiv 2501.12326, section 4): they are
 true whatever the action was meant for. An element is known again by its kind and name, where only one has them.
@@ -12,11 +12,11 @@ from schemas.observation import Element
 NOTHING = "Nothing."
 """Said of two screens that are equal pixel by pixel."""
 MOST = 3
-"""Changes that are told; of more only how many."""
+"""Changes that are listed; of more only how many."""
 MAX_TEXT = 40
 """Longer names and values are paragraphs: they are not repeated."""
 LEAST_MOVE = 0.02
-"""Of the screen; a smaller move is not told."""
+"""Of the screen; a smaller move is none."""
 
 Key = tuple[str, str]
 
@@ -24,8 +24,8 @@ Key = tuple[str, str]
 def caption(before: Sequence[Element], after: Sequence[Element]) -> str:
     """The changes in a sentence; empty if the elements show none."""
     found = changes(before, after)
-    told = found[:MOST] + ([f"{len(found) - MOST} more"] if len(found) > MOST else [])
-    return "; ".join(told) + "." if told else ""
+    listed = found[:MOST] + ([f"{len(found) - MOST} more"] if len(found) > MOST else [])
+    return "; ".join(listed) + "." if listed else ""
 
 
 def changes(before: Sequence[Element], after: Sequence[Element]) -> list[str]:

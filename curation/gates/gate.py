@@ -31,7 +31,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """What a gate may know beside the trajectory and its steps."""
+    """What a gate may know in addition to the trajectory and its steps."""
 
     judged: Verdict | None = None
     """The judge's verdict, where the trajectory's task has no verifier and the filter asks the judge."""

@@ -54,7 +54,7 @@ def verdicts_of(
     Args:
         gates: in order; of one whose verdicts are given, none is written again.
         trajectory, steps: their rows, steps in order.
-        context: what gates may know beside.
+        context: what gates may know in addition.
         now: when the filter runs.
     """
     verdicts: list[Verdict] = []

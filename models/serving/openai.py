@@ -99,7 +99,7 @@ class OpenAIClient:
             raise self._refused(answer)
 
     def _sent(self, body: bytes) -> httpx.Response:
-        said = ""
+        problem = ""
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
                 time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
@@ -108,16 +108,16 @@ class OpenAIClient:
                     "chat/completions", content=body, headers={"Content-Type": "application/json"}
                 )
             except httpx.HTTPError as error:
-                said = self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}")
+                problem = self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}")
                 continue
             if answer.is_success:
                 return answer
             if answer.status_code in (*REFUSED, 404):
                 raise self._refused(answer)
-            said = self._about(answer, str(answer.status_code))
+            problem = self._about(answer, str(answer.status_code))
             if answer.status_code not in MAY_PASS:
                 break
-        raise NoAnswer(said)
+        raise NoAnswer(problem)
 
     def _refused(self, answer: httpx.Response) -> FlywheelError:
         section, variable = self.endpoint.section, self.endpoint.key_variable

@@ -1,4 +1,4 @@
--- One row per iteration: how many trajectories were played, how many of them survive each sieve, and why the others
+-- One row per iteration: how many trajectories were rolled out, how many of them survive each sieve, and why the others
 -- did not. `valid` leaves out environment failures, `verified` is what the verifier called a success, the routes are
 -- those of the newest decision, `steps` are the steps of what goes to supervised training. `rejections` holds the three
 -- most frequent reasons of every gate that decided against something.

@@ -1,4 +1,4 @@
--- P(V=1 | iteration), by who played: of the plays that say something of their player, how many every gate passed.
+-- P(V=1 | iteration), by who acted: of the trajectories that say something of their policy, how many every gate passed.
 --
 -- V(s) is UI-TARS-2's (arXiv 2509.02544): 1 for what goes to supervised training (route `sft`: no rule broken, raw
 -- reward 1), 0 for the rest; environment failures (route `none`) are neither. Plays no gate has seen are left out.
