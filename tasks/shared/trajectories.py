@@ -5,7 +5,7 @@ from itertools import groupby
 
 from schemas.step import Step
 from schemas.trajectory import Trajectory
-from storage.catalog import ask
+from storage.catalog import stream
 from storage.lake import Lake
 
 
@@ -21,5 +21,6 @@ def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, li
 
 
 def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
-    for batch in ask(lake, "iteration_steps", iteration=iteration).to_batches(max_chunksize=1024):
-        yield from (Step.model_construct(**row) for row in batch.to_pylist())
+    with stream(lake, "iteration_steps", iteration=iteration) as batches:
+        for batch in batches:
+            yield from (Step.model_construct(**row) for row in batch.to_pylist())
