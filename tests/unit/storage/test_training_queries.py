@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from learning.data.sample import order_of, read_samples
+from learning.data.sample import order_of, read_samples, read_screenshots
 from learning.data.sampler import Sampler
 from schemas.action import Click, Wait, to_json
+from schemas.failure import LakeError
 from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.material import write_pictures
 from tasks.train.supervised import drawn, ways, write_drawn
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
@@ -254,3 +256,14 @@ def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_s
         lake.append("steps", [row("steps", action=to_json(Wait()), **more)])
     rows = ask(lake, "demonstrations", tasks=["miniwob/a"], seeds=[5]).to_pylist()
     assert [one["trajectory_id"] for one in rows] == ["d", "b"]
+
+
+def test_pictures_come_as_they_rest_in_the_lake_and_one_that_is_missing_is_named(
+    lake: Lake, row, tmp_path: Path
+) -> None:
+    names = [f"{number:064x}" for number in range(300)]
+    lake.append("screenshots", [row("screenshots", sha256=name, png=name.encode()) for name in names])
+    write_pictures(tmp_path / "pictures", lake, names[10:], lake.version("screenshots"))
+    assert read_screenshots(tmp_path / "pictures") == {name: name.encode() for name in names[10:]}
+    with pytest.raises(LakeError, match=f"1 of 2 screenshots are not in the lake, {'f' * 64}"):
+        write_pictures(tmp_path / "pictures", lake, [names[0], "f" * 64], None)
