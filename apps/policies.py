@@ -11,6 +11,7 @@ from rich.table import Table
 from apps.calling import call
 from apps.lakes import open_lake, policy_named
 from apps.status import bar
+from models.tiny.layout import TRAINING
 from schemas.config import Config
 from schemas.failure import UsageError
 from storage.blobs import MANIFEST
@@ -95,11 +96,12 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
     row = policy_named(lake, name)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
-    source = lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
+    cache, without = cache_folder(lake) / row["policy_version"], (f"{TRAINING}/",)
+    source = lake.blobs.get_directory(row["checkpoint"], cache, without)
     target = to.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         whole = Path(folder) / "policy"
-        shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST))
+        shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST, TRAINING))
         whole.replace(target)
     return row["policy_version"]

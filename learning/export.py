@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from learning.checkpoint import ObjectStore, read_manifest, read_tensors
+from learning.checkpoint import Checkpoints, ObjectStore, read_manifest, read_tensors
 from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
-from models.tiny.layout import OWN
+from learning.engines.fsdp.model import SHARD, write_model
+from learning.masters import WEIGHTS
+from models.tiny.layout import OWN, TRAINING
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
 
-WEIGHTS = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
-SHARD = 5 << 30
-"""Most bytes of one file of weights, as transformers itself writes them."""
+_WEIGHT_FILES = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
 _HINT = "Name the parent it was trained from."
 
 
@@ -56,6 +56,7 @@ def export(
     adapted = any(map(is_adapter, names))
     model = _model(parent, weights=adapted)
     if adapted:
+        _take_up(model, parent)
         add_adapters(model, _lora(manifest, where), seed=0)
     expected = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     expected = {name: shape for name, shape in expected.items() if is_adapter(name) or not adapted}
@@ -66,29 +67,12 @@ def export(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         whole = Path(folder) / "model"
-        shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*WEIGHTS))
-        write_model(model, state, whole, most)
+        shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*_WEIGHT_FILES))
+        dtype = model.config.dtype or torch.bfloat16
+        write_model(model, {name: tensor.to(dtype) for name, tensor in state.items()}, whole, most)
         files = len(list(whole.glob("*.safetensors")))
         whole.replace(target)
     return {"step": manifest.step, "directory": str(target), "tensors": len(names), "files": files}
-
-
-def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = SHARD) -> None:
-    """Writes weights, in the model's own precision, as `transformers` names and shards them; other files stay.
-
-    Args:
-        model: whose class knows the names; its own weights are not looked at.
-        state: the weights by the names of the model's modules.
-        folder: a copy of the parent's other files.
-        most: bytes of one file.
-    """
-    dtype = model.config.dtype or torch.bfloat16
-    others = {path.name: path.read_bytes() for path in folder.glob("*.json")}
-    model.save_pretrained(
-        folder, state_dict={name: tensor.to(dtype) for name, tensor in state.items()}, max_shard_size=most
-    )
-    for name, content in others.items():
-        (folder / name).write_bytes(content)
 
 
 def _model(parent: Path, weights: bool) -> Any:
@@ -108,6 +92,13 @@ def _model(parent: Path, weights: bool) -> Any:
         raise CheckpointError(f"{parent}: {error}.", "Name a directory that transformers loads.") from error
     model.config.dtype = config.dtype
     return model
+
+
+def _take_up(model: Any, parent: Path) -> None:
+    """The weights beside adapters as their training found them."""
+    if (parent / TRAINING).is_dir():
+        with Checkpoints(parent / TRAINING) as checkpoints:
+            checkpoints.load({f"{WEIGHTS}{name}": weight for name, weight in model.named_parameters()}, partial=True)
 
 
 def _lora(manifest: Manifest, where: str) -> LoraConfig:

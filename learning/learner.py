@@ -19,6 +19,7 @@ from learning.checkpoint import State
 from learning.engines.choice import engine_of
 from learning.engines.engine import Batch, Engine, Piece, SampleRef
 from learning.job import Job
+from learning.masters import keep_masters, take_up_masters
 from schemas.failure import UsageError
 
 
@@ -57,6 +58,8 @@ class Learner:
             )
         self._job = job
         self.engine = engine or engine_of(job, rank, world)
+        self.before = take_up_masters(self.engine, job.parent)
+        """Optimiser steps that the moments had before this training."""
         self.objective = method.objective(job, self.engine)
         if job.stream is None:  # each batch of a stream is taken when its turn comes
             self.take(samples, job.screenshots)
@@ -125,13 +128,20 @@ class Learner:
 
     def restored(self, step: int) -> None:
         """Goes on from what was loaded into `state`, which was saved after so many steps."""
-        self.engine.restored(step)
+        self.engine.restored(self.before + step)
         self.objective.restored(step)
 
-    def write(self, folder: Path) -> None:
-        """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""
+    def write(self, folder: Path, steps: int | None = None) -> None:
+        """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it.
+
+        Args:
+            folder: the copy.
+            steps: made in all, at the end of a training: then what the next one goes on from is kept too.
+        """
         self.engine.write(folder)
         self.objective.write(folder)
+        if steps is not None:
+            keep_masters(self.engine, folder, self._job.train.keep, self.before + steps)
 
     def close(self) -> None:
         """Lets go of threads and the like."""

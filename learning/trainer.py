@@ -68,9 +68,10 @@ def train(job: Job) -> None:
                 send(damaged=one.step, problem=one.problem, aside=one.aside)
             if done:
                 send(resumed=done, steps=job.steps)
-        loss, waited, ready = 0.0, rounds.waited_s, time.perf_counter()
+        loss, waited, ready, end = 0.0, rounds.waited_s, time.perf_counter(), 0
         for part in chain([first], coming):
-            if part.end <= done:
+            end = part.end
+            if end <= done:
                 continue
             if job.stream is not None:
                 learner.take(part.samples, part.screenshots)
@@ -87,7 +88,7 @@ def train(job: Job) -> None:
             if job.stream is not None:
                 _publish(learner, job, ranks, part.number)
                 kept.now(part.end)
-        write_checkpoint(learner, job, ranks)
+        write_checkpoint(learner, job, ranks, end)
         metrics = learner.metrics()
     finally:
         kept.close()

@@ -29,14 +29,18 @@ def is_finished(job: Job) -> bool:
     raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
 
 
-def write_checkpoint(learner: Learner, job: Job, ranks: Ranks) -> None:
+def write_checkpoint(learner: Learner, job: Job, ranks: Ranks, steps: int | None = None) -> None:
     """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it.
+
+    Args:
+        learner, job, ranks: the training.
+        steps: made in all, if this is its end and not a publication of weights on the way.
 
     Raises:
         CheckpointError: another trainer on this machine writes to this place.
     """
     making = ranks.broadcast(lambda: _begin(job))
-    learner.write(making)
+    learner.write(making, steps)
     ranks.broadcast(lambda: _finish(job, making))
 
 

@@ -15,6 +15,7 @@ import torch
 from learning.checkpoint.exchange import hand_on, place_own, read_blocks
 from learning.checkpoint.loading import loading_plan
 from learning.checkpoint.manifest import (
+    Manifest,
     already_there,
     checked_extra,
     commit,
@@ -175,9 +176,7 @@ class Checkpoints:
             CheckpointError: no such checkpoint, one of another architecture (names the tensor), a missing file or a
                 damaged one (names the file).
         """
-        self.wait()
-        ranks, store = self._ranks, self.store
-        manifest = ranks.broadcast(lambda: read_manifest(store, step))
+        ranks, store, manifest = self._ranks, self.store, self.manifest(step)
         holdings: list[Holding] = []
         wanted = ranks.all_gather(lambda: match(store, manifest, state, holdings))
         check_names(store, manifest, wanted, partial)
@@ -192,6 +191,11 @@ class Checkpoints:
             if group is not None:
                 ranks.guarded(lambda: hand_on(plan, ranks.rank, numbers, holdings, group))
         return manifest.extra
+
+    def manifest(self, step: int | None = None) -> Manifest:
+        """What a checkpoint holds, the last one if no step is given; raises CheckpointError as `load` does."""
+        self.wait()
+        return self._ranks.broadcast(lambda: read_manifest(self.store, step))
 
     def restore(self, state: State) -> "Restored":
         """Fills a state in place from the newest whole checkpoint; nothing is changed where there is none.

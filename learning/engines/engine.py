@@ -172,6 +172,19 @@ class Engine(ABC):
     def restored(self, step: int) -> None:
         """Goes on from what was loaded into `state`, which was saved after so many steps."""
 
+    @property
+    def adapted(self) -> bool:
+        """Whether adapters are trained in place of the weights."""
+        return False
+
+    def weights(self) -> State:
+        """All weights, `model.` and their names without adapters, and the moments; to be loaded in place."""
+        return self.state()
+
+    def masters(self) -> State:
+        """The same as the next training is to find them: adapters merged in."""
+        return self.state()
+
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""

@@ -160,6 +160,9 @@ class ContinualConfig(StepSection):
     """Optimiser steps."""
 
 
+Keep = Literal["nothing", "masters", "masters+moments"]
+
+
 class TrainConfig(StepSection):
     """How the policy changes."""
 
@@ -198,6 +201,11 @@ class TrainConfig(StepSection):
     """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
     checkpoint_every: Whole = 100
     """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
+    keep: Keep = "masters"
+    """What is kept beside a policy for its next training, which takes up what it finds. `masters`: the weights in fp32,
+    4 bytes per weight beside the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
+    AdamW, 8 for the small policy's matrices. `nothing`: the next training begins from rounded weights, and loses steps
+    that were shorter than the rounding."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models are trained, one process per GPU; the small policy always on the CPU."""
     grounding: Whole = 4
@@ -237,6 +245,12 @@ class TrainConfig(StepSection):
         names = _methods().names if "method" in self.model_fields_set else (self.method,)
         if self.method not in names and ":" not in self.method:
             raise ValueError(f"method is {self.method!r}: one of {', '.join(names)}, or a dotted path")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps(self) -> "TrainConfig":
+        if self.keep == "masters+moments" and self.lora.rank:
+            raise ValueError("keep is masters+moments, and the moments of adapters end with them: take masters")
         return self
 
     @model_validator(mode="after")

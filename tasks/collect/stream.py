@@ -123,7 +123,7 @@ def _newer(config: Config, recipe: Recipe, folder: StreamFolder) -> Callable[[],
 
 
 def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:
-    parent = checkpoint_folder(lake, recipe.parent)
+    parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     schedule = method_of(config.train).schedule(config.train, 1, optimizer_of(parent))
     job = Job(
         parent=parent,

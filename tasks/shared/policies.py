@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from models.tiny.layout import TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
@@ -63,10 +64,14 @@ def last_iteration(lake: Lake) -> int:
     return max(iterations, default=0)
 
 
-def checkpoint_folder(lake: Lake, version: str) -> Path:
-    """A local folder with the checkpoint of a version, fetched from the lake if need be."""
+def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
+    """A local folder with the checkpoint of a version, fetched from the lake if need be.
+
+    What only its next training needs is fetched if it is `to_train`.
+    """
     row = policy_row(lake, version)
-    return lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"])
+    without = () if to_train else (f"{TRAINING}/",)
+    return lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"], without)
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:

@@ -130,7 +130,8 @@ MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
 
 def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
     """The training of a recipe; its samples and their pictures are written to the folder."""
-    parent, first = checkpoint_folder(lake, recipe.parent), measured_ancestor(lake, recipe.parent) == INITIAL
+    parent = checkpoint_folder(lake, recipe.parent, to_train=True)
+    first = measured_ancestor(lake, recipe.parent) == INITIAL
     schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])

@@ -125,6 +125,7 @@ def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_num
     stream.end()
 
     said = whole(plan, 1)
+    assert (plan.out / "training").is_dir() and not list((tmp_path / "stream").glob("weights-*/training"))
     assert said[0]["resumed"] in (1, 2) and [one["published"] for one in said if "published" in one][-1] == 3
     at_once = plan.model_copy(update={"out": tmp_path / "at-once", "stream": tmp_path / "copy"})
     shutil.copytree(tmp_path / "stream", tmp_path / "copy", ignore=shutil.ignore_patterns("weights-*"))

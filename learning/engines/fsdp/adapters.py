@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
@@ -57,17 +57,31 @@ def is_adapter(name: str) -> bool:
     return _ADAPTER in name
 
 
-def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
+def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The weights by their names without adapters, as this rank holds them; those that adapters change as they were."""
     for name, weight in model.named_parameters():
-        if is_adapter(name):
-            continue
-        full = whole(weight)
+        if not is_adapter(name):
+            yield name.replace(_BASE, "."), weight
+
+
+@torch.no_grad()
+def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The same with the adapters in them; all ranks go through them."""
+    for name, weight in model.named_parameters():
         if name.endswith(f"{_BASE}weight"):
             layer = model.get_submodule(name.removesuffix(f"{_BASE}weight"))
             down, up = (whole(part[_NAME].weight) for part in (layer.lora_A, layer.lora_B))
-            full = full + layer.scaling[_NAME] * (up @ down)
-        yield name.replace(_BASE, "."), full
+            delta = layer.scaling[_NAME] * (up @ down)
+            if isinstance(weight, DTensor):  # every rank has it whole, and keeps its own rows
+                delta = distribute_tensor(delta, weight.device_mesh, weight.placements, src_data_rank=None)
+            yield name.replace(_BASE, "."), weight + delta
+        elif not is_adapter(name):
+            yield name.replace(_BASE, "."), weight.detach()
+
+
+def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
+    return ((name, whole(weight)) for name, weight in joined(model))
 
 
 def whole(weight: Tensor) -> Tensor:

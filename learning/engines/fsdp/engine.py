@@ -26,11 +26,20 @@ from learning.checkpoint import State
 from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.engines.engine import Batch, Document, Engine, Outputs, SampleRef
-from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Encoder, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
-from learning.engines.fsdp.model import device_of, gradients_of, load_model, optimizer_of, shard, start_group, state_of
+from learning.engines.fsdp.model import (
+    device_of,
+    gradients_of,
+    load_model,
+    optimizer_of,
+    shard,
+    start_group,
+    state_of,
+    write_model,
+)
 from learning.engines.fsdp.phases import Work, WorkMaker
 from learning.engines.fsdp.reply_chats import ReplyChats
 from learning.engines.optimizer import moments_of
@@ -182,6 +191,19 @@ class FsdpEngine(Engine):
         for weight in self._weights:
             moments_of(self._optimizer, weight)["step"].fill_(step)
 
+    @property
+    def adapted(self) -> bool:
+        """Whether adapters are trained."""
+        return self._job.train.lora.rank > 0
+
+    def weights(self) -> State:
+        """As the state, but for adapters: they change in the course of a training, the weights beside them do not."""
+        return {f"model.{name}": weight for name, weight in plain(self._model)} if self.adapted else self.state()
+
+    def masters(self) -> State:
+        """The same with the adapters merged in; every rank its shard."""
+        return {f"model.{name}": weight for name, weight in joined(self._model)} if self.adapted else self.state()
+
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
         state = {}
@@ -189,11 +211,7 @@ class FsdpEngine(Engine):
             if self.rank == 0:
                 state[name] = full.detach().to("cpu", self._written)
         if self.rank == 0:
-            kept = {path.name: path.read_bytes() for path in folder.glob("*.json")}
-            self._model.save_pretrained(folder, state_dict=state)
-            for name, written in kept.items():
-                if not name.endswith(".index.json"):
-                    (folder / name).write_bytes(written)
+            write_model(self._model, state, folder)
 
     def close(self) -> None:
         """Ends the planning thread."""

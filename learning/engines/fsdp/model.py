@@ -22,6 +22,8 @@ from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError
 
 BETAS = (0.9, 0.95)
+SHARD = 5 << 30
+"""Most bytes of one file of weights, as transformers itself writes them."""
 
 
 def device_of(train: TrainConfig) -> torch.device:
@@ -127,3 +129,18 @@ def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
             found[f"model.{name}"] = weight
             found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
     return found
+
+
+def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = SHARD) -> None:
+    """Writes weights as `transformers` names and shards them; other files stay.
+
+    Args:
+        model: whose class knows the names; its own weights are not looked at.
+        state: the weights by the names of the model's modules.
+        folder: a copy of the parent's other files.
+        most: bytes of one file.
+    """
+    others = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    model.save_pretrained(folder, state_dict=state, max_shard_size=most)
+    for name, content in others.items():
+        (folder / name).write_bytes(content)

@@ -69,7 +69,7 @@ def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert read_job(plan.out / "job.json") == plan
     assert sorted(path.name for path in plan.out.iterdir()) == sorted(
-        [*(path.name for path in plan.parent.iterdir()), "job.json"]
+        [*(path.name for path in plan.parent.iterdir()), "job.json", "training"]
     )
 
 

@@ -1,0 +1,132 @@
+"""A training goes on from the fp32 weights of the one before it, not from those that were rounded to be played."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from learning.checkpoint import Stretch
+from learning.checkpoint.ranks import Ranks
+from learning.data.sample import read_samples
+from learning.data.sampler import Sampler
+from learning.engines.fsdp.adapters import whole
+from learning.job import Job
+from learning.launch import PATIENCE
+from learning.learner import Learner
+from learning.trainer import refs_of, train
+from learning.writing import write_checkpoint
+from models.tiny.layout import TRAINING
+from schemas.config.training import LoraConfig, TrainConfig
+from tests.unit.learning import chats, samples
+
+RATE = 1e-6
+LORA = LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj"))
+
+
+def small(folder: Path, **train: Any) -> Job:
+    samples.parent(folder)
+    return samples.job(folder, **train)
+
+
+def large(folder: Path, **train: Any) -> Job:
+    return chats.job(folder, "qwen3_vl", **train)
+
+
+def learner_of(plan: Job) -> Learner:
+    return Learner(plan, read_samples(plan.samples), 0, 1)
+
+
+def stepped(learner: Learner, plan: Job, steps: range) -> None:
+    """Takes these steps of the job's own order of samples."""
+    sampler = Sampler([sample.weight for sample in read_samples(plan.samples)], plan.seed)
+    for step in steps:
+        learner.step(learner.prepare(refs_of(plan, sampler, step)), RATE)
+
+
+def written(learner: Learner, plan: Job, steps: int) -> Job:
+    """The directory of a training that ended here, and the job that goes on from it."""
+    write_checkpoint(learner, plan, Ranks(PATIENCE), steps)
+    return plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("next")})
+
+
+def weights(learner: Learner) -> dict[str, Tensor]:
+    """The fp32 weights by name."""
+    named = {name: part for name, part in learner.engine.masters().items() if name.startswith("model.")}
+    flat = {name: part.flat if isinstance(part, Stretch) else part for name, part in named.items()}
+    return {name: whole(tensor).detach().clone() for name, tensor in flat.items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("job", [small, large])
+def test_two_trainings_of_eight_small_steps_move_what_one_of_sixteen_moves(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    plan = job(tmp_path, batch=4, keep="masters+moments")
+    unbroken = learner_of(plan)
+    begun = weights(unbroken)
+    stepped(unbroken, plan, range(8))
+    middle = weights(unbroken)
+    following = written(unbroken, plan, 8)
+    stepped(unbroken, plan, range(8, 16))
+
+    second = learner_of(following)
+    assert same(weights(second), middle)
+    stepped(second, following, range(8, 16))
+    assert same(weights(second), weights(unbroken))
+    assert all(not torch.equal(begun[name], tensor) for name, tensor in weights(second).items() if tensor.ndim > 1)
+    third = learner_of(written(second, following, 8))
+    assert third.before == 16 and same(weights(third), weights(unbroken))
+    for learner in (unbroken, second, third):
+        learner.close()
+
+
+@pytest.mark.parametrize(("keep", "exact"), [("masters", True), ("nothing", False)])
+def test_moments_are_kept_if_wanted_and_rounded_weights_are_all_there_is_if_nothing_is_kept(
+    keep: str, exact: bool, tmp_path: Path
+) -> None:
+    plan = small(tmp_path, batch=4, keep=keep)
+    first = learner_of(plan)
+    stepped(first, plan, range(4))
+    second = learner_of(written(first, plan, 4))
+    assert second.before == 0 and (plan.out / TRAINING).exists() == exact
+    assert same(weights(second), weights(first)) == exact
+    rounded = {name: tensor.bfloat16() for name, tensor in weights(first).items()}
+    assert same({name: tensor.bfloat16() for name, tensor in weights(second).items()}, rounded)
+
+
+def test_adapters_are_merged_into_what_the_next_training_takes_up(tmp_path: Path) -> None:
+    plan = large(tmp_path, batch=4, lora=LORA, keep="masters")
+    first = learner_of(plan)
+    begun = weights(first)
+    stepped(first, plan, range(3))
+    following = written(first, plan, 3)
+    merged = weights(first)
+    moved = {name for name in begun if not torch.equal(begun[name], merged[name])}
+    assert moved and all(name.endswith(("q_proj.weight", "v_proj.weight")) for name in moved)
+    for lora in (LORA, LoraConfig()):
+        changed = following.train.model_copy(update={"lora": lora})
+        second = learner_of(following.model_copy(update={"train": changed}))
+        assert same(weights(second), merged)
+        second.close()
+    first.close()
+    with pytest.raises(ValueError, match=r"moments of adapters end with them: take masters"):
+        TrainConfig(lora=LORA, keep="masters+moments")
+
+
+def test_another_method_takes_them_up_and_a_killed_training_finds_its_steps_again(tmp_path: Path) -> None:
+    plan = small(tmp_path, steps=4, batch=4, checkpoint_every=3, keep="masters+moments")
+    train(plan)
+    following = plan.model_copy(update={"parent": plan.out, "out": tmp_path / "next"})
+    other = following.model_copy(update={"train": following.train.model_copy(update={"method": "ct"})})
+    assert learner_of(other).before == 4
+    train(following)
+    whole = (following.out / "model.safetensors").read_bytes()
+    following.out.rename(tmp_path / "whole")
+    train(following)  # from the checkpoint of its third step
+    assert (following.out / "model.safetensors").read_bytes() == whole
