@@ -101,10 +101,10 @@ class Arm:
             "turns": seen,
         }
 
-    def measure(self, version: str, tasks: Sequence[str], seeds: int) -> dict[str, Any]:
-        """A policy's greedy plays on test seeds."""
-        kept = self.folder / f"test-{version}-{seeds}.json"
-        return _kept(kept, lambda: self._evaluate(version, tasks, seeds))
+    def measure(self, version: str, tasks: Sequence[str], seeds: int, first: int = FIRST_TEST_SEED) -> dict[str, Any]:
+        """A policy's greedy trajectories on test seeds, from the first on."""
+        kept = self.folder / f"test-{version}-{seeds}{f'-from-{first}' if first != FIRST_TEST_SEED else ''}.json"
+        return _kept(kept, lambda: self._evaluate(version, tasks, seeds, first=first))
 
     def sample(self, version: str, tasks: Sequence[str], seeds: int, attempts: int) -> dict[str, Any]:
         """A policy's plays on test seeds, several drawn per seed: [task, seed, success, attempt, steps] each."""
@@ -117,8 +117,8 @@ class Arm:
         measured = _kept(kept, lambda: self._evaluate("explorer", tasks, seeds))
         return {task: value["success"] for task, value in measured["tasks"].items()}
 
-    def _evaluate(self, policy: str, tasks: Sequence[str], seeds: int, *more: str) -> str:
-        chosen = ["--tasks", ",".join(tasks), "--seeds", f"{FIRST_TEST_SEED}:{FIRST_TEST_SEED + seeds}"]
+    def _evaluate(self, policy: str, tasks: Sequence[str], seeds: int, *more: str, first: int = FIRST_TEST_SEED) -> str:
+        chosen = ["--tasks", ",".join(tasks), "--seeds", f"{first}:{first + seeds}"]
         return self.flywheel("evaluate", "--policy", policy, *chosen, "--json", "--plays", *more)
 
 

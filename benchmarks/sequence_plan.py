@@ -14,71 +14,35 @@ Seconds are predictions of that cost model. Arms:
 - even cuts: ours inside a micro-batch, cut into even tokens as in the paper. And ours.
 
 Every arm but the released ones tries the same 24 numbers of micro-batches, and up to 96 until one can be planned. As in
-the paper, 40 batches (8 with `--short`, and without the integer programme). A last part compares ours with the optimum
-on small clusters, where the integer programme proved it, and tells how many tokens 16 buckets add by rounding up, with
-the programme's bounds and with equal widths.
+the paper, 40 batches (8 with `--short`, and without the integer programme). Further parts compare ours with the optimum
+on small clusters, where the integer programme proved it; tell how many tokens 16 buckets add by rounding up, with the
+programme's bounds and with equal widths; compare ours with the plans of listing every partition of up to 512 ranks (32
+with `--short`), which is what the planner once did; and plan for 1,024 ranks.
 """
 
 import argparse
 import dataclasses
 import math
+import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._report import Bar, add_options, finish
-from learning.planning.sequence_cost import ClusterCost, MicroBatch
+from benchmarks._sequence_grid import Case, listed
+from benchmarks._sequence_lengths import A100, LONGEST, RANKS, Lengths, as_released, gui_like, wikipedia_like
+from learning.planning.sequence_cost import MicroBatch
 from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_plan import cut, plan, total
 
-Lengths = npt.NDArray[np.int64]
 Planner = Callable[[Lengths], MicroBatch | None]
-RANKS, BATCH, LONGEST = 64, 512, 192_000
-ROUNDED = 2 * RANKS
+BATCH = 512
 TRIES, LONGER = 24, 4
 """Numbers of micro-batches that are tried, and times as many where none of them can be planned."""
-MILLISECOND = 2**20 / 1e6
-"""The release divides MiB by GB/s and calls it milliseconds."""
-A100 = ClusterCost(
-    quadratic=5.128e-6, linear=0.1839576, fixed=629.3563, exchanged=4 * 2 * 32 * 4096 * 2 / 2**20,
-    bandwidth=tuple(
-        (degree, speed * MILLISECOND)
-        for degree, speed in ((2, 119.54), (4, 104.07), (8, 96.5), (16, 10.33), (32, 5.94), (64, 4.87))
-    ),
-    token=4.480442, states=7.117447 * 16 / RANKS * 1024, memory=30 * 1024, degrees=(1, 2, 4, 8, 16, 32, 64),
-)  # fmt: skip
-WIKIPEDIA = (
-    (0, 12), (1, 39), (5, 67), (10, 87), (25, 146), (50, 347), (75, 862), (90, 2_112), (95, 3_720), (96, 4_392),
-    (97, 5_390), (98, 7_087), (99, 10_919), (99.5, 15_986), (99.9, 37_353), (99.95, 51_510), (99.99, 101_537),
-    (99.999, 230_941), (100, 1_823_777),
-)  # fmt: skip
-"""Percentiles of the million lengths released with FlexSP, in tokens; their mean is 1,014."""
-
-
-def wikipedia_like(count: int, draw: np.random.Generator) -> Lengths:
-    """Lengths drawn by the released percentiles, log-linear in between."""
-    share, tokens = zip(*WIKIPEDIA, strict=True)
-    found = np.zeros(0, dtype=np.int64)
-    while len(found) < count:
-        long = np.exp(np.interp(100 * draw.random(count), share, np.log(tokens)))
-        found = np.concatenate([found, as_released(long.astype(np.int64))])
-    return found[:count]
-
-
-def as_released(long: Lengths) -> Lengths:
-    """Rounded up for every degree and the longest left out, as the release reads its files."""
-    rounded = -(-long // ROUNDED) * ROUNDED
-    return rounded[rounded <= LONGEST - ROUNDED]
-
-
-def gui_like(count: int, draw: np.random.Generator) -> Lengths:
-    """Trajectories as a GUI policy trains on: median 9.8K tokens, 90th percentile 40K, at most 170K."""
-    return np.minimum(np.exp(draw.normal(math.log(9_800), 1.1, count)), 170_000).astype(np.int64) + 1
 
 
 def released_packing(lengths: Lengths, degree: int) -> float:
@@ -254,6 +218,42 @@ def bucket_row(batches: Sequence[Lengths], number: int = 16) -> dict[str, Any]:
     return {"buckets": number, "rounded up": ours / tokens, "equal width, rounded up": even / tokens}
 
 
+def listed_row(most: int) -> dict[str, Any]:
+    """What our plans cost over those of listing every partition, on the batches that it finished and did not refuse."""
+    ratios = [total(plan(case.batch.tolist(), case.ranks, case.cluster)) / spent for case, spent in listed(most)]
+    return {
+        "ranks at most": most,
+        "batches": len(ratios),
+        "ours / listed, mean": float(np.mean(ratios)),
+        "most": float(np.max(ratios)),
+        "share above 1.0001": float(np.mean(np.array(ratios) > 1.0001)),
+    }
+
+
+def large_rows() -> list[dict[str, Any]]:
+    """1,024 ranks and eight degrees: what planning a batch takes, the quicker of two, and what it gains."""
+    rows = []
+    for case in [Case(lengths, 1_024, 8, each, 0) for each in (1, 2, 8) for lengths in ("wiki", "gui")]:
+        batch, cost = case.batch.tolist(), case.cluster
+        spent = []
+        for _ in range(2):
+            started = time.process_time()
+            made = plan(batch, case.ranks, cost)
+            spent.append(time.process_time() - started)
+        same = total(plan(batch, case.ranks, cost, 0))
+        rows.append(
+            {
+                "lengths": case.lengths,
+                "sequences": len(batch),
+                "micro-batches": len(made),
+                "ours / without a search": total(made) / same,
+                "CPU s": min(spent),
+                "MiB of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )
+    return rows
+
+
 def turned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The clusters side by side: one line per arm."""
     lines = []
@@ -278,9 +278,11 @@ def main() -> int:
     else:
         name = "Wikipedia's percentiles, 192K"
         wiki = [wikipedia_like(BATCH, np.random.default_rng(seed)) for seed in range(count)]
+    large = large_rows()
     gui = [gui_like(BATCH, np.random.default_rng(seed)) for seed in range(2 if chosen.short else 8)]
     first, second = cluster_row(name, wiki), cluster_row("GUI mix", gui)
-    others = [oracle_row(cases), bucket_row(wiki), *([] if chosen.short else [programme_row(wiki[:4], 5.0)])]
+    grid = listed_row(32 if chosen.short else 512)
+    others = [oracle_row(cases), bucket_row(wiki), grid, *([] if chosen.short else [programme_row(wiki[:4], 5.0)])]
     lost = first["worse than one degree"] + second["worse than one degree"]
     bars = [
         Bar("batches worse than the best single degree", lost, 0, "lower"),
@@ -296,9 +298,12 @@ def main() -> int:
         ),
         Bar("released static 64 / ours, 64 ranks, 192K", first["released static 64"] / first["ours"], 1.72, "higher"),
         Bar("CPU seconds to plan a batch, one core", first["planned in CPU s"], 3.0, "lower"),
+        Bar("ours / every partition listed, the worst batch", grid["most"], 1.002, "lower"),
+        Bar("1,024 ranks, eight degrees: CPU seconds", max(row["CPU s"] for row in large), 1.0, "lower"),
+        Bar("1,024 ranks, eight degrees: MiB", max(row["MiB of the process"] for row in large), 500.0, "lower"),
     ]
-    tables = [turned([first, second]), *([other] for other in others)]
-    return finish("sequence_plan", [first, second, *others], bars, chosen.json, tables)
+    tables = [turned([first, second]), *([other] for other in others), large]
+    return finish("sequence_plan", [first, second, *others, *large], bars, chosen.json, tables)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ def main(words: Sequence[str] | None = None) -> int:
     return NAMES[options.name](options)
 
 
+def _seeds(text: str) -> int | str:
+    """A number of seeds, or their names with commas between."""
+    return text if "," in text else int(text)
+
+
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     described = "\n\n".join(f"{name}: {sys.modules[made.__module__].__doc__}" for name, made in NAMES.items())
     parser = argparse.ArgumentParser(
@@ -48,7 +53,12 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", choices=list(NAMES))
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config, for every arm")
     parser.add_argument("--config", default="configs/laptop.toml")
-    parser.add_argument("--seeds", type=int, help="training seeds per arm (3; ablation, curriculum: 5)")
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        help="training seeds per arm (3; ablation, curriculum: 5); curriculum: or which, `21,22`",
+    )
+    parser.add_argument("--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one")
     parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
     parser.add_argument(
         "--iterations", type=int, help="of each arm; passk: of each half (3; rl: 6; curriculum: 8 after --start)"
@@ -60,6 +70,8 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     options = add_options(parser).parse_args(words)
     for field, usual in (USUAL | OWN.get(options.name, {})).items():
         setattr(options, field, getattr(options, field) or usual)
+    if isinstance(options.seeds, str) and options.name != "curriculum":
+        parser.error("--seeds: only curriculum takes the names of seeds; give a number of them")
     if options.short:
         options.seeds, options.start, options.iterations, options.test_seeds = 1, 1, 1, 6
         options.attempts, options.most = 4, 1.0

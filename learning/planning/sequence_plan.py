@@ -79,7 +79,7 @@ class _Search:
         self._size, self._degrees = len(load.tokens), np.array(load.degrees)
         self._sums = np.concatenate([[0], np.cumsum(load.tokens)])
         self._room = np.array(load.room) * (ranks // self._degrees)
-        self._left, self._last = work, work // 4
+        self._left, self._last = work, work // 8
         self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
         self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
         """What looking for mixtures of one micro-batch costs, in sequences placed; measured."""
@@ -91,7 +91,7 @@ class _Search:
         for number in STAGES:
             if self._left > 0:
                 edges = self._shorter(edges, self._places(edges, near, number))
-        fills = min(FILLS, (max(0, self._left) + self._last) // (ABORTED * self._size))
+        fills = min(FILLS, (max(0, self._left) // 2 + self._last) // (ABORTED * self._size))
         far = max(1, FAR // len(edges))
         return [(start, end, self._finished(start, end, fills, far)) for start, end in pairwise(edges)]
 

@@ -16,7 +16,7 @@ from benchmarks.learning._sampled import by_seed, estimates, gap, mean_with_inte
 from benchmarks.learning._slow_sandbox import SlowConfig, SlowEnvironment, SlowSandbox
 from benchmarks.learning._start import FAKE, SHORT
 from benchmarks.learning.ablation import ARMS, learn
-from benchmarks.learning.curriculum import interval, needed, reached, reigns
+from benchmarks.learning.curriculum import SETTINGS, interval, needed, reached, reigns, training_seeds
 from benchmarks.learning.scaling import _precision_rows, _share
 from benchmarks.learning.streaming import SLOW
 from environments.catalog import catalog
@@ -158,3 +158,26 @@ def test_the_share_is_of_the_mean_over_training_seeds_and_infinite_if_it_is_neve
     both = [(early, uniform), (late, uniform)]
     assert needed(both)["share"] == 0.75 and needed(both)["target"] == pytest.approx(0.4)
     assert interval(both) == (0.25, 1.0) and interval(both[:1]) == (0.25, 0.25)
+
+
+def test_a_curve_against_itself_needs_exactly_as_many_trajectories() -> None:
+    for curve in ([(10, 0.2), (20, 0.6), (30, 0.5), (40, 0.5)], [(10, 0.1), (20, 0.3), (30, 0.3)], [(10, 0.0)]):
+        assert needed([(curve, curve)])["share"] == 1.0
+        assert interval([(curve, curve)] * 3) == (1.0, 1.0)
+
+
+def test_uniform_sampling_is_charged_its_first_crossing_too() -> None:
+    uniform = [(10, 0.1), (20, 0.5), (30, 0.4), (40, 0.5)]
+    ours = [(10, 0.5), (20, 0.6), (30, 0.6), (40, 0.6)]
+    assert needed([(ours, uniform)])["uniform"] == 20 and needed([(ours, uniform)])["share"] == 0.5
+
+
+def test_the_curriculum_is_measured_with_its_own_weights_on_training_seeds_that_no_choice_has_seen() -> None:
+    assert training_seeds(3) == [21, 22, 23] and training_seeds("30,40") == [30, 40]
+    with pytest.raises(SystemExit, match=r"chosen on training seeds \[5\]"):
+        training_seeds("5,30")
+    assert not any(word.startswith("curriculum.") for words in SETTINGS.values() for word in words)
+    options = _options(["curriculum", "--seeds", "30,40", "--environment", "fake"])
+    assert options.seeds == "30,40" and options.environment == "fake" and _options(["curriculum"]).environment is None
+    with pytest.raises(SystemExit):
+        _options(["rl", "--seeds", "1,2"])
