@@ -22,32 +22,22 @@ def catalog(config: Config) -> list[GuiTask]:
             suite; names the field and the nearest task.
     """
     suite, environments = config.suite, environments_of(config)
-    splits: tuple[tuple[str, Split, tuple[str, ...]], ...] = (
-        ("tasks", "train", suite.tasks),
-        ("held_out", "held_out", suite.held_out),
-        ("practice", "practice", suite.practice),
-    )
-    found = {field: _tasks(config, environments, f"suite.{field}", names, split) for field, split, names in splits}
-    tasks, held_out, practice = ({task.task_id: task for task in group} for group in found.values())
-    if both := sorted({*tasks} & {*held_out}):
-        raise UsageError(f"`suite.held_out`: {both[0]} is also in suite.tasks.", "A held-out task makes no data.")
-    if both := sorted({*practice} & {*tasks, *held_out}):
-        raise UsageError(f"`suite.practice`: {both[0]} is also evaluated.", "A practice page is never evaluated.")
-    for environment in environments:
-        if not environment.lists_elements and (
-            blind := [t for t in found["practice"] if t.environment == environment.name]
-        ):
-            raise UsageError(
-                f"`suite.practice`: {blind[0].task_id} lists no elements on its screens.",
-                "Practice teaches to name and to point at elements; take the task out.",
-            )
+    tasks = _tasks(config, environments, "suite.tasks", suite.tasks, "train")
+    held_out = _tasks(config, environments, "suite.held_out", suite.held_out, "held_out")
+    practice = _tasks(config, environments, "suite.practice", suite.practice, "practice")
+    if both := _ids(tasks) & _ids(held_out):
+        raise UsageError(f"`suite.held_out`: {min(both)} is also in suite.tasks.", "A held-out task makes no data.")
+    if both := _ids(practice) & _ids(tasks + held_out):
+        raise UsageError(f"`suite.practice`: {min(both)} is also evaluated.", "A practice page is never evaluated.")
+    blind = {one.name for one in environments if not one.lists_elements}
+    if bare := [task.task_id for task in practice if task.environment in blind]:
+        hint = "Practice teaches to name elements and to point at them; take the task out."
+        raise UsageError(f"`suite.practice`: the screens of {bare[0]} list no elements.", hint)
     for field, names in (("hard", suite.hard), ("max_steps", suite.max_steps)):
         for name in names:
-            if _id(f"suite.{field}", name, environments) not in {**tasks, **held_out}:
-                raise UsageError(
-                    f"`suite.{field}`: {name} is not in the suite.", "Name a task of suite.tasks or held_out."
-                )
-    return [task for group in found.values() for task in group]
+            if _id(f"suite.{field}", name, environments) not in _ids(tasks + held_out):
+                raise UsageError(f"`suite.{field}`: {name} is not in the suite.", "Name a task that is.")
+    return tasks + held_out + practice
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
@@ -68,6 +58,10 @@ def _tasks(config: Config, environments: Environments, field: str, names: Iterab
         environment, template = _found(field, name, environments)
         found.append(environment.task(template, split, limits.get(f"{environment.name}/{template}")))
     return found
+
+
+def _ids(tasks: Iterable[GuiTask]) -> set[str]:
+    return {task.task_id for task in tasks}
 
 
 def _id(field: str, name: str, environments: Environments) -> str:

@@ -3,6 +3,7 @@
 It starts the wheel from nothing, so it is broad rather than clever: every element that reacts is as likely as any
 other whatever the instruction says. The instruction is used only where text must come from somewhere. Being shown the
 page's elements, it clicks things rather than pixels; what is kept of it is only the screenshot and the coordinates.
+Where a screen lists none (an environment that has no elements), it acts at random points of it.
 """
 
 import random
@@ -29,6 +30,8 @@ P_DEAD = 0.04
 """How often it clicks something that does not look alive."""
 AGAIN = 0.25
 """What a click on the same element again is worth beside the others."""
+P_TYPE_BLIND = 0.3
+"""How often it types after a click where it cannot know what it clicked."""
 DONE = 0.1
 """What a click on a filled field or a checked box is worth."""
 
@@ -36,7 +39,7 @@ DONE = 0.1
 class PageExplorer(Explorer):
     """Uniform over the page's elements; the same seed, step and page always give the same action."""
 
-    version = "explorer-2"
+    version = "explorer-3"
     dialect = "box_v1"
     needs_elements = True
 
@@ -53,13 +56,15 @@ class PageExplorer(Explorer):
 
 def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
     elements = context.observation.elements
+    if not elements:
+        return _blind(chance, context.instruction, last)
     live = [element for element in elements if element.interactive]
     if isinstance(last, act.Click) and any(_awaits_text(element, last) for element in live):
         if chance.random() < P_TYPE:
             return act.Type(content=_words(chance, context.instruction, elements))
     elif isinstance(last, act.Type) and chance.random() < P_ENTER:
         return act.Hotkey(key="enter")
-    if not elements or chance.random() < P_WAIT:
+    if chance.random() < P_WAIT:
         return act.Wait()
     handles = [element for element in live if element.kind in HANDLES]
     if chance.random() < (P_DRAG_HANDLES if handles else P_DRAG):
@@ -70,6 +75,19 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
     if not live or chance.random() < P_DEAD:
         return _click(chance, chance.choice(elements))
     return _click(chance, chance.choices(live, [_worth(element, last) for element in live])[0])
+
+
+def _blind(chance: random.Random, instruction: str, last: act.Action | None) -> act.Action:
+    """Anything anywhere on the screen."""
+    if isinstance(last, act.Click) and chance.random() < P_TYPE_BLIND:
+        return act.Type(content=_words(chance, instruction, ()))
+    x, y, to_x, to_y = (round(chance.random(), 4) for _ in range(4))
+    kind = chance.random()
+    if kind < P_DRAG:
+        return act.Drag(x=x, y=y, to_x=to_x, to_y=to_y)
+    if kind < P_DRAG + P_SCROLL:
+        return act.Scroll(x=x, y=y, direction=chance.choice(("up", "down")))
+    return act.Wait() if kind < P_DRAG + P_SCROLL + P_WAIT else act.Click(x=x, y=y)
 
 
 def _awaits_text(element: Element, last: act.Click) -> bool:

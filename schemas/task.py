@@ -1,5 +1,7 @@
 """A task: what is asked, where it is done, who verifies it."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
 from schemas.config.section import Count, Section
@@ -41,6 +43,13 @@ class GuiTask(Row):
     """Who computes the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
     lineage: Text | None = None
     """Where the task comes from: a catalog and its version, or the task it was made from."""
+
+
+def short_names(task_ids: Iterable[str]) -> dict[str, str]:
+    """What people read for task ids: the template, or the whole id where two environments have one of that name."""
+    known = set(task_ids)
+    counts = Counter(task_id.rpartition("/")[2] for task_id in known)
+    return {task_id: short if counts[short := task_id.rpartition("/")[2]] == 1 else task_id for task_id in known}
 
 
 TABLE = Table(

@@ -9,6 +9,7 @@ from typing import Any
 from apps.lakes import champion, policies
 from schemas.config import Config
 from schemas.stage import PREPARE, STAGES
+from schemas.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.places import docs_folder
@@ -69,23 +70,26 @@ def played(lake: Lake) -> Rows:
 
 def tasks(lake: Lake) -> Rows:
     """Held-out success by task: the explorer's, the untrained policy's, and every iteration's policy's."""
+    evaluated = lake.read(
+        "evaluations", ["policy_version", "task_id", "success", "suite"], {"suite": "suite"}
+    ).to_pylist()
+    measured = ask(lake, "tasks").to_pylist()
+    names = short_names(row["task_id"] for row in [*measured, *evaluated])
     rows = [
         {
-            "task": _short(row["task_id"]),
+            "task": names[row["task_id"]],
             "suite": row["suite"],
             "by": label(row["iteration"]),
             "success": row["success"],
             "n": row["n"],
         }
-        for row in ask(lake, "tasks").to_pylist()
+        for row in measured
         if row["success"] is not None
     ]
     by_task: dict[str, list[bool]] = {}
-    for row in lake.read(
-        "evaluations", ["policy_version", "task_id", "success", "suite"], {"suite": "suite"}
-    ).to_pylist():
+    for row in evaluated:
         if row["policy_version"].startswith(EXPLORER) and row["success"] is not None:
-            by_task.setdefault(_short(row["task_id"]), []).append(row["success"])
+            by_task.setdefault(names[row["task_id"]], []).append(row["success"])
     explored = [
         {"task": task, "suite": "suite", "by": EXPLORER, "success": sum(plays) / len(plays), "n": len(plays)}
         for task, plays in sorted(by_task.items())
@@ -96,7 +100,8 @@ def tasks(lake: Lake) -> Rows:
 def curriculum(lake: Lake) -> Rows:
     """Every choice, with short task names, newest iteration first, heaviest first."""
     rows = lake.read("curriculum").to_pylist()
-    named = [{**row, "task": _short(row["task_id"])} for row in rows]
+    names = short_names(row["task_id"] for row in rows)
+    named = [{**row, "task": names[row["task_id"]]} for row in rows]
     return sorted(named, key=lambda row: (-row["iteration"], -row["weight"], row["task"]))
 
 
@@ -118,7 +123,3 @@ def data_docs(config: Config, lake: Lake, page_folder: Path) -> Rows:
         {"name": page.parent.name.replace("-", " "), "link": Path(os.path.relpath(page, page_folder)).as_posix()}
         for page in found
     ]
-
-
-def _short(task_id: str) -> str:
-    return task_id.rpartition("/")[2]

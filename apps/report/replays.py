@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from schemas.failure import is_environment_failure
+from schemas.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
 
@@ -28,7 +29,7 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
     if not chosen:
         return []
     ids = [row["trajectory_id"] for row in chosen]
-    where = {"trajectory_id": ids}
+    where, names = {"trajectory_id": ids}, short_names(row["task_id"] for row in chosen)
     reasons = {
         row["trajectory_id"]: row["reason"]
         for row in ask(lake, "decisions", iteration=chosen[0]["iteration"]).to_pylist()
@@ -41,7 +42,7 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
     return [
         {
             **row,
-            "task": row["task_id"].rpartition("/")[2],
+            "task": names[row["task_id"]],
             "outcome": outcome(row),
             "said": reasons.get(row["trajectory_id"], ""),
             "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],

@@ -205,6 +205,32 @@ def test_a_document_finds_nothing_of_the_one_before(tmp_path: Path):
     assert after == before
 
 
+def test_an_idle_page_serves_only_trajectories_of_its_own_size_and_script(tmp_path: Path):
+    ground, shown = tmp_path / "ground.txt", tmp_path / "shown.html"
+    ground.write_text("")
+    shown.write_text("<!DOCTYPE html><body>")
+    kinds = [PageKind(100, 80, ground.as_uri(), ""), PageKind(120, 90, ground.as_uri(), "window.marked = 1")]
+    seen = "[world.innerWidth, world.innerHeight, typeof world.marked]"
+
+    async def open_each(kinds: list[PageKind]) -> tuple[list[object], int, bool]:
+        browser = await Browser.launch(find_browser())
+        found, pages = [], []
+        try:
+            for kind in kinds:
+                page = await Page.acquire(browser, kind)
+                found.append(await page.open(shown.as_uri(), seen))
+                pages.append(page)
+                await page.release()
+            return found, len(browser.idle), pages[-1] is pages[-2]
+        finally:
+            await browser.close()
+
+    first, second = kinds
+    found, idle, same = asyncio.run(open_each([first, second, first, first]))
+    assert found == [[100, 80, "undefined"], [120, 90, "number"], *[[100, 80, "undefined"]] * 2]
+    assert idle == 1 and same
+
+
 PARENT = """
 import asyncio
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment

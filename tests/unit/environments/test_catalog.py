@@ -1,17 +1,25 @@
-"""Which tasks a config plays, holds out and practises on."""
+"""Which tasks a config rolls out, holds out and practises on, from one environment or several."""
+
+from typing import Any
 
 import pytest
 
-from environments.catalog import catalog
+from environments.catalog import catalog, name_in, tasks_named
+from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.failure import UsageError
+from schemas.task import short_names
+
+COUNTING = "tests.unit.environments.counting:CountingEnvironment"
+SEVERAL = {"miniwob": {}, "fake": {"sandboxes": 3}, "count": {"kind": COUNTING, "clicks": 1}}
 
 
-def config(**suite: list[str]):
-    return config_of({"suite": {"tasks": ["click-test"], **suite}})
+def config(environments: dict[str, Any] | None = None, **suite: Any) -> Config:
+    fields = {"suite": {"tasks": ["click-test"], **suite}}
+    return config_of(fields | ({"environments": environments} if environments else {}))
 
 
-def test_each_task_has_the_split_that_its_list_says():
+def test_each_task_has_the_split_that_its_list_says() -> None:
     tasks = catalog(config(held_out=["click-test-2"], practice=["practice"]))
     assert [(task.template, task.split) for task in tasks] == [
         ("click-test", "train"),
@@ -20,7 +28,71 @@ def test_each_task_has_the_split_that_its_list_says():
     ]
 
 
-@pytest.mark.parametrize("suite", [{"practice": ["click-test"]}, {"practice": ["practise"]}])
-def test_a_practice_page_that_is_evaluated_or_unknown_is_refused_by_its_field(suite: dict[str, list[str]]):
-    with pytest.raises(UsageError, match=r"suite\.practice"):
-        catalog(config(**suite))
+def test_tasks_of_several_environments_are_in_one_suite_by_template_or_by_id() -> None:
+    names = ["click-test", "fake/enter-text", "count", "note"]
+    chosen = config(SEVERAL, tasks=names, hard=["fake/note"], max_steps={"note": 7})
+    tasks = {task.task_id: task for task in catalog(chosen)}
+    assert list(tasks) == ["miniwob/click-test", "fake/enter-text", "count/count", "fake/note"]
+    assert [task.verifier for task in tasks.values()] == [
+        "miniwob", "fake", "tests.unit.environments.counting:Counted", "judge",
+    ]  # fmt: skip
+    assert tasks["fake/note"].max_steps == 7 == tasks_named(chosen, ["fake/note"])[0].max_steps
+    assert [name_in(chosen, name) for name in ("fake/note", "fake/enter-text")] == ["note", "fake/enter-text"]
+
+
+def test_people_read_the_template_alone_where_it_names_one_task() -> None:
+    assert short_names(["a/x", "a/y", "b/y"]) == {"a/x": "x", "a/y": "a/y", "b/y": "b/y"}
+
+
+@pytest.mark.parametrize(
+    ("suite", "told"),
+    [
+        ({"tasks": ["enter-text"]}, r"suite\.tasks.*several.*Write `miniwob/enter-text` or `fake/enter-text`"),
+        ({"tasks": ["fake/click-test"]}, r"suite\.tasks.*no task `fake/click-test`"),
+        ({"tasks": ["click-tarjet"]}, r"Did you mean `click-target`"),
+        ({"practice": ["count"]}, r"suite\.practice.*count/count list no elements"),
+        ({"practice": ["click-test"]}, r"suite\.practice"),
+        ({"practice": ["practise"]}, r"suite\.practice"),
+        ({"held_out": ["miniwob/click-test"]}, r"suite\.held_out.*also in suite\.tasks"),
+        ({"hard": ["note"]}, r"suite\.hard.*not in the suite"),
+        ({"max_steps": {"note": 3}}, r"suite\.max_steps.*not in the suite"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_by_its_field(suite: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        catalog(config(SEVERAL, **suite))
+
+
+@pytest.mark.parametrize(
+    ("environments", "told"),
+    [
+        ({"wob": {}}, r"environments\.wob\.kind.*no 'wob'"),
+        ({"wob": {"kind": "miniwob", "pagez": 2}}, r"environments\.wob\.pagez.*`pages`"),
+        ({"count": {"kind": COUNTING, "clicks": 0}}, r"environments\.count\.clicks.*greater"),
+        ({"fake": {"pages": 2}}, r"environments\.fake\.pages"),
+        ({"fake": {"kind": "schemas.config:Config"}}, r"environments\.fake\.kind.*no subclass"),
+        ({"fake": 3}, r"environments\.fake"),
+        ({"a/b": {"kind": "fake"}}, r"environments\.a/b"),
+    ],
+)
+def test_a_section_is_refused_by_the_key_that_is_wrong(environments: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        config(environments)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"kind": "fake"}, r"environments\.fake=\{\}"),
+        ({"pages": 2, "browser": "/x"}, r"environments\.miniwob\.browser.*environments\.miniwob\.pages"),
+    ],
+)
+def test_the_keys_of_the_one_environment_of_old_are_refused_with_their_new_names(old: Any, new: str) -> None:
+    with pytest.raises(UsageError, match=new):
+        config_of({"suite": {"tasks": ["click-test"]}, "environment": old})
+
+
+def test_a_config_with_several_environments_reads_back_as_itself() -> None:
+    chosen = config(SEVERAL)
+    assert Config.model_validate_json(chosen.canonical()) == chosen
+    assert "clicks" in chosen.model_dump()["environments"]["count"]

@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from environments.catalog import catalog
 from environments.pool import SandboxPool
 from models.completion import Completion
 from models.explorer import PageExplorer
@@ -14,14 +12,9 @@ from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
-from schemas.config import Config, config_of
-from schemas.failure import SandboxFailure, UsageError
+from schemas.failure import SandboxFailure
 from schemas.observation import Observation
 from tests.parts import FAKE, miniwob
-
-
-def config(**suite: Any) -> Config:
-    return config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-target"], **suite}})
 
 
 class Constant(Policy):
@@ -139,16 +132,6 @@ def test_the_explorer_does_the_same_on_the_same_page_with_the_same_seed():
     seen = asyncio.run(look())
     replies = [PageExplorer().act([Context(seen.instruction, (), seen, 11)])[0].text for _ in range(2)]
     assert replies[0] == replies[1]
-
-
-def test_the_catalog_names_the_nearest_task_for_an_unknown_one():
-    with pytest.raises(UsageError, match="click-target"):
-        catalog(config(tasks=["click-tarjet"]))
-
-
-def test_a_task_is_either_played_or_held_out():
-    with pytest.raises(UsageError, match="held_out"):
-        catalog(config(held_out=["click-target"]))
 
 
 def test_all_tasks_of_miniwob_are_in_the_catalog():
