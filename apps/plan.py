@@ -37,13 +37,14 @@ class Plan:
 def plan_of(config: Config) -> Plan:
     """The plan; raises UsageError for tasks that do not exist."""
     tasks = catalog(config)
-    played = sum(task.split == "train" for task in tasks)
-    held_out = len(tasks) - played
+    played, held_out, practice = (
+        sum(task.split == split for task in tasks) for split in ("train", "held_out", "practice")
+    )
     plays = played * config.evaluate.seeds + held_out * config.evaluate.held_out_seeds
     return Plan(
         played,
         held_out,
-        _trajectories(config, played),
+        _trajectories(config, played, practice),
         config.train.steps_first,
         config.train.steps,
         plays,
@@ -51,9 +52,11 @@ def plan_of(config: Config) -> Plan:
     )
 
 
-def _trajectories(config: Config, played: int) -> int:
-    group = config.train.group
-    return group.groups * group.size if config.train.in_groups else played * config.collect.trajectories_per_task
+def _trajectories(config: Config, played: int, practice: int) -> int:
+    group, collect = config.train.group, config.collect
+    if config.train.in_groups:
+        return group.groups * group.size
+    return played * collect.trajectories_per_task + practice * collect.practice_trajectories
 
 
 def show_plan(config: Config, iterations: int) -> None:
