@@ -24,39 +24,40 @@ BYTES_PER_POLICY = 10_000_000
 class Plan:
     """What each iteration costs."""
 
-    played: int
+    tasks: int
     held_out: int
     trajectories: int
     steps_first: int
     steps: int
-    evaluation_plays: int
-    start_plays: int
-    """Plays before the first iteration: the untrained policy and the explorer."""
+    evaluation: int
+    """Trajectories."""
+    start: int
+    """Trajectories before the first iteration: the untrained policy's and the explorer's."""
 
 
 def plan_of(config: Config) -> Plan:
     """The plan; raises UsageError for tasks that do not exist."""
     tasks = catalog(config)
-    played, held_out, practice = (
+    suite, held_out, practice = (
         sum(task.split == split for task in tasks) for split in ("train", "held_out", "practice")
     )
-    plays = played * config.evaluate.seeds + held_out * config.evaluate.held_out_seeds
+    chosen = config.evaluate
     return Plan(
-        played,
+        suite,
         held_out,
-        _trajectories(config, played, practice),
+        _trajectories(config, suite, practice),
         config.train.steps_first,
         config.train.steps,
-        plays,
-        plays + played * config.evaluate.explorer_seeds,
+        suite * chosen.seeds + held_out * chosen.held_out_seeds,
+        suite * (chosen.untrained_seeds + chosen.explorer_seeds),
     )
 
 
-def _trajectories(config: Config, played: int, practice: int) -> int:
+def _trajectories(config: Config, suite: int, practice: int) -> int:
     group, collect = config.train.group, config.collect
     if config.train.in_groups:
         return group.groups * group.size
-    return played * collect.trajectories_per_task + practice * collect.practice_trajectories
+    return suite * collect.trajectories_per_task + practice * collect.practice_trajectories
 
 
 def show_plan(config: Config, iterations: int) -> None:
@@ -66,15 +67,15 @@ def show_plan(config: Config, iterations: int) -> None:
     new = lake is None or not laps(lake)
     megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6
     lines = {
-        "tasks": f"{plan.played} played: {', '.join(config.suite.tasks)}",
+        "tasks": f"{plan.tasks} in the suite: {', '.join(config.suite.tasks)}",
         "held out": f"{plan.held_out} only measured: {', '.join(config.suite.held_out) or 'none'}",
         "stands": _stand(lake),
         "iterations": f"{iterations} more",
         "trajectories": f"{plan.trajectories:,} an iteration, {iterations * plan.trajectories:,} in all",
         "training": f"{plan.steps:,} optimiser steps an iteration"
         + (f", {plan.steps_first:,} in the first" if new else ""),
-        "evaluation": f"{plan.evaluation_plays:,} plays an iteration"
-        + (f", {plan.start_plays:,} at the start" if new else ""),
+        "evaluation": f"{plan.evaluation:,} trajectories an iteration"
+        + (f", {plan.start:,} at the start" if new else ""),
         "lake": lake.uri if lake else f"{config.lake.uri} (will be made)",
         "report": "report/index.html in the " + ("work folder" if "://" in config.lake.uri else "lake"),
         "work folder": str(home()),
@@ -82,26 +83,24 @@ def show_plan(config: Config, iterations: int) -> None:
         "disk": f"about {megabytes:,.0f} MB more",
     }
     console = out()
-    for name, said in lines.items():
-        console.print(f"{name:<13} {said}")
+    for name, text in lines.items():
+        console.print(f"{name:<13} {text}")
 
 
 def _stand(lake: Lake | None) -> str:
     begun = laps(lake) if lake else []
-    done = [lap for lap in begun if is_finished(lap)]
-    said = f"{len(done)} iterations are finished"
-    open_laps = [lap for lap in begun if not is_finished(lap)]
-    if open_laps:
-        stages = [stage for stage in STAGES if stage in open_laps[-1]["stages_s"]]
-        said += f"; iteration {open_laps[-1]['iteration']} goes on after {stages[-1] if stages else 'its beginning'}"
-    return said
+    stands = f"{sum(is_finished(one) for one in begun)} iterations are finished"
+    if unfinished := [one for one in begun if not is_finished(one)]:
+        stages = [stage for stage in STAGES if stage in unfinished[-1]["stages_s"]]
+        return f"{stands}; iteration {unfinished[-1]['iteration']} goes on after {(stages or ['its beginning'])[-1]}"
+    return stands
 
 
 def _bytes_each(lake: Lake | None) -> float:
-    played = lake.count("trajectories") if lake else 0
-    if lake is None or not played:
+    count = lake.count("trajectories") if lake else 0
+    if lake is None or not count:
         return BYTES_PER_TRAJECTORY
-    return max(0, lake.size_bytes() - BYTES_PER_POLICY * lake.count("policies")) / played
+    return max(0, lake.size_bytes() - BYTES_PER_POLICY * lake.count("policies")) / count
 
 
 def _sandboxes(environment: Environment[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Reads a config from a TOML file, then `FLYWHEEL__SECTION__KEY` variables, then `section.key=value` words."""
+"""Reads a config from a TOML file, then `FLYWHEEL__SECTION__KEY` variables, then `section.key=value` overrides."""
 
 import json
 import os
@@ -26,20 +26,22 @@ RENAMED: dict[str, str] = {
 """Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
 
 
-def load_config(path: str | Path, words: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
+def load_config(path: str | Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
     """The resolved config.
 
     Raises:
-        UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and the mend.
+        UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and what to do.
     """
     fields = read_toml(Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(PREFIX):
             _put(fields, name[len(PREFIX) :].lower().split("__"), _value(value))
-    for word in words:
-        key, equals, value = word.partition("=")
+    for override in overrides:
+        key, equals, value = override.partition("=")
         if not equals:
-            raise UsageError(f"`{word}` is not of the form section.key=value.", "Write, for example, train.steps=100.")
+            raise UsageError(
+                f"`{override}` is not of the form section.key=value.", "Write, for example, train.steps=100."
+            )
         _put(fields, key.split("."), _value(value))
     return config_of(fields)
 

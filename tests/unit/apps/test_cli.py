@@ -140,7 +140,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any
         "run", "--dry-run", "--iterations", 3, "--config", place.file, f"lake.uri={tmp_path / 'new'}"
     )
     assert code == 0
-    assert "2 played: click-target, two-steps" in out
+    assert "2 in the suite: click-target, two-steps" in out
     assert "160 an iteration, 480 in all" in out
     assert "0 iterations are finished" in out
     assert not (tmp_path / "new").exists()
