@@ -12,9 +12,11 @@ from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
 from models.judges.registry import required_judge
+from models.policy import EXPLORERS
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError
+from schemas.registry import options_of
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from tasks.shared.machine import machine_probes
@@ -30,8 +32,8 @@ def require(config: Config) -> None:
     """Refuses a run that could not end well; nothing is spent and nothing is left behind.
 
     Raises:
-        UsageError: an unknown task, verifier or gate, no verifier and no judge, an option of
-            training that the method or the model does not have.
+        UsageError: a part that cannot be found, neither a verifier nor a judge, an option of training that the method
+            or the model does not have.
         FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
             answer from the server that is to act.
         LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
@@ -51,6 +53,7 @@ def probes(config: Config) -> list[Probe]:
             for probe in environment.probes()
         ),
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
+        Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
         Probe("training", lambda: _training(config)),
         Probe("server", lambda: _server(config)),
@@ -64,20 +67,31 @@ def _tasks(config: Config) -> str:
     verifiers = sorted({task.verifier for task in tasks})
     if not all([verifier_of(name) for name in verifiers]):
         required_judge(config.judge).require()
-    blind = [one.name for one in environments_of(config, tasks) if not one.lists_elements]
-    note = f"; no elements in {', '.join(blind)}: the explorer acts at random points there" if blind else ""
-    return f"{len(tasks)} tasks, all known, scored by {', '.join(verifiers)}{note}"
+    return f"{len(tasks)} tasks, all known, scored by {', '.join(verifiers)}"
+
+
+def _explorer(config: Config) -> str:
+    explorer = EXPLORERS.class_of(config.collect.explorer)
+    blind = [one.name for one in environments_of(config, catalog(config)) if not one.lists_elements]
+    note = f"; {', '.join(blind)} lists no elements: it acts at random points there" if blind else ""
+    return explorer.version + (note if explorer.needs_elements else "")
 
 
 def _policy(config: Config) -> str:
     base = config.policy.base
-    if base == "tiny":
-        return "the small policy, made new"
-    if not Path(base).is_dir():
+    if base != "tiny" and not Path(base).is_dir():
         raise FlywheelError(
             f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`."
         )
-    return base
+    if config.policy.backend != "auto":
+        from models.language_model import BACKENDS
+
+        options_of(BACKENDS.class_of(config.policy.backend).options, config.policy.options, "policy.options")
+    if (base, config.policy.family) != ("tiny", "auto"):
+        from models.families.registry import family_of
+
+        family_of(config.policy)
+    return "the small policy, made new" if base == "tiny" else base
 
 
 def _training(config: Config) -> str:

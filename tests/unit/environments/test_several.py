@@ -8,12 +8,11 @@ import pytest
 from environments.environment import Environment
 from environments.pool import SandboxPool
 from environments.registry import environments_of, verifier_of
-from models.explorer import Explorer
+from models.explorer import PageExplorer
 from models.policy import Context
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from schemas.observation import Observation
-from tasks.evaluate import explorer_policy
 from tasks.measure import measured
 from tasks.shared.preflight import probes, require
 from tests.parts import FAKE
@@ -58,7 +57,7 @@ def test_only_the_environments_of_the_tasks_at_hand_are_brought_to_life() -> Non
 
 def test_the_explorer_acts_in_both_and_without_elements_at_random_points() -> None:
     CountingSandbox.asked = 0
-    found = measured(config(), explorer_policy(), None, (1_000_000, 1_000_024))
+    found = measured(config(), PageExplorer(), None, (1_000_000, 1_000_024))
     assert set(found["tasks"]) == {"fake/click-target", "count/count"}
     assert 0 < found["tasks"]["count/count"]["success"] < 1
     assert CountingSandbox.asked == 24  # once per trajectory of at most three steps
@@ -67,7 +66,7 @@ def test_the_explorer_acts_in_both_and_without_elements_at_random_points() -> No
 def test_blind_actions_differ_by_seed_and_are_the_same_again() -> None:
     seen = Observation(b"", 32, 32, "Click 2 times.")
     contexts = [Context(seen.instruction, (), seen, seed) for seed in range(40)]
-    first, again = ([reply.text for reply in Explorer().act(contexts)] for _ in range(2))
+    first, again = ([reply.text for reply in PageExplorer().act(contexts)] for _ in range(2))
     assert first == again and len(set(first)) > 30 and sum("click" in text for text in first) > 20
 
 
@@ -84,7 +83,7 @@ def test_one_list_of_checks_asks_every_environment_and_refuses_with_what_to_do(t
     lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
     checks = {probe.name: probe.check() for probe in probes(config(lake=lake))}
     assert checks["count: room"].detail == "it fits" and all(check.ok for check in checks.values())
-    assert "no elements in count" in checks["tasks"].detail
+    assert "count lists no elements" in checks["explorer"].detail
     tight = json.loads(json.dumps(BOTH)) | {"count": {"kind": COUNTING, "fits": False}}
     with pytest.raises(FlywheelError, match=r"does not fit.*environments\.count\.fits"):
         require(config_of({"environments": tight, "suite": {"tasks": ["count"]}, "lake": lake}))
