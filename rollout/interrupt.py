@@ -28,20 +28,27 @@ def run_until_interrupted(coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(coroutine)  # signals are delivered elsewhere
     before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
     came: list[int] = []
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        for loop, task in running:
+            task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something to happen
 
     async def guarded() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-
-        def interrupt(number: int, _: FrameType | None) -> None:
-            came.append(number)
+        running.append((loop, task))
+        if came:
             task.cancel()
-            loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something to happen
+        try:
+            return await coroutine
+        finally:
+            running.clear()
 
-        for number in before:
-            signal.signal(number, interrupt)
-        return await coroutine
-
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         return asyncio.run(guarded())
     finally:

@@ -127,7 +127,7 @@ class Browser:
 
     @classmethod
     async def launch(cls, path: Path) -> "Browser":
-        """Starts a browser.
+        """Starts a browser; where that is cancelled, nothing is left of it.
 
         Raises:
             SandboxFailure: it did not start within a minute.
@@ -135,14 +135,19 @@ class Browser:
         _sweep()
         profile = tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
         connection = Connection()
-        process = await _spawn(path, profile, connection)
-        browser = cls(process, connection, profile)
+        spawning = asyncio.ensure_future(_spawn(path, profile, connection))
         try:
+            browser = cls(await asyncio.shield(spawning), connection, profile)
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 await connection.send("Browser.getVersion")
-        except (TimeoutError, SandboxFailure) as error:
-            await browser.close()
-            raise SandboxFailure(f"{path} did not start: {error}") from error
+        except BaseException as error:
+            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            if spawning.exception() is None:
+                await cls(spawning.result(), connection, profile).close()
+            shutil.rmtree(profile, ignore_errors=True)
+            if isinstance(error, TimeoutError | SandboxFailure):
+                raise SandboxFailure(f"{path} did not start: {error}") from error
+            raise
         return browser
 
     @property
@@ -164,8 +169,10 @@ class Browser:
     async def close(self) -> None:
         """Ends it, waits for it, and deletes its profile."""
         self.kill()
-        await self._process.wait()
-        shutil.rmtree(self._profile, ignore_errors=True)
+        try:
+            await self._process.wait()
+        finally:
+            shutil.rmtree(self._profile, ignore_errors=True)
 
 
 async def _spawn(path: Path, profile: str, connection: Connection) -> asyncio.subprocess.Process:
