@@ -1,6 +1,6 @@
 -- One row per iteration: the policy it made, how that policy does on held-out seeds, what was played, how long it took.
 --
--- Success is measured on test seeds (2,000,000 and up), which no choice ever used; a policy without such plays is
+-- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such plays is
 -- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
 -- `held_out` is the same over the tasks that are only measured, never trained on.
 -- The explorer is measured once per lake, so its line is the same in every row. A policy that another has replaced
