@@ -73,6 +73,17 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     return {"policy": version, "status": policy_named(lake, version)["status"]}
 
 
+def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str, Any]:
+    """Brings a checkpoint into the lake; returns its version and whether it plays next."""
+    lake = open_lake(config)
+    policy_named(lake, "champion")
+    from tasks.shared.preflight import require
+
+    require(config)
+    version = call("flows.adopt.adopt", config, str(directory.absolute()), name)
+    return {"policy": version, "status": policy_named(lake, version)["status"]}
+
+
 def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
     """Merges policies of one start; returns the new version, its weights, and whether it plays next."""
     from tasks.shared.preflight import require

@@ -129,6 +129,23 @@ def retrain(
         typer.echo(f"{done['policy']}: {done['status']}")
 
 
+def adopt(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face model directory, in safetensors.")],
+    words: Words = None,
+    config: ConfigFile = LAPTOP,
+    name: Annotated[str | None, typer.Option(help="Its version; adopted-NNNN if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a checkpoint from elsewhere into the lake, evaluate it, and promote it if it is not worse."""
+    from apps.policies import adopt_policy
+
+    done = adopt_policy(resolve(config, words), directory, name)
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{done['policy']}: {done['status']}")
+
+
 def merge(
     words: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
     config: ConfigFile = LAPTOP,
@@ -190,7 +207,7 @@ def upgrade(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = 
         typer.echo("the lake is up to date")
 
 
-VERBS = (run, status, report, doctor, lineage, evaluate, retrain, merge, export, upgrade)
+VERBS = (run, status, report, doctor, lineage, evaluate, retrain, adopt, merge, export, upgrade)
 GROUPS = {
     "curriculum": ("What is played next, and why.", (explain,)),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),

@@ -29,11 +29,11 @@ from benchmarks._synthetic_lake import fill
 from models.tiny.build import build_tiny
 from schemas.config import Config
 from schemas.config.load import config_of
-from schemas.policy import PolicyVersion
-from schemas.table import utc_now
+from schemas.stage import PREPARE
 from storage.lake import Lake
 from tasks.prepare import INITIAL
 from tasks.shared.material import Recipe
+from tasks.shared.policies import Origin, register
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.train.supervised import supervised
 from tasks.train.train import job_of, pins_of
@@ -102,21 +102,7 @@ def make(folder: Path, steps: int) -> str:
     with tempfile.TemporaryDirectory() as made:
         build_tiny(_config(uri).policy, [f'Click on the button "{word}".' for word in range(100)], 0, Path(made))
         checkpoint = lake.blobs.put_directory(Path(made), f"checkpoints/{INITIAL}")
-    first = PolicyVersion(
-        policy_version=INITIAL,
-        parent=None,
-        iteration=-1,
-        method="random",
-        checkpoint=checkpoint,
-        data_versions="{}",
-        config=_config(uri).canonical(),
-        code="",
-        seed=0,
-        metrics="{}",
-        status="champion",
-        created_at=utc_now(),
-    )
-    lake.append("policies", [first])
+    register(lake, _config(uri), Origin(INITIAL, "initial", "random", None, PREPARE), checkpoint, {}, 0)
     return uri
 
 

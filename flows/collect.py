@@ -17,8 +17,9 @@ def collect(config: Config) -> None:
     """Plays and filters the next iteration's trajectories; `flywheel run` goes on from there."""
     check_before_spending(config)
     with open_run(config):
+        planned = plan_iterations(config, 1)
         prepare_lake(config, -1)
-        for iteration in plan_iterations(config, 1):
+        for iteration in planned:
             choose_tasks(config, iteration)
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)

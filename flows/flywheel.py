@@ -25,8 +25,9 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
     """
     check_before_spending(config)
     with open_run(config):
+        planned = plan_iterations(config, iterations)
         prepare_lake(config, -1)
-        for iteration in plan_iterations(config, iterations):
+        for iteration in planned:
             choose_tasks(config, iteration)
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)

@@ -3,8 +3,8 @@
 from prefect import flow
 
 from schemas.config import Config
+from tasks.challenge import challenge_champion, evaluate_challenger
 from tasks.merge import merge_policies
-from tasks.retrain import challenge_champion, evaluate_retrained
 from tasks.shared.run import open_run, run_name
 
 
@@ -23,6 +23,6 @@ def merge(config: Config, policies: list[str], weights: list[float] | None = Non
     """
     with open_run(config, create=False):
         version = merge_policies(config, policies, weights, parts)
-        evaluate_retrained(config, version)
+        evaluate_challenger(config, version)
         challenge_champion(config, version)
         return version

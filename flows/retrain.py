@@ -3,7 +3,8 @@
 from prefect import flow
 
 from schemas.config import Config
-from tasks.retrain import challenge_champion, evaluate_retrained, pin_data, train_retrained
+from tasks.challenge import challenge_champion, evaluate_challenger
+from tasks.retrain import pin_data, train_retrained
 from tasks.shared.run import open_run, run_name
 
 
@@ -21,6 +22,6 @@ def retrain(config: Config, like: str | None = None) -> str:
     with open_run(config, create=False):
         pins = pin_data(config, like)
         version = train_retrained(config, pins)
-        evaluate_retrained(config, version)
+        evaluate_challenger(config, version)
         challenge_champion(config, version)
         return version

@@ -4,15 +4,20 @@ from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
 
-Status = Literal["initial", "intermediate", "candidate", "champion", "retired", "rejected"]
+Kind = Literal["initial", "iteration", "intermediate", "retrained", "merged", "adopted"]
+Status = Literal["intermediate", "candidate", "champion", "retired", "rejected"]
 
 
 class PolicyVersion(Row):
     """One trained (or initial) policy; exactly one row is the champion."""
 
     policy_version: Text
+    kind: Kind
+    """What made it: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel retrain`,
+    `flywheel merge`, or nobody here: `flywheel adopt` brought it in."""
     parent: Text | None
     iteration: Int32
+    """The iteration that trained it; of others the latest there was."""
     method: Text
     checkpoint: Text
     """A Hugging Face model directory, by its name below the lake's `blobs`: a lake that is moved stays whole."""
@@ -33,11 +38,17 @@ TABLE = Table(
     name="policies",
     row=PolicyVersion,
     key=("policy_version",),
+    added={
+        "kind": "CASE WHEN iteration < 0 THEN 'initial' WHEN status = 'intermediate' THEN 'intermediate' "
+        "WHEN method = 'merge' THEN 'merged' WHEN policy_version LIKE 'retrained-%' THEN 'retrained' "
+        "ELSE 'iteration' END"
+    },
     expectations=(
         unique(("policy_version",)),
         *not_null(
             "checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"
         ),
+        one_of("kind", get_args(Kind), because="status, report and promotion ask for kinds, not for names"),
         one_of("status", get_args(Status), because="promotion knows these"),
     ),
 )

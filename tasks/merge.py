@@ -1,6 +1,5 @@
 """Merging policies of one start into one, and searching the weights by held-out success."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +13,14 @@ from learning.algorithms.merging import check_alike, check_shares, grid, merge_c
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
-from schemas.policy import PolicyVersion
-from schemas.table import utc_now
 from schemas.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
+from tasks.shared.claims import claim
 from tasks.shared.console import err
 from tasks.shared.places import work_folder
-from tasks.shared.policies import checkpoint_folder, last_iteration, policy_row
+from tasks.shared.policies import Origin, checkpoint_folder, last_iteration, policy_row, register
 from tasks.shared.run import run_of
-from tasks.shared.version import code_version
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
 """First of the held-out seeds that weights are searched on: a promotion, which looks at others, stays fair."""
@@ -62,13 +59,24 @@ def merge_policies(config: Config, policies: list[str], shares: list[float] | No
     check_alike(folders)
     if shares is not None:
         check_shares(shares, len(names))
-    folder = work_folder(lake, "merge")
+    version = claim(
+        lake, "merged", {"policies": names, "weights": shares, "parts": parts, "config": config.canonical()}
+    )
+    if lake.count("policies", {"policy_version": version}):
+        return version  # whoever merged it died before it was measured
+    folder = work_folder(lake, version)
     tried = [Tried(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
     best = best_of(tried)
     merged = folder / "merged"
     shutil.rmtree(merged, ignore_errors=True)
     merge_checkpoints(folders, best.shares, merged)
-    version = _register(config, lake, names, origin, tried, merged)
+    metrics = {
+        "merged": dict(zip(names, best.shares, strict=True)),
+        "search": [{"weights": one.shares, "success": one.success} for one in tried],
+    }
+    checkpoint = lake.blobs.put_directory(merged, f"checkpoints/{version}")
+    made = Origin(version, "merged", METHOD, origin, last_iteration(lake))
+    register(lake, config, made, checkpoint, metrics, config.seed)
     shutil.rmtree(folder)
     return version
 
@@ -118,31 +126,3 @@ def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> l
         )
     shutil.rmtree(out, ignore_errors=True)
     return tried
-
-
-def _register(
-    config: Config, lake: Lake, names: Sequence[str], origin: str, tried: Sequence[Tried], merged: Path
-) -> str:
-    there = lake.read("policies", ["policy_version"])["policy_version"].to_pylist()
-    version = f"merged-{sum(name.startswith('merged-') for name in there):04d}"
-    best = best_of(tried)
-    metrics = {
-        "merged": dict(zip(names, best.shares, strict=True)),
-        "search": [{"weights": one.shares, "success": one.success} for one in tried],
-    }
-    row = PolicyVersion(
-        policy_version=version,
-        parent=origin,
-        iteration=last_iteration(lake),
-        method=METHOD,
-        checkpoint=lake.blobs.put_directory(merged, f"checkpoints/{version}"),
-        data_versions="{}",
-        config=config.canonical(),
-        code=code_version(),
-        seed=config.seed,
-        metrics=json.dumps(metrics, sort_keys=True),
-        status="candidate",
-        created_at=utc_now(),
-    )
-    lake.append("policies", [row])
-    return version

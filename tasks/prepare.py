@@ -1,7 +1,6 @@
 """Stage before the first iteration: the task table, the first policy, and what untrained and random play are worth."""
 
 import asyncio
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,14 @@ from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.tiny.build import build_tiny
 from schemas.config import Config
-from schemas.policy import PolicyVersion
-from schemas.table import utc_now
+from schemas.stage import PREPARE
 from schemas.task import GuiTask
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
 from tasks.shared.places import work_folder
-from tasks.shared.policies import load_policy
+from tasks.shared.policies import Origin, load_policy, register
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
-from tasks.shared.version import code_version
 
 INITIAL = "policy-initial"
 PAGES = {"train": 12, "practice": 60}
@@ -50,21 +47,9 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     if config.policy.base == "tiny":
         build_tiny(config.policy, asyncio.run(_texts(config, tasks)), config.seed, folder)
         source = folder
-    row = PolicyVersion(
-        policy_version=INITIAL,
-        parent=None,
-        iteration=-1,
-        method="random" if config.policy.base == "tiny" else "given",
-        checkpoint=lake.blobs.put_directory(source, f"checkpoints/{INITIAL}"),
-        data_versions="{}",
-        config=config.canonical(),
-        code=code_version(),
-        seed=config.seed,
-        metrics=json.dumps({}),
-        status="champion",
-        created_at=utc_now(),
-    )
-    lake.append("policies", [row])
+    method = "random" if config.policy.base == "tiny" else "given"
+    checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}")
+    register(lake, config, Origin(INITIAL, "initial", method, None, PREPARE), checkpoint, {}, config.seed)
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:

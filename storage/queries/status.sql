@@ -3,8 +3,9 @@
 -- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such plays is
 -- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
 -- `held_out` is the same over the tasks that are only measured, never trained on.
--- The explorer is measured once per lake, so its line is the same in every row. A policy that another has replaced
--- is `retired`: it was promoted once. `wall_s` is the stages' own work, `orchestration_s` what lay between them.
+-- What was measured and is not in `policies` is the explorer, once per lake, so its line is the same in every row. A
+-- policy that another has replaced is `retired`: it was promoted once. `wall_s` is the stages' own work,
+-- `orchestration_s` what lay between them.
 WITH
 laps AS (
     SELECT iteration FROM policies
@@ -14,12 +15,12 @@ laps AS (
 made AS (
     SELECT iteration, policy_version, status IN ('champion', 'retired') AS promoted
     FROM policies
-    WHERE policy_version NOT LIKE 'retrained-%' AND method <> 'merge' AND status <> 'intermediate'
+    WHERE kind IN ('initial', 'iteration')
     QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
 ),
 plays AS (
     SELECT
-        if(policy_version LIKE 'explorer%', 'explorer', policy_version) AS player,
+        if(policy_version IN (SELECT policy_version FROM policies), policy_version, 'explorer') AS player,
         suite, task_id, success, seed >= 2000000 AS test
     FROM evaluations
     WHERE suite IN ('suite', 'held_out') AND success IS NOT NULL

@@ -4,7 +4,7 @@
 WITH
 made AS (
     SELECT iteration, policy_version FROM policies
-    WHERE policy_version NOT LIKE 'retrained-%' AND method <> 'merge' AND status <> 'intermediate'
+    WHERE kind IN ('initial', 'iteration')
     QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
 ),
 quoted AS (

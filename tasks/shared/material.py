@@ -9,7 +9,7 @@ from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
 from schemas.config import Config
 from schemas.failure import LakeError
-from schemas.policy import Status
+from schemas.policy import Kind
 from storage.lake import Lake
 
 
@@ -21,8 +21,8 @@ class Recipe:
     parent: str
     iteration: int
     pins: Mapping[str, int]
-    status: Status = "candidate"
-    """What becomes of the policy: a candidate is measured and may be promoted."""
+    kind: Kind = "iteration"
+    """An intermediate one is only gone on from; any other is measured and may be promoted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
-"""Policies by version: which one is champion, and the model behind a version or a folder."""
+"""Policies by version: which one is champion, what a new one is registered as, and the model behind a version."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +10,49 @@ from models.tiny.layout import TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
+from schemas.policy import Kind, PolicyVersion, Status
+from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.shared.places import cache_folder
+from tasks.shared.version import code_version
+
+STATUS: dict[Kind, Status] = {"initial": "champion", "intermediate": "intermediate"}
+"""What a new policy of a kind is, where it is not a candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a policy comes from."""
+
+    version: str
+    kind: Kind
+    method: str
+    parent: str | None
+    iteration: int
+    pins: Mapping[str, int] = field(default_factory=dict)
+    """The versions of the tables that it was made from."""
+
+
+def register(
+    lake: Lake, config: Config, origin: Origin, checkpoint: str, metrics: Mapping[str, Any], seed: int
+) -> None:
+    """Adds a policy's row; the lake's first one is champion, and any other that is not intermediate a candidate."""
+    row = PolicyVersion(
+        policy_version=origin.version,
+        kind=origin.kind,
+        parent=origin.parent,
+        iteration=origin.iteration,
+        method=origin.method,
+        checkpoint=checkpoint,
+        data_versions=json.dumps(dict(origin.pins), sort_keys=True),
+        config=config.canonical(),
+        code=code_version(),
+        seed=seed,
+        metrics=json.dumps(metrics, sort_keys=True),
+        status=STATUS.get(origin.kind, "candidate"),
+        created_at=utc_now(),
+    )
+    lake.append("policies", [row])
 
 
 def champion(lake: Lake) -> dict[str, Any]:
@@ -42,15 +86,30 @@ def policy_row(lake: Lake, version: str) -> dict[str, Any]:
 def measured_ancestor(lake: Lake, version: str) -> str:
     """The policy that this one stands for in comparisons: itself, or, of an intermediate one, whose weights it had."""
     row = policy_row(lake, version)
-    while row["status"] == "intermediate":
+    while row["kind"] == "intermediate":
         row = policy_row(lake, row["parent"])
     return row["policy_version"]
 
 
+def origin_of(lake: Lake) -> dict[str, Any] | None:
+    """The policy without a parent that the champion descends from; None before the first policy."""
+    rows = {row["policy_version"]: row for row in lake.read("policies").to_pylist()}
+    reigning = [row for row in rows.values() if row["status"] == "champion"]
+    row = max(reigning, key=lambda row: row["created_at"], default=None)
+    while row is not None and row["parent"] in rows:
+        row = rows[row["parent"]]
+    return row
+
+
 def candidate_of(lake: Lake, iteration: int) -> dict[str, Any] | None:
     """The policy that this iteration trained, or None if it trained none."""
-    rows = lake.read("policies", where={"iteration": iteration}).to_pylist()
-    return next((row for row in rows if row["policy_version"] == version_of(iteration)), None)
+    return made_in(lake, iteration, "iteration")
+
+
+def made_in(lake: Lake, iteration: int, kind: Kind) -> dict[str, Any] | None:
+    """The policy of a kind that an iteration made, or None."""
+    rows = lake.read("policies", where={"iteration": iteration, "kind": kind}).to_pylist()
+    return rows[0] if rows else None
 
 
 def version_of(iteration: int) -> str:

@@ -1,6 +1,5 @@
 """Stage: trains a candidate on the routed, pinned data, in a process of its own."""
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,18 +10,23 @@ from learning.engines.choice import optimizer_of
 from learning.job import Job
 from learning.resume import sweep
 from schemas.config import Config
-from schemas.policy import PolicyVersion
-from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.prepare import INITIAL
 from tasks.shared.console import bar
 from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.places import work_folder
-from tasks.shared.policies import champion, checkpoint_folder, measured_ancestor, version_of
+from tasks.shared.policies import (
+    Origin,
+    champion,
+    checkpoint_folder,
+    made_in,
+    measured_ancestor,
+    policy_row,
+    register,
+    version_of,
+)
 from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
-from tasks.shared.version import code_version
 from tasks.train.groups import group_material
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
@@ -37,8 +41,7 @@ def train_policy(run: Run, iteration: int) -> dict[str, Any]:
     """By the configured method, from the champion's weights (after continual training, from what that made of them);
     the candidate is a row in `policies`."""
     config, lake = run.config, run.lake
-    continued = lake.count("policies", {"policy_version": continued_version(iteration)}) > 0
-    parent = continued_version(iteration) if continued else champion(lake)["policy_version"]
+    parent = (made_in(lake, iteration, "intermediate") or champion(lake))["policy_version"]
     recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
     return train_from(config, lake, recipe) if streamed is None else _register_streamed(config, lake, recipe, streamed)
@@ -101,21 +104,14 @@ def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Map
 
 
 def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metrics: Mapping[str, Any]) -> None:
-    row = PolicyVersion(
-        policy_version=recipe.version,
-        parent=recipe.parent,
-        iteration=recipe.iteration,
-        method=config.train.method,
-        checkpoint=checkpoint,
-        data_versions=json.dumps(dict(recipe.pins), sort_keys=True),
-        config=config.canonical(),
-        code=code_version(),
-        seed=seed_of(config, recipe),
-        metrics=json.dumps(metrics, sort_keys=True),
-        status=recipe.status,
-        created_at=utc_now(),
+    register(
+        lake,
+        config,
+        Origin(recipe.version, recipe.kind, config.train.method, recipe.parent, recipe.iteration, recipe.pins),
+        checkpoint,
+        metrics,
+        seed_of(config, recipe),
     )
-    lake.append("policies", [row])
 
 
 MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
@@ -131,7 +127,7 @@ MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
 def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
     """The training of a recipe; its samples and their pictures are written to the folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
-    first = measured_ancestor(lake, recipe.parent) == INITIAL
+    first = policy_row(lake, measured_ancestor(lake, recipe.parent))["kind"] == "initial"
     schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])

@@ -1,4 +1,4 @@
-"""`flywheel run` as a process of its own: started, ended, and what is left of it."""
+"""`flywheel run` and other verbs as a process of its own: started, ended, and what is left of it."""
 
 import os
 import signal
@@ -76,12 +76,17 @@ class Command:
 
 def start(config: Path, iterations: int = 1) -> Command:
     """`flywheel run` for a config whose folder also takes its work folder and its logs."""
+    return start_verb(config, "run", "--iterations", str(iterations))
+
+
+def start_verb(config: Path, *verb: str) -> Command:
+    """`flywheel VERB` for such a config."""
     folder, mark = config.parent, uuid.uuid4().hex
     environ = {
         **os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), MARK: mark,
     }  # fmt: skip
     log = folder / f"{mark}.log"
-    words = [sys.executable, "-m", "apps.cli", "run", "--config", str(config), "--iterations", str(iterations)]
+    words = [sys.executable, "-m", "apps.cli", *verb, "--config", str(config)]
     with log.open("wb") as out:
         process = subprocess.Popen(
             words, env=environ, stdout=out, stderr=out, start_new_session=True, preexec_fn=heeding_ctrl_c

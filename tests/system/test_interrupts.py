@@ -16,6 +16,7 @@ from environments.chromium.browser import find_browser
 from schemas.config import load_config
 from schemas.failure import FlywheelError
 from schemas.stage import STAGES
+from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
 from storage.lake import Lake
 from tests.system.commands import CONFIG, Command, start
@@ -88,7 +89,7 @@ def test_a_run_that_is_interrupted_at_random_moments_ends_soon_and_comes_to_what
     tmp_path: Path,
 ) -> None:
     disturbed, calm = written(tmp_path / "disturbed", CONFIG), written(tmp_path / "calm", CONFIG)
-    mark = {"format": "flywheel-lake", "schema_version": 1, "lake_id": "0123456789ab", "created_at": ""}
+    mark = {"format": "flywheel-lake", "schema_version": SCHEMA_VERSION, "lake_id": "0123456789ab", "created_at": ""}
     for config in (disturbed, calm):  # ids of trajectories are made from the lake's
         lake = config.parent / "lake"
         lake.mkdir()

@@ -76,6 +76,7 @@ def _policy(lake: Lake, config: Config, folder: Path, iteration: int) -> None:
     (model / "config.json").write_text("{}")
     row: dict[str, Any] = {
         "policy_version": version,
+        "kind": "initial" if iteration < 0 else "iteration",
         "parent": parents[iteration],
         "iteration": iteration,
         "method": "random" if iteration < 0 else "sft",

@@ -40,7 +40,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "success": True, "reward": 1.0, "n_steps": 1, "failure_boundary": None,
     },
     "policies": {
-        "policy_version": "p1", "parent": None, "iteration": 1, "method": "sft", "checkpoint": "x",
+        "policy_version": "p1", "kind": "iteration", "parent": None, "iteration": 1, "method": "sft", "checkpoint": "x",
         "data_versions": "{}", "config": "{}", "code": "0", "seed": 0, "metrics": "{}", "status": "champion",
         "created_at": NOON,
     },

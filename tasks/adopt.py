@@ -1,0 +1,64 @@
+"""Bringing in a checkpoint that was made elsewhere: copied into the lake, a candidate like any other."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from models.tiny.layout import is_tiny, read_config
+from models.vlm import VlmPolicy
+from schemas.config import Config
+from schemas.failure import CheckpointError
+from tasks.shared.claims import claim
+from tasks.shared.places import work_folder
+from tasks.shared.policies import Origin, champion, last_iteration, register
+from tasks.shared.run import run_of
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+"""Files of weights that run code when they are read."""
+TAKEN = (".safetensors", ".json", ".txt", ".jinja", ".model")
+"""What a model directory is made of: weights, settings, vocabularies, templates."""
+
+
+@task(name="adopt", cache_policy=NO_CACHE)
+def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
+    """Copies a checkpoint into the lake and registers it as a candidate without a parent; returns its version.
+
+    Raises:
+        UsageError: the name is taken or none, or the lake has no champion to challenge.
+        CheckpointError: the directory cannot be loaded, or its weights are not in safetensors; nothing was written.
+    """
+    lake = run_of(config, create=False).lake
+    source = Path(directory).absolute()
+    champion(lake)
+    files = list(_files(source))
+    VlmPolicy(source, config.policy)
+    version = claim(lake, "adopted", {"directory": str(source)}, name)
+    if lake.count("policies", {"policy_version": version}):
+        return version  # whoever copied it died before it was measured
+    links = work_folder(lake, version)
+    for file in files:
+        link = links / file.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
+    checkpoint = lake.blobs.put_directory(links, f"checkpoints/{version}")
+    base = "tiny" if is_tiny(read_config(source)) else str(source)
+    made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
+    adopted = Origin(version, "adopted", "adopted", None, last_iteration(lake))
+    register(lake, made_by, adopted, checkpoint, {"directory": str(source)}, config.seed)
+    shutil.rmtree(links)
+    return version
+
+
+def _files(source: Path) -> Iterator[Path]:
+    """The files of a model directory; raises CheckpointError if that is none, or its weights are pickled."""
+    if not source.is_dir():
+        raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
+    files = sorted(file for file in source.iterdir() if file.is_file())
+    if not any(file.suffix == ".safetensors" for file in files):
+        pickled = next((file.name for file in files if file.suffix in PICKLES), None)
+        found = f"its weights are in {pickled}, which can run code" if pickled else "there are no weights"
+        raise CheckpointError(f"{source} has no *.safetensors: {found}.", "Save it in safetensors.")
+    yield from (file for file in files if file.suffix in TAKEN)

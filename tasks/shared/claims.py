@@ -1,0 +1,95 @@
+"""Names of policies that no iteration gives: each is claimed before anything is made under it.
+
+A claim is a small file in the lake that one writer alone can make. It says what is to be made, so a name whose owner
+died is taken up by whoever is to make the same (and finds its work in progress under that name); it is never used for
+anything else. An owner on another machine is taken to be alive.
+"""
+
+import hashlib
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from schemas.failure import UsageError
+from storage.lake import Lake
+
+FOLDER = "claims"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
+RESERVED = ("champion", "explorer")
+"""What commands call a policy that has another name."""
+
+
+class Claim(BaseModel):
+    """What a claim's file holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    recipe: str
+    """A digest of what is to be made."""
+    machine: str
+    process: int
+    began: float
+    """When that process began, for process ids come again."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its owner is known to be gone."""
+        if self.machine != _machine():
+            return False
+        try:
+            return psutil.Process(self.process).create_time() != self.began
+        except psutil.NoSuchProcess:
+            return True
+
+
+def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = None) -> str:
+    """The first free name of the form `STEM-0000`, or that of an abandoned policy of the same recipe; now ours.
+
+    Args:
+        lake: where it will be registered.
+        stem: the name without its number.
+        recipe: what is to be made; JSON values.
+        name: take this very name instead.
+
+    Raises:
+        UsageError: `name` is none, or is another policy's.
+    """
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+    if name is None:
+        names = (f"{stem}-{number:04d}" for number in count())
+        return next(one for one in names if _claimed(lake, one, digest))
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise UsageError(f"`{name}` is no name of a policy.", "Use letters, digits, dots and dashes.")
+    if not _claimed(lake, name, digest):
+        raise UsageError(f"The name `{name}` is taken in {lake.uri}.", "Choose another one.")
+    return name
+
+
+def _claimed(lake: Lake, name: str, recipe: str) -> bool:
+    store, folder = lake.blobs.store, f"{FOLDER}/{name}"
+    there = sorted(name for name in store.sizes(folder) if name.endswith(".json"))
+    status = lake.read("policies", ["status"], {"policy_version": name})["status"].to_pylist()
+    if there or status:
+        if not there or status not in ([], ["candidate"]):
+            return False
+        last = Claim.model_validate_json(store.get(there[-1]))
+        if last.recipe != recipe or not last.abandoned:
+            return False
+    mine = Claim(recipe=recipe, machine=_machine(), process=os.getpid(), began=psutil.Process().create_time())
+    return store.put_once(f"{folder}/{len(there):04d}.json", mine.model_dump_json().encode())
+
+
+def _machine() -> str:
+    """This machine since it was started, and the container: where a process id means one process."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return socket.gethostname()

@@ -1,0 +1,80 @@
+"""A checkpoint from elsewhere becomes a challenger; a config of another policy than the lake's is refused."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.adopt import adopt
+from flows.flywheel import flywheel
+from schemas.config import Config
+from schemas.failure import CheckpointError, UsageError
+from storage.lake import Lake
+from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.status import iterations
+
+
+def with_policy(config: Config, **keys: object) -> Config:
+    return config.model_copy(update={"policy": config.policy.model_copy(update=keys)})
+
+
+def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Config, tmp_path: Path) -> None:
+    flywheel(small, iterations=1)
+    lake = Lake.open(small.lake)
+    before = iterations(lake)
+    given = Path(shutil.copytree(checkpoint_folder(lake, "policy-0000"), tmp_path / "given"))
+    (given / "notes.py").write_text("raise SystemExit")
+    names = [adopt(small, str(given)), adopt(small, str(given), "theirs")]
+    assert names == ["adopted-0000", "theirs"]
+    for name in names:
+        row = policy_row(lake, name)
+        assert (row["kind"], row["method"], row["parent"]) == ("adopted", "adopted", None)
+        assert lake.count("evaluations", {"policy_version": name, "suite": "suite"}) == 6
+    assert policy_row(lake, "theirs")["status"] == "champion" == champion(lake)["status"]
+    assert policy_row(lake, "adopted-0000")["status"] == "retired"
+    copied = checkpoint_folder(lake, "theirs")
+    assert (copied / "model.safetensors").read_bytes() == (given / "model.safetensors").read_bytes()
+    assert not (copied / "notes.py").exists()
+    assert iterations(lake) == before
+    with pytest.raises(UsageError, match="`theirs` is taken"):
+        adopt(small, str(given), "theirs")
+    flywheel(small, iterations=1)
+    assert policy_row(lake, "policy-0001")["parent"] == "theirs"
+
+
+def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(small: Config, tmp_path: Path) -> None:
+    flywheel(small, iterations=0)
+    lake = Lake.open(small.lake)
+    whole, before = checkpoint_folder(lake, "policy-initial"), lake.versions()
+    stored = sorted(lake.blobs.store.sizes())
+    pickled, broken, half = (Path(shutil.copytree(whole, tmp_path / name)) for name in ("pickled", "broken", "half"))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    weights = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    (half / "tokenizer.json").unlink()
+    for folder, why in ((pickled, "pytorch_model.bin, which can run code"), (broken, "broken"), (half, "half")):
+        with pytest.raises(CheckpointError, match=why):
+            adopt(small, str(folder))
+    with pytest.raises(CheckpointError, match="is no directory"):
+        adopt(small, str(tmp_path / "nothing"))
+    assert lake.versions() == before and sorted(lake.blobs.store.sizes()) == stored
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"base": "/tmp"}, r"policy\.base=/tmp.*descends from policy-initial.*policy\.base=tiny"),
+        ({"hidden": 96}, r"policy\.hidden=96.*policy\.hidden=192"),
+        ({"dialect": "point"}, r"policy\.dialect=point.*policy\.dialect=box_v1"),
+    ],
+)
+def test_another_policy_than_the_lakes_is_refused_with_what_can_be_done(
+    small: Config, keys: dict[str, object], said: str
+) -> None:
+    flywheel(small, iterations=0)
+    lake = Lake.open(small.lake)
+    before = lake.versions()
+    with pytest.raises(UsageError, match=said + r".*lake\.uri.*flywheel adopt DIR"):
+        flywheel(with_policy(small, **keys), iterations=1)
+    assert lake.versions() == before
+    flywheel(with_policy(small, max_new_tokens=16), iterations=0)
