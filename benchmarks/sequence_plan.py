@@ -235,7 +235,8 @@ def large_rows() -> list[dict[str, Any]]:
     rows = []
     for case in [Case(lengths, 1_024, 8, each, 0) for each in (1, 2, 8) for lengths in ("wiki", "gui")]:
         batch, cost = case.batch.tolist(), case.cluster
-        spent = []
+        spent: list[float] = []
+        made: list[Any] = []
         for _ in range(2):
             started = time.process_time()
             made = plan(batch, case.ranks, cost)
