@@ -1,0 +1,26 @@
+"""A gate: who clicks much where little would do is no example."""
+
+from collections.abc import Sequence
+
+from curation.gates.gate import Gate, GateContext, GateResult
+from schemas.config.section import Count, Section
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+
+
+class BriefOptions(Section):
+    """`[filter.options.brief]`."""
+
+    most_steps: Count = 4
+
+
+class BriefGate(Gate[BriefOptions]):
+    """Turns away long trajectories."""
+
+    name = "brief"
+    section = BriefOptions
+
+    def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
+        """By the number of steps."""
+        most = self.options.most_steps
+        return GateResult(len(steps) <= most, f"{len(steps)} steps, at most {most} are brief")

@@ -1,0 +1,79 @@
+"""What a user brings comes in by config alone: a package that is installed beside the project turns two iterations."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parent / "extension"
+GUIDE = ROOT / "docs" / "extend.md"
+BLOCK = re.compile(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A file of the guide: its name, then its text."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the guide, written as it says and installed as any package is."""
+    written, place = tmp_path_factory.mktemp("lamps"), tmp_path_factory.mktemp("site")
+    for name, text in BLOCK.findall(GUIDE.read_text()):
+        (written / name).parent.mkdir(exist_ok=True)
+        (written / name).write_text(text)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(place)]
+    subprocess.run([*pip, str(written)], check=True, timeout=120)
+    (place / "lamps.toml").write_text((written / "lamps.toml").read_text())
+    return place
+
+
+def flywheel(installed: Path, folder: Path, *asked: str) -> subprocess.CompletedProcess[str]:
+    places = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", str(ROOT))]))
+    environ = {**os.environ, "PYTHONPATH": places, "FLYWHEEL_HOME": str(folder / "work")}
+    command = [sys.executable, "-m", "apps.cli", *asked, "--config", str(installed / "lamps.toml")]
+    return subprocess.run(
+        [*command, f"lake.uri={folder}/lake", "lake.min_free_mb=10"],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+def test_the_guide_is_the_package_to_the_letter() -> None:
+    told = dict(BLOCK.findall(GUIDE.read_text()))
+    there = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.*") if path.is_file()}
+    assert told == {name: text for name, text in there.items() if "__pycache__" not in name}
+
+
+def test_an_environment_a_gate_a_judge_and_a_method_from_outside_turn_two_iterations(
+    installed: Path, tmp_path: Path
+) -> None:
+    done = flywheel(installed, tmp_path, "run", "--iterations", "2")
+    assert done.returncode == 0, done.stderr
+    lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")), create=False)
+    played = {row["task_id"] for row in lake.read("trajectories").to_pylist() if row["success"]}
+    assert {"lamps/switch-on", "lamps/click-twice", "fake/click-one"} <= played
+    verdicts = lake.read("verdicts").to_pylist()
+    assert {row["gate"] for row in verdicts} >= {"environment", "rules", "brief", "verifier", "judge", "route"}
+    assert any(row["gate"] == "brief" and not row["passed"] for row in verdicts)
+    assert all("clicks-1" in row["gate_version"] for row in verdicts if row["gate"] == "judge")
+    methods = [row["method"] for row in lake.read("policies").to_pylist()]
+    assert methods.count("lamps.method:METHOD") == 2
+
+
+def test_an_option_that_a_part_from_outside_does_not_know_is_refused_by_name(installed: Path, tmp_path: Path) -> None:
+    for override in ("environments.lamps.colour=red", "filter.options.brief.most=1", "judge.options.want=1",
+                     "train.options.focal=1"):  # fmt: skip
+        refused = flywheel(installed, tmp_path, "run", override)
+        assert refused.returncode == 2, refused.stderr
+        assert override.partition("=")[0] in refused.stderr
+        assert not (tmp_path / "lake").exists()
+
+
+def test_doctor_and_the_plan_know_what_came_from_outside(installed: Path, tmp_path: Path) -> None:
+    checks = flywheel(installed, tmp_path, "doctor", "--json")
+    assert json.loads(checks.stdout)["checks"]
+    assert flywheel(installed, tmp_path, "run", "--dry-run").returncode == 0
