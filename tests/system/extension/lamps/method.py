@@ -1,11 +1,11 @@
 """A training method: imitation in which a target that is likely already counts less (focal loss, arXiv 1708.02002)."""
 
-from learning.algorithms.method import Method, Source
-from learning.algorithms.objective import Objective
-from learning.engines.engine import Batch, Engine, Outputs, Piece
 from torch import Tensor
 
+from learning.algorithms.method import Method, Source
+from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
+from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
 from schemas.config.section import Share
 from schemas.config.training import StepSection
