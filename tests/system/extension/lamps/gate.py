@@ -11,7 +11,7 @@ from schemas.trajectory import Trajectory
 class BriefOptions(Section):
     """`[filter.options.brief]`."""
 
-    most_steps: Count = 4
+    most_steps: Count = 10
 
 
 class BriefGate(Gate[BriefOptions]):
