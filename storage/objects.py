@@ -345,10 +345,10 @@ def explained(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        mended = _explain(place, error)
-        if mended is None:
+        explanation = _explain(place, error)
+        if explanation is None:
             raise
-        raise mended from error
+        raise explanation from error
 
 
 def _explain(place: str, error: Exception) -> LakeError | None:
@@ -363,7 +363,7 @@ def _explain(place: str, error: Exception) -> LakeError | None:
         if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
             return LakeError(f"The S3 endpoint of {place} cannot be reached.", "Check `lake.endpoint` and the network.")
     elif isinstance(error, PermissionError | NotADirectoryError):
-        return LakeError(f"{place} cannot be written: {error}.", "Check its rights, or name another folder.")
+        return LakeError(f"{place} cannot be written: {error}.", "Check its rights, or name another folder (a lake's is `lake.uri`).")
     return None
 
 
