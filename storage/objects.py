@@ -363,7 +363,8 @@ def _explain(place: str, error: Exception) -> LakeError | None:
         if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
             return LakeError(f"The S3 endpoint of {place} cannot be reached.", "Check `lake.endpoint` and the network.")
     elif isinstance(error, PermissionError | NotADirectoryError):
-        return LakeError(f"{place} cannot be written: {error}.", "Check its rights, or name another folder (a lake's is `lake.uri`).")
+        hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
+        return LakeError(f"{place} cannot be written: {error}.", hint)
     return None
 
 
