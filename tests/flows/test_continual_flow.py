@@ -8,6 +8,7 @@ import pytest
 from apps.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
+from learning.algorithms.method import method_of
 from learning.data.sample import read_samples
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
@@ -71,11 +72,14 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     }
     between = {(row["screenshot"], row["next_screenshot"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
     pins = pins_of(lake)
-    supervised(config, lake, Recipe("x", "policy-initial", 0, pins)).write(tmp_path / "samples")
+    recipe, method = Recipe("x", "policy-initial", 0, pins), method_of(config.train)
+    found = supervised(config, lake, recipe)
+    found.write(tmp_path / "samples", method.schedule(config.train, found.samples, "muon"))
     sft = read_samples(tmp_path / "samples")
     replies = [(one.instruction, one.screenshots[-1], one.action) for one in sft if one.action is not None]
     assert replies and set(replies) <= good
-    continual_material(config, lake, Recipe("x", "policy-initial", 0, pins)).write(tmp_path / "samples")
+    found = continual_material(config, lake, recipe)
+    found.write(tmp_path / "samples", method.schedule(config.train, found.samples, "muon"))
     made = read_samples(tmp_path / "samples")
     assert {one.instruction for one in made} == {""}
     assert {one.screenshots for one in made if one.kind == "inverse_dynamics"} <= between

@@ -52,6 +52,7 @@ def begin(config: Config, folder: Path) -> Lake:
     lake = Lake.open(config.lake)
     row = PolicyVersion(
         policy_version=PARENT,
+        kind="initial",
         parent=None,
         iteration=0,
         method="random",

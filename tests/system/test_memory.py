@@ -16,7 +16,7 @@ name = "memory"
 [lake]
 uri = "{lake}"
 min_free_mb = 10
-[environment]
+[environments.miniwob]
 browsers = 1
 pages = 4
 [suite]

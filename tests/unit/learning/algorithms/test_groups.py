@@ -164,7 +164,7 @@ def test_rollouts_come_back_from_a_file_as_they_were(tmp_path: Any) -> None:
         Rollout("t", 1, "a", ("x",), "p", "r"),
     ]
     write_rollouts(tmp_path / "r.parquet", rollouts)
-    assert read_rollouts(tmp_path / "r.parquet") == rollouts
+    assert list(read_rollouts(tmp_path / "r.parquet")) == rollouts
 
 
 def judged(name: str, scores: list[float]) -> list[dict[str, Any]]:

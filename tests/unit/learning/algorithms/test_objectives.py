@@ -232,4 +232,4 @@ def test_an_empty_reply_is_named(tmp_path: Path) -> None:
 def test_preferences_keep_what_was_said_before(tmp_path: Path) -> None:
     plan = job(tmp_path, "qwen3_vl", "dpo")
     rollouts = played(plan.parent)[0]
-    assert read_preferences(plan.samples) == preferences(rollouts)
+    assert list(read_preferences(plan.samples)) == preferences(rollouts)
