@@ -37,12 +37,18 @@ def sweep(job: Job) -> None:
 
 def identity(job: Job) -> str:
     """Equal for two jobs that learn the same from the same samples."""
-    told = job.model_dump(
-        mode="json", exclude={"out": True, "trace": True, "train": set(WORK), "policy": {"server", "precision"}}
+    decides = job.model_dump(
+        mode="json",
+        exclude={
+            "out": True,
+            "trace": True,
+            "train": set(WORK),
+            "policy": {"server", "precision", "backend", "options"},
+        },
     )
     with job.samples.open("rb") as samples:
-        told["samples"] = hashlib.file_digest(samples, "sha256").hexdigest()
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        decides["samples"] = hashlib.file_digest(samples, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Kept:
