@@ -133,7 +133,7 @@ def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3(
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     whole = streaming.config(tmp_path).model_copy(update={"lake": config})
     lake = streaming.begin(whole, tmp_path)
-    made = streaming.run(whole, lake, 8, tmp_path)
+    made = streaming.run(whole, lake, 8)
     assert lake.count("trajectories") == 32 and made["updates"] >= 2 and made["samples"] > 0
     folder = lake.blobs.get_directory(made["checkpoint"], tmp_path / "fetched")
     assert load_file(folder / "model.safetensors").keys() == load_file(tmp_path / "parent/model.safetensors").keys()
