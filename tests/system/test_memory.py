@@ -42,7 +42,7 @@ MOST_BROWSER = 480 * MIB
 """The browser with its four pages holds about 300; another page costs 12, another browser 75. Sixteen pages or three
 browsers that are not closed would not fit."""
 POLICY, MASTERS, STEP, REPORT = 4_500_000, 8_500_000, 25_000, 2_000_000
-"""Bytes in the lake: one checkpoint (3.9 million), the fp32 weights beside a trained one (8), a step with its screenshot
+"""Bytes in the lake: one checkpoint (3.9 million), the fp32 weights beside a trained one (8), a step with its picture
 and annotations (7,000), the report. The trainer's moments, its samples or the screenshots twice would not fit."""
 
 
