@@ -5,7 +5,7 @@ from typing import Any
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.stage import STAGES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.status import iterations
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from apps.lakes import pins, policies, policy_named
 from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
-from schemas.verdict import DECISION
+from schemas.tables.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.console import out

@@ -9,7 +9,7 @@ from environments.catalog import catalog
 from environments.environment import Environment
 from environments.registry import environments_of
 from schemas.config import Config
-from schemas.stage import STAGES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.places import lake_if_any

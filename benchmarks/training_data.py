@@ -29,7 +29,7 @@ from benchmarks._synthetic_lake import fill
 from models.tiny.build import build_tiny
 from schemas.config import Config
 from schemas.config.load import config_of
-from schemas.stage import PREPARE
+from schemas.tables.stage import PREPARE
 from storage.lake import Lake
 from tasks.prepare import INITIAL
 from tasks.shared.material import Recipe

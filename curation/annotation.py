@@ -15,10 +15,10 @@ from itertools import zip_longest
 from curation.transitions import NOTHING, caption
 from models.thoughts import templated_thought
 from schemas.action import TERMINAL, Click, from_json, to_json
-from schemas.annotation import Annotation, Kind
 from schemas.observation import Element, elements_of
-from schemas.step import Step
-from schemas.trajectory import Route
+from schemas.tables.annotation import Annotation, Kind
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Route
 
 MAX_NAME = 40
 """Longer element texts are paragraphs, not names."""

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.trajectory import SPLIT_STARTS
+from schemas.tables.trajectory import SPLIT_STARTS
 
 
 @dataclass(frozen=True, slots=True)

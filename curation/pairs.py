@@ -15,7 +15,7 @@ from itertools import groupby
 from models.families.dialects import format_action, format_reply
 from models.tiny.tokens import GRID
 from schemas.action import from_json
-from schemas.pair import Pair
+from schemas.tables.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)

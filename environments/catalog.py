@@ -8,7 +8,7 @@ from environments.environment import Environment
 from environments.registry import environments_of
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.task import GuiTask, Split
+from schemas.tables.task import GuiTask, Split
 
 Environments = Sequence[Environment[Any]]
 

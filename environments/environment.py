@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, TypeVar, final
 from environments.host import Host
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
-from schemas.task import GuiTask, Split, TaskEntry
+from schemas.tables.task import GuiTask, Split, TaskEntry
 
 Options = TypeVar("Options", bound=EnvironmentConfig)
 

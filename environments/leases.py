@@ -13,7 +13,7 @@ from environments.environment import Environment
 from environments.host import Host
 from environments.sandbox import Sandbox
 from schemas.failure import SandboxFailure
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from environments.environment import Environment
 from environments.leases import Leases, PoolMetrics
 from environments.sandbox import Sandbox
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 
 class SandboxPool:

@@ -8,7 +8,7 @@ from environments.environment import Environment
 from environments.verifier import Verifier
 from schemas.config import Config
 from schemas.registry import Registry
-from schemas.task import JUDGED, GuiTask
+from schemas.tables.task import JUDGED, GuiTask
 
 ENVIRONMENTS: Registry[Environment[Any]] = Registry(
     "environments",

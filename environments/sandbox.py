@@ -14,7 +14,7 @@ from schemas.action import TERMINAL, Action
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure
 from schemas.observation import Observation, Outcome
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from models.judges.judge import Judge
 from models.judges.registry import case_of, verdict_of
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.task import JUDGED
+from schemas.tables.task import JUDGED
 
 
 def with_judgement(

@@ -18,7 +18,7 @@ from rollout.session import roll_out
 from rollout.threads import DaemonThreads
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.task import JUDGED
+from schemas.tables.task import JUDGED
 
 POLL_S = 0.02
 """How often a trajectory that has to wait for its begin is asked for again."""

@@ -22,9 +22,9 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Action, point_of, to_json
 from schemas.failure import ActionFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, Turn, elements_json
-from schemas.step import Step
 from schemas.table import utc_now
-from schemas.trajectory import Termination, Trajectory, split_of
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Termination, Trajectory, split_of
 
 
 async def roll_out(

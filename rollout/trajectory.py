@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from schemas.failure import is_environment_failure
 from schemas.observation import Observation
-from schemas.step import Step
-from schemas.task import GuiTask
-from schemas.trajectory import Trajectory, trajectory_id
-from schemas.verdict import Verdict
+from schemas.tables.step import Step
+from schemas.tables.task import GuiTask
+from schemas.tables.trajectory import Trajectory, trajectory_id
+from schemas.tables.verdict import Verdict
 
 ATTEMPTS = 3
 """How often one trajectory is tried before its environment failure stands."""

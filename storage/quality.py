@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from schemas.quality import QualityResult
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
+from schemas.tables.quality import QualityResult
 from storage.catalog import ask
 from storage.lake import Lake
 

@@ -5,7 +5,7 @@ from typing import Any
 from curation.curriculum import apportion, mix
 from environments.catalog import catalog
 from schemas.config import Config
-from schemas.curriculum import CurriculumChoice
+from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import ask
 from tasks.shared.iterations import IN_GROUPS
 from tasks.shared.run import Run

@@ -10,9 +10,9 @@ from rollout.actor import Actor
 from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.evaluation import Evaluation
-from schemas.task import GuiTask, Split
-from schemas.trajectory import SPLIT_STARTS
+from schemas.tables.evaluation import Evaluation
+from schemas.tables.task import GuiTask, Split
+from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of, load_policy

@@ -9,7 +9,7 @@ from curation.gates.gate import GateContext
 from curation.gates.registry import gates_of, verdicts_of
 from schemas.config import Config
 from schemas.table import utc_now
-from schemas.verdict import DECISION, Verdict
+from schemas.tables.verdict import DECISION, Verdict
 from storage.lake import Lake
 from tasks.shared.opinions import Opinions
 from tasks.shared.run import Run

@@ -12,7 +12,7 @@ from models.vlm import VlmPolicy
 from rollout.trajectory import FinishedTrajectory
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.trajectory import SPLIT_STARTS
+from schemas.tables.trajectory import SPLIT_STARTS
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
 from tasks.shared.policies import load_policy
 from tasks.shared.run import run_of

@@ -13,7 +13,7 @@ from learning.algorithms.merging import check_alike, check_shares, grid, merge_c
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
-from schemas.trajectory import SPLIT_STARTS
+from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
 from tasks.shared.claims import claim

@@ -10,8 +10,8 @@ from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.tiny.build import build_tiny
 from schemas.config import Config
-from schemas.stage import PREPARE
-from schemas.task import GuiTask
+from schemas.tables.stage import PREPARE
+from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
 from tasks.shared.places import work_folder

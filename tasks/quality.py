@@ -3,7 +3,7 @@
 from typing import Any
 
 from schemas.failure import GateRefused
-from schemas.quality import QualityResult
+from schemas.tables.quality import QualityResult
 from storage.quality import run_gate
 from tasks.shared.places import docs_folder
 from tasks.shared.run import Run

@@ -8,8 +8,8 @@ from typing import Any
 
 from apps.lakes import champion, policies
 from schemas.config import Config
-from schemas.stage import PREPARE, STAGES
-from schemas.task import short_names
+from schemas.tables.stage import PREPARE, STAGES
+from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.places import docs_folder

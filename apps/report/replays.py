@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from schemas.failure import is_environment_failure
-from schemas.task import short_names
+from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
 

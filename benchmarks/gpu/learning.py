@@ -24,7 +24,7 @@ from benchmarks.learning.__main__ import NAMES
 from environments.registry import environments_of
 from models.random_vlm import build_random
 from schemas.config import load_config
-from schemas.task import TaskEntry
+from schemas.tables.task import TaskEntry
 
 SIZES: dict[str, dict[str, int]] = {
     "cuda": {"hidden": 1024, "layers": 16, "heads": 16, "kv_heads": 16, "vision_hidden": 512, "vision_layers": 12},

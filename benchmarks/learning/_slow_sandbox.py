@@ -14,7 +14,7 @@ from environments.fake.sandbox import FakeSandbox
 from environments.host import Host, NoHost
 from schemas.action import Action
 from schemas.config.section import Positive
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 
 class SlowConfig(FakeConfig):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.section import Section
 from schemas.failure import is_environment_failure
-from schemas.step import Step
-from schemas.trajectory import Trajectory
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
 
 
 class EnvironmentGate(Gate[Section]):

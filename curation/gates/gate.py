@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from schemas.config.section import Section
-from schemas.step import Step
-from schemas.trajectory import Route, Trajectory
-from schemas.verdict import Verdict
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Route, Trajectory
+from schemas.tables.verdict import Verdict
 
 Options = TypeVar("Options", bound=Section)
 

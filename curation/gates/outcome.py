@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.section import Section
-from schemas.step import Step
-from schemas.trajectory import Trajectory
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
 
 
 class VerifierGate(Gate[Section]):

@@ -12,9 +12,9 @@ from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.sections import FilterConfig
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
-from schemas.step import Step
-from schemas.trajectory import Route, Trajectory
-from schemas.verdict import DECISION, Verdict
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Route, Trajectory
+from schemas.tables.verdict import DECISION, Verdict
 
 GATES: Registry[Gate[Any]] = Registry(
     "filter.gates",

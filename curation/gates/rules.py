@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.section import Count, Section
-from schemas.step import Step
-from schemas.trajectory import Trajectory
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
 
 PHRASE = (3, 80)
 """Characters of the shortest and the longest phrase whose repetition is noticed."""

@@ -8,7 +8,7 @@ from environments.fake.sandbox import COLOURS, FakeSandbox
 from environments.host import Host, NoHost
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.task import JUDGED, TaskEntry
+from schemas.tables.task import JUDGED, TaskEntry
 
 
 class FakeConfig(EnvironmentConfig):

@@ -17,7 +17,7 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Element, Observation, Outcome
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 WIDTH, HEIGHT = 160, 210
 DEADLY = 3

@@ -10,7 +10,7 @@ from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
 from environments.miniwob.sandbox import MiniwobSandbox
 from environments.sandbox import Sandbox
-from schemas.task import TaskEntry
+from schemas.tables.task import TaskEntry
 
 
 class MiniwobConfig(ChromiumConfig):

@@ -22,7 +22,7 @@ from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Element, Observation, Outcome
-from schemas.task import GuiTask
+from schemas.tables.task import GuiTask
 
 WIDTH, HEIGHT = 160, 210
 ACTION_MS, WAIT_MS = 250, 1000

@@ -7,10 +7,10 @@ from models.judges.judge import Case, Judge, Judgement
 from schemas.config.sections import JudgeConfig
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
-from schemas.step import Step
 from schemas.table import utc_now
-from schemas.trajectory import Trajectory
-from schemas.verdict import Verdict
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import Verdict
 
 NONE = "none"
 GATE = "judge"

@@ -13,8 +13,8 @@ from rollout.actor import Actor
 from rollout.runner import missing, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.observation import Observation
-from schemas.screenshot import Screenshot
-from schemas.task import GuiTask
+from schemas.tables.screenshot import Screenshot
+from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.collect.stream import play_and_train
 from tasks.shared.console import bar

@@ -19,8 +19,8 @@ from learning.data.stream import StreamFolder, leave_out_stale, staleness, updat
 from rollout.trajectory import ATTEMPTS, PlannedTrajectory
 from schemas.config import Config
 from schemas.config.training import GroupConfig
-from schemas.task import JUDGED
-from schemas.trajectory import Trajectory
+from schemas.tables.task import JUDGED
+from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Recipe, pngs_of, seed_of

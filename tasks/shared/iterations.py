@@ -5,7 +5,7 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.stage import STAGES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.descent import require_descent
 from tasks.shared.run import run_of

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from models.judges.registry import GATE, case_of, judge_of, screens_of, verdict_of, version_of
 from schemas.config import Config
-from schemas.step import Step
-from schemas.trajectory import Trajectory
-from schemas.verdict import Verdict
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import Verdict
 from storage.lake import Lake
 from tasks.shared.material import pngs_of
 

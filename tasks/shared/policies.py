@@ -10,8 +10,8 @@ from models.tiny.layout import TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
-from schemas.policy import Kind, PolicyVersion, Status
 from schemas.table import utc_now
+from schemas.tables.policy import Kind, PolicyVersion, Status
 from storage.lake import Lake
 from tasks.shared.places import cache_folder
 from tasks.shared.version import code_version

@@ -16,8 +16,8 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
-from schemas.stage import Stage, StageName
 from schemas.table import utc_now
+from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.shared.console import say_stage
 from tasks.shared.run import Run, run_of

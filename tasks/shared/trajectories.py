@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from schemas.step import Step
-from schemas.trajectory import Trajectory
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
 from storage.catalog import stream
 from storage.lake import Lake
 

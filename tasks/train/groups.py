@@ -9,10 +9,10 @@ from learning.algorithms.groups import Played, demonstration, plays_of, train_on
 from learning.data.rollouts import write_rollouts
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
-from schemas.curriculum import CurriculumChoice
 from schemas.failure import FlywheelError
-from schemas.task import GuiTask
-from schemas.trajectory import trajectory_id
+from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.task import GuiTask
+from schemas.tables.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, seed_of

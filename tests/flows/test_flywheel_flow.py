@@ -13,8 +13,8 @@ from flows.flywheel import flywheel
 from flows.retrain import retrain
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
-from schemas.stage import STAGES
 from schemas.tables import TABLES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.iterations import finished_iterations
 from tasks.shared.policies import champion, checkpoint_folder, policy_row

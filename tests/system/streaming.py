@@ -9,8 +9,8 @@ from environments.catalog import catalog
 from models.tiny.build import build_tiny
 from rollout.runner import missing
 from schemas.config import Config, config_of
-from schemas.policy import PolicyVersion
 from schemas.table import utc_now
+from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.collect.collect import drop_unfinished, finished, write
 from tasks.collect.stream import play_and_train

@@ -15,9 +15,9 @@ import pytest
 from environments.chromium.browser import find_browser
 from schemas.config import load_config
 from schemas.failure import FlywheelError
-from schemas.stage import STAGES
 from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.system.commands import CONFIG, Command, start
 from tests.tier import FULL

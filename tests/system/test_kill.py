@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from schemas.config import load_config
-from schemas.stage import STAGES
 from schemas.tables import TABLES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.system.commands import CONFIG, start
 from tests.tier import FULL

@@ -22,8 +22,8 @@ from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from schemas.config import Config
-from schemas.curriculum import CurriculumChoice
 from schemas.failure import FlywheelError
+from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
 from tasks.shared.places import work_folder

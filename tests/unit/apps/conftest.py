@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from schemas.config import Config, config_of
-from schemas.stage import STAGES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 
 TASKS = ("click-target", "two-steps", "enter-text")

@@ -9,7 +9,7 @@ import pytest
 from apps.report.build import build_report, vega
 from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
-from schemas.stage import STAGES
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 
 

@@ -14,7 +14,7 @@ from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Outcome
-from schemas.task import GuiTask, TaskEntry
+from schemas.tables.task import GuiTask, TaskEntry
 
 
 class CountingConfig(EnvironmentConfig):

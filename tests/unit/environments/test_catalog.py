@@ -8,7 +8,7 @@ from environments.catalog import catalog, name_in, tasks_named
 from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.failure import UsageError
-from schemas.task import short_names
+from schemas.tables.task import short_names
 
 COUNTING = "tests.unit.environments.counting:CountingEnvironment"
 SEVERAL = {"miniwob": {}, "fake": {"sandboxes": 3}, "count": {"kind": COUNTING, "clicks": 1}}

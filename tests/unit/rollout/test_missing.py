@@ -2,7 +2,7 @@
 
 from rollout.runner import missing
 from rollout.trajectory import ATTEMPTS, PlannedTrajectory
-from schemas.trajectory import trajectory_id
+from schemas.tables.trajectory import trajectory_id
 from tests.parts import FAKE
 
 

@@ -7,13 +7,13 @@ from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
 from schemas.table import Expectation, Row, between
 
-PARTS = Registry("steps.row", Row, {"step": "schemas.step:Step", "lost": "schemas.step:Nothing"})
+PARTS = Registry("steps.row", Row, {"step": "schemas.tables.step:Step", "lost": "schemas.tables.step:Nothing"})
 EXPECTED = between("step", 0, 1, because="of a test")
 
 
 def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
-    assert PARTS.class_of("step") is PARTS.class_of("schemas.step:Step")
-    assert PARTS.class_of("schemas.pair:Pair").__name__ == "Pair"
+    assert PARTS.class_of("step") is PARTS.class_of("schemas.tables.step:Step")
+    assert PARTS.class_of("schemas.tables.pair:Pair").__name__ == "Pair"
     found = Registry("x", Expectation, {}).instance_of(f"{__name__}:EXPECTED")
     assert found.because == "of a test"
 
@@ -25,7 +25,7 @@ def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
         ("no_such_package:Part", "cannot be imported"),
         ("lost", "cannot be imported"),
         ("schemas.failure:UsageError", "no subclass of schemas.table.Row"),
-        ("schemas.step:TABLE", "no subclass of schemas.table.Row"),
+        ("schemas.tables.step:TABLE", "no subclass of schemas.table.Row"),
     ],
 )
 def test_what_is_not_there_is_refused_by_the_name_of_its_key(name: str, problem: str) -> None:

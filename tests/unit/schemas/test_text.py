@@ -7,7 +7,7 @@ import pytest
 from models.families.dialects import parse_reply
 from schemas.action import Type, from_json, to_json
 from schemas.config.sections import LakeConfig
-from schemas.step import Step
+from schemas.tables.step import Step
 from schemas.text import storable
 from storage.lake import Lake
 from tests.unit.storage.conftest import DEFAULTS

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from schemas.quality import QualityResult
 from schemas.table import Expectation
 from schemas.tables import TABLES
+from schemas.tables.quality import QualityResult
 from storage import quality
 from storage.lake import Lake
 from storage.quality import run_gate

@@ -15,7 +15,7 @@ from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure
 from schemas.observation import Observation, Outcome
-from schemas.task import JUDGED, GuiTask, TaskEntry
+from schemas.tables.task import JUDGED, GuiTask, TaskEntry
 
 
 class LampsConfig(EnvironmentConfig):

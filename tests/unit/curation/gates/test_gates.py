@@ -14,9 +14,9 @@ from schemas.config import config_of
 from schemas.config.section import Count, Section
 from schemas.config.sections import FilterConfig
 from schemas.failure import UsageError
-from schemas.step import Step
-from schemas.trajectory import Trajectory
-from schemas.verdict import Verdict
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import Verdict
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

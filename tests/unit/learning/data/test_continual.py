@@ -21,7 +21,7 @@ from models.tiny.network import TinyNet
 from schemas.action import Click, to_json
 from schemas.observation import Element, Observation
 from schemas.sample import TrainSample
-from schemas.step import Step
+from schemas.tables.step import Step
 from tests.unit.learning.chats import POLICY as WIDE
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 

@@ -10,7 +10,7 @@ from learning.data.stream import StreamFolder
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import config_of
 from schemas.config.training import GroupConfig
-from schemas.trajectory import Trajectory
+from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool, can_teach
 from tasks.shared.material import Recipe

@@ -1,7 +1,7 @@
 """A verdict: what one gate found of one trajectory, and the route its data takes."""
 
 from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, between, not_null, one_of, unique
-from schemas.trajectory import Route
+from schemas.tables.trajectory import Route
 
 ROUTES: tuple[str, ...] = ("sft", "ct", "rl", "none")
 

@@ -1,6 +1,7 @@
 """All tables of the lake, by name."""
 
-from schemas import (
+from schemas.table import Table
+from schemas.tables import (
     annotation,
     curriculum,
     evaluation,
@@ -14,7 +15,6 @@ from schemas import (
     trajectory,
     verdict,
 )
-from schemas.table import Table
 
 TABLES: dict[str, Table] = {
     module.TABLE.name: module.TABLE
