@@ -68,7 +68,7 @@ class Table:
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     expectations: tuple[Expectation, ...] = ()
-    added: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict[str, str])
     """Columns that lakes of earlier versions lack, with the SQL expression over the older columns that gives them."""
 
     @property

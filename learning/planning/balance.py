@@ -57,7 +57,7 @@ def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
     Raises:
         PlanError: a phase does not fit under its cap; names the phase and the sample.
     """
-    plans = {}
+    plans: dict[str, Ints] = {}
     for name, phase in phases.items():
         try:
             plans[name] = longest_first(phase.costs, ranks, phase.tokens, phase.cap)
@@ -92,7 +92,7 @@ def longest_first(
         held = np.asarray(tokens, dtype=np.int64)
         return _swapped(work, _longest_first_capped(work, order, held, ranks, cap), ranks, held, cap)
     heap = [(0, rank) for rank in range(ranks)]
-    chosen = []
+    chosen: list[int] = []
     replace = heapq.heapreplace
     for cost in work[order].tolist():
         load, rank = heap[0]
@@ -155,7 +155,7 @@ def _longest_first_capped(work: Ints, order: Ints, tokens: Ints, ranks: int, cap
     heap = [(0, rank) for rank in range(ranks)]
     room = [cap] * ranks
     for sample, cost, length in zip(order.tolist(), work[order].tolist(), tokens[order].tolist(), strict=True):
-        passed = []
+        passed: list[tuple[int, int]] = []
         while heap and room[heap[0][1]] < length:
             passed.append(heapq.heappop(heap))
         if not heap:
@@ -196,7 +196,8 @@ def padded(lengths: npt.ArrayLike, ranks: int, cost: Cost) -> Ints:
 
 def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
     """Stretches of the descending costs, each filled up to the bound."""
-    stretches, start = [], 0
+    stretches: list[tuple[int, int]] = []
+    start = 0
     while start < len(each):
         fits = bound // int(each[start]) if each[start] else len(each)
         stretches.append((start, min(len(each), start + fits)))
@@ -222,7 +223,7 @@ def near_home(homes: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLike, r
     held = np.zeros((ranks, nodes), dtype=np.int64)
     np.add.at(held, (np.asarray(plan), np.asarray(homes) // per_node), np.asarray(sizes))
     _, renamed = linear_sum_assignment(-np.repeat(held, per_node, axis=1)[:, :ranks])
-    return renamed[np.asarray(plan)].astype(np.int64)
+    return renamed[np.asarray(plan)]
 
 
 def loads(costs: npt.ArrayLike, plan: npt.ArrayLike, ranks: int) -> Ints:

@@ -35,9 +35,10 @@ def even(rising: Ints, number: int) -> Edges:
 
 
 def _edges(sums: Ints, bound: int) -> Edges:
-    edges = [0]
+    edges: Edges = [0]
     while edges[-1] < len(sums) - 1:
-        edges.append(int(sums.searchsorted(sums[edges[-1]] + bound, side="right")) - 1)
+        until = int(sums[edges[-1]]) + bound
+        edges.append(int(np.searchsorted(sums, until, side="right")) - 1)
     return edges
 
 

@@ -152,7 +152,8 @@ def micro_batch(found: Filled, load: Load, order: Ints) -> MicroBatch:
     by_place = np.argsort(found.places, kind="stable")
     kinds = kinds_of(found.counts)
     edges = np.searchsorted(found.places[by_place], np.arange(len(kinds) + 1))
-    groups, first = [], 0
+    groups: list[Group] = []
+    first = 0
     for place, kind in enumerate(kinds):
         members = order[by_place[edges[place] : edges[place + 1]]]
         groups.append(Group(load.degrees[kind], first, tuple(members.tolist())))

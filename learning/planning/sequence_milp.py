@@ -36,7 +36,7 @@ def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
     mass = np.concatenate([[0], np.cumsum(counts * values)])
     error = np.full(size + 1, np.iinfo(np.int64).max // 4)
     error[0] = 0
-    origin = []
+    origin: list[Ints] = []
     for _ in range(min(number, size)):
         start, end = np.meshgrid(np.arange(size), np.arange(1, size + 1))
         rounded = values[end - 1] * (weight[end] - weight[start]) - (mass[end] - mass[start])
@@ -44,7 +44,8 @@ def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
         came = totals.argmin(axis=1)
         error = np.concatenate([[0], totals[np.arange(size), came]])
         origin.append(came)
-    bounds, end = [], size
+    bounds: list[int] = []
+    end = size
     for came in reversed(origin):
         if end == 0:
             break
@@ -80,9 +81,9 @@ def mixed_integer(
     most = np.concatenate([np.ones(groups), np.tile(held, groups), [np.inf]])
     answer = milp(
         objective,
-        constraints=LinearConstraint(matrix, low, high),  # type: ignore[arg-type]
+        constraints=LinearConstraint(matrix, low, high),
         integrality=np.concatenate([np.ones(len(objective) - 1), [0]]),
-        bounds=Bounds(0, most),  # type: ignore[arg-type]
+        bounds=Bounds(0, most),
         options={"time_limit": seconds, "mip_rel_gap": gap},
     )
     batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, ranks, cost)
@@ -135,7 +136,9 @@ def _read(
         if members:
             taken.append((degree, members))
     taken.sort(key=lambda one: -one[0])
-    groups, first, spans = [], 0, []
+    groups: list[Group] = []
+    spans: list[float] = []
+    first = 0
     for degree, members in taken:
         groups.append(Group(degree, first, members))
         first += degree

@@ -158,12 +158,14 @@ class _Search:
             numbers = range(first, min(first + EVEN, self._size + 1))
             cuts = [[self._size - edge for edge in reversed(even(rising, number))] for number in numbers]
             bounds = [self._least_of_one_degree(edges) for edges in cuts]
-            best, found = math.inf, None
-            for place in np.argsort(bounds, kind="stable").tolist():
+            best = math.inf
+            found: Edges | None = None
+            order = [int(place) for place in np.argsort(bounds, kind="stable")]
+            for place in order:
                 if bounds[place] < best and (spent := self._spent_of_one_degree(cuts[place], best)) < best:
                     best, found = spent, cuts[place]
             if found is not None:
-                return found, [cuts[place] for place in np.argsort(bounds, kind="stable")]
+                return found, [cuts[place] for place in order]
         return self._halved(0, self._size), []
 
     def _least_of_one_degree(self, edges: Edges) -> float:

@@ -101,7 +101,7 @@ def plan_step(items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
 
 def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
     """The plan with these groups in each micro-batch: their screens are shared out over all ranks."""
-    made = []
+    made: list[MicroBatch] = []
     for groups in grouped:
         members = sorted(sample for group in groups for sample in group.sequences)
         screens = [(sample, piece) for sample in members for piece in items[sample].screens]
@@ -133,7 +133,7 @@ def fragments(batch: MicroBatch, items: Sequence[Item]) -> Fragments:
     for group in batch.groups:
         for sample, start in zip(sorted(group.sequences), edges_of(group, items), strict=False):
             place[sample] = (group, start)
-    before, after, sizes = [], [], []
+    cut: list[tuple[int, int, int]] = []
     encoders = iter(batch.encoders)
     for sample in batch.samples:
         group, offset = place[sample]
@@ -142,10 +142,8 @@ def fragments(batch: MicroBatch, items: Sequence[Item]) -> Fragments:
             encoder, start, end = next(encoders), offset + piece.start, offset + piece.start + piece.tokens
             cuts = [start, *range((start // stretch + 1) * stretch, end, stretch), end]
             for left, right in pairwise(cuts):
-                before.append(encoder)
-                after.append(group.first + left // stretch)
-                sizes.append(right - left)
-    return Fragments(*(np.array(column, dtype=np.int64) for column in (before, after, sizes)))
+                cut.append((encoder, group.first + left // stretch, right - left))
+    return Fragments(*np.array(cut, dtype=np.int64).reshape(-1, 3).T.copy())
 
 
 def edges_of(group: Group, items: Sequence[Item]) -> tuple[int, ...]:

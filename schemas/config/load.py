@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from schemas.config.refusal import explain, refuse_renamed
+from schemas.config.section import is_section
 from schemas.config.sections import Config, read_toml
 from schemas.failure import UsageError
 
@@ -58,7 +59,7 @@ def config_of(fields: Mapping[str, Any]) -> Config:
 def _put(fields: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
         inner = fields.setdefault(key, {})
-        if not isinstance(inner, dict):
+        if not is_section(inner):
             raise UsageError(f"`{'.'.join(keys)}`: `{key}` is a value, not a section.")
         fields = inner
     fields[keys[-1]] = value

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from schemas.config.section import is_section
 from schemas.failure import UsageError
 
 
@@ -24,7 +25,7 @@ def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> Non
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
     """Every refused key of `root` with its reason; an unknown one with the nearest that is known."""
-    lines = []
+    lines: list[str] = []
     for item in error.errors():
         where = [str(part) for part in item["loc"]]
         key = f"`{'.'.join(where)}`"
@@ -38,7 +39,7 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
 
 def _holds(fields: Any, keys: list[str]) -> bool:
     for key in keys:
-        if not isinstance(fields, Mapping) or key not in fields:
+        if not is_section(fields) or key not in fields:
             return False
         fields = fields[key]
     return True

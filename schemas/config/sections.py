@@ -1,13 +1,12 @@
 """The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from schemas.config.section import Count, Positive, Section, Share, Whole
+from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, registry_at
@@ -41,7 +40,7 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
     key = f"environments.{name}"
     if isinstance(given, EnvironmentConfig):
         return given.model_copy(update={"kind": given.kind or name})
-    if not isinstance(given, Mapping) or not name or "/" in name:
+    if not is_section(given) or not name or "/" in name:
         raise UsageError(
             f"`{key}` is no section of an environment.", "Write, for example, environments.miniwob.pages=2."
         )
@@ -274,7 +273,7 @@ class Config(Section):
     @classmethod
     def _of_their_kinds(cls, value: Any) -> Any:
         """Each kind of environment reads its own section."""
-        if not isinstance(value, Mapping) or not value:
+        if not is_section(value) or not value:
             raise UsageError("`environments` names no environment.", "Write, for example, [environments.miniwob].")
         return {name: _environment(name, given) for name, given in value.items()}
 
