@@ -1,0 +1,168 @@
+"""One table of a lake as it lies in Delta: opened, changed by commits that are made whole or not at all, read.
+
+No process ever writes a key twice. Each append reads which keys are there at version v and commits the rest
+as version v + 1 or not at all (`max_commit_retries=0`: Delta gives each version number to one writer only); who
+comes second looks again at what is there now. A commit is the atom: killed before it, nothing was written.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
+
+from schemas.failure import LakeError
+from schemas.table import Table
+from storage import filters, upkeep
+from storage.address import Address
+from storage.keys import KeyIndex, without
+
+_STRICT = CommitProperties(max_commit_retries=0)
+_ATTEMPTS = 200
+
+
+class StoredTable:
+    """A table at a lake's address, which is made by the first commit to it. Methods raise `LakeError` where the
+    storage is out of reach or the disk is full.
+
+    Args:
+        contract: what it holds.
+        place: the lake's address.
+        lock: the lake's, held while Delta's handle is used: that is not safe to share between threads.
+    """
+
+    def __init__(self, contract: Table, place: Address, lock: threading.RLock) -> None:
+        self.contract, self.lock = contract, lock
+        self._place = place
+        self._latest: DeltaTable | None = None
+        self._index = KeyIndex(contract.schema, contract.key)
+
+    def handle(self) -> DeltaTable | None:
+        """The latest version; None if the table does not exist yet."""
+        with self.lock, self._place.explained():
+            try:
+                if self._latest is None:
+                    self._latest = self._open()
+                else:
+                    self._latest.update_incremental()
+            except TableNotFoundError:
+                return None
+            return self._latest
+
+    def at(self, version: int | None) -> DeltaTable | None:
+        """A version, the latest if not given."""
+        if version is None:
+            return self.handle()
+        with self._place.explained():
+            try:
+                return self._open(version)
+            except DeltaError as error:
+                raise self.lost(version) from error
+
+    def dataset(self, version: int | None = None) -> pads.Dataset:
+        """The rows of a version, the latest if not given; none if the table does not exist yet."""
+        with self.lock, self._place.explained():
+            handle = self.at(version)
+            return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle)
+
+    def snapshot(self, handle: DeltaTable) -> pads.FileSystemDataset:
+        """The rows of a handle's version."""
+        dataset = handle.to_pyarrow_dataset(filesystem=self._place.arrow("tables", self.contract.name))
+        assert isinstance(dataset, pads.FileSystemDataset)
+        return dataset
+
+    def append(self, rows: pa.Table) -> int:
+        """Adds the rows whose key is not there yet and returns how many those were."""
+
+        def attempt(handle: DeltaTable) -> int:
+            missing = self._index.missing(self.snapshot(handle), rows)
+            if missing.num_rows:
+                self._write(handle, missing, "append")
+            return missing.num_rows
+
+        return self.change(attempt)
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Adds rows, and replaces those whose key is already there."""
+
+        def attempt(handle: DeltaTable) -> int:
+            touched = filters.partitions(self.contract, rows)
+            there = self.snapshot(handle).to_table(filter=filters.expression(touched)).cast(self.contract.schema)
+            others = without(there, rows, self.contract.key)
+            self.rewrite(handle, pa.concat_tables([others, rows]), touched)
+            return rows.num_rows
+
+        self.change(attempt)
+
+    def rewrite(self, handle: DeltaTable, rows: pa.Table, touched: Mapping[str, list[Any]]) -> None:
+        """Puts `rows` in place of the touched partitions, or of the whole table if it has none.
+
+        Delta's own merge and delete leave files of string views behind, which Arrow cannot filter.
+        """
+        self._write(handle, rows, "overwrite", predicate=filters.predicate(touched))
+
+    def widen(self, handle: DeltaTable, rows: pa.RecordBatchReader) -> None:
+        """Puts rows of today's columns in place of the whole table, which may have fewer."""
+        partition_by = list(self.contract.partition_by)
+        self._write(handle, rows, "overwrite", schema_mode="overwrite", partition_by=partition_by)
+
+    def change(self, attempt: Callable[[DeltaTable], int]) -> int:
+        """What an attempt at a commit returns; it is made again on what is there then where another writer was first.
+
+        Raises:
+            LakeError: the table has other columns, or there are too many writers.
+        """
+        name, uri = self.contract.name, self._place.uri
+        with self.lock, self._place.explained():
+            for turn in range(_ATTEMPTS):
+                try:
+                    return attempt(self.handle() or self._create())
+                except CommitFailedError:
+                    time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
+                except SchemaMismatchError as error:
+                    problem = f"Table `{name}` of {uri} has other columns than this flywheel: {error}."
+                    raise LakeError(problem, "Use the flywheel it was made with, or a new `lake.uri`.") from error
+        raise LakeError(f"Table `{name}` of {uri} was busy for {_ATTEMPTS} attempts.", "Run fewer writers at once.")
+
+    def lost(self, version: int | None) -> LakeError:
+        """The error of a version whose files are gone, or that never was."""
+        named = "the latest version" if version is None else f"version {version}"
+        problem = f"Files of {named} of table `{self.contract.name}` of {self._place.uri} are not there."
+        return LakeError(problem, "Use a version that a policy pins, or the latest.")
+
+    def _write(
+        self,
+        handle: DeltaTable,
+        rows: pa.Table | pa.RecordBatchReader,
+        mode: Literal["append", "overwrite"],
+        **how: Any,
+    ) -> None:
+        properties = upkeep.writer_properties(self.contract.name)
+        write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self._uri, version, storage_options=self._place.delta_options)
+
+    def _create(self) -> DeltaTable:
+        try:
+            self._latest = DeltaTable.create(
+                self._uri,
+                self.contract.schema,
+                partition_by=list(self.contract.partition_by),
+                configuration=upkeep.configuration(self.contract),
+                storage_options=self._place.delta_options,
+            )
+        except DeltaError:
+            if self.handle() is None:
+                raise
+        assert self._latest is not None
+        return self._latest
+
+    @property
+    def _uri(self) -> str:
+        return self._place.path("tables", self.contract.name)
