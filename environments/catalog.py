@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from environments.environment import Environment
-from environments.registry import environments_of
+from environments.registry import environments_of, verifier_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
@@ -19,7 +19,8 @@ def catalog(config: Config) -> list[GuiTask]:
     Raises:
         UsageError: a task that no environment has or that several have, a task that is both rolled out and held out, a
             practice task whose screens list no elements, a hard task or a step limit of a task that is not in the
-            suite; names the field and the nearest task.
+            suite, a verifier that there is none of or that cannot read the task's sandboxes; names the field and the
+            nearest task.
     """
     suite, environments = config.suite, environments_of(config)
     tasks = _tasks(config, environments, "suite.tasks", suite.tasks, "train")
@@ -56,8 +57,20 @@ def _tasks(config: Config, environments: Environments, field: str, names: Iterab
     found = []
     for name in names:
         environment, template = _found(field, name, environments)
-        found.append(environment.task(template, split, limits.get(f"{environment.name}/{template}")))
+        task = environment.task(template, split, limits.get(f"{environment.name}/{template}"))
+        _require_verifier(task, environment)
+        found.append(task)
     return found
+
+
+def _require_verifier(task: GuiTask, environment: Environment[Any]) -> None:
+    verifier, its = verifier_of(task.verifier), environment.sandbox_class
+    if verifier is not None and not issubclass(its, verifier.reads):
+        raise UsageError(
+            f"Task `{task.task_id}`: its verifier {task.verifier} reads {verifier.reads.__name__}, and sandboxes of "
+            f"environment `{environment.name}` are {its.__name__}.",
+            "Name a verifier of that environment, or the class of its sandboxes (`sandbox_class`).",
+        )
 
 
 def _ids(tasks: Iterable[GuiTask]) -> set[str]:

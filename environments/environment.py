@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar, final
 
 from environments.host import Host
+from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
 from schemas.tables.task import GuiTask, Split, TaskEntry
@@ -28,6 +29,8 @@ class Environment(ABC, Generic[Options]):
     """Its keys in the config."""
     verifier: ClassVar[str]
     """Who verifies its tasks, unless a task says otherwise: a built-in verifier, a dotted path, or `judge`."""
+    sandbox_class: ClassVar[type[Sandbox]] = Sandbox
+    """What its sandboxes are; a verifier that reads another class cannot score its tasks."""
     lists_elements: ClassVar[bool] = True
     """Whether its observations list what is on the screen when they are asked to. Where they do not, the explorer acts
     at random points, no grounding data is made, and no task can be for practice."""

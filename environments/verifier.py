@@ -16,6 +16,9 @@ class Verifier(ABC):
     """Whether it must be asked after every step, since only it knows that the task is over. Else it is asked once, when
     the policy says that it is done or the steps are used up."""
 
+    reads: ClassVar[type] = object
+    """The class of sandboxes that it can read; a task of an environment with others is refused."""
+
     @abstractmethod
     async def outcome(self, sandbox: Any) -> Outcome:
         """What the sandbox, one of its own environment, has come to.

@@ -18,8 +18,9 @@ class Check:
     """What to do about it, where it is not well."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The check as `--json` prints it."""
-        return asdict(self)
+        """The check as `--json` prints it; `found` and `mend` are the earlier names of `detail` and `hint`, kept for
+        programs that read them."""
+        return {**asdict(self), "found": self.detail, "mend": self.hint}
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,8 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
         raise UsageError(f"Unknown key `{where}`.", hint) from error
 
 
-def registry_at(path: str) -> Registry[Any]:
-    """The registry at `package.module:NAME`: how the config, which imports nothing above it, asks a seam for a part."""
+def seam(path: str) -> Any:
+    """The registry or the function at `package.module:name`: how the config, which imports nothing above it, asks for
+    a part."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

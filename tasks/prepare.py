@@ -9,6 +9,7 @@ from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.tiny.build import build_tiny
+from rollout.interrupt import run_until_interrupted
 from schemas.config import Config
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
@@ -45,7 +46,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     shutil.rmtree(folder)
     source = Path(config.policy.base)
     if config.policy.base == "tiny":
-        build_tiny(config.policy, asyncio.run(_texts(config, tasks)), config.seed, folder)
+        build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder)
         source = folder
     method = "random" if config.policy.base == "tiny" else "given"
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}")

@@ -26,18 +26,24 @@ GATES: Registry[Gate[Any]] = Registry(
         "judge": "curation.gates.outcome:JudgeGate",
     },
 )
+FIRST = "environment"
+"""The gate before all others: any other one would take an environment's failure for the policy's."""
 
 
 def gates_of(config: FilterConfig) -> list[Gate[Any]]:
     """The configured gates, in order.
 
     Raises:
-        UsageError: an unknown gate, two of one name, an unknown option or one of a gate that is not in the list.
+        UsageError: an unknown gate, two of one name, another first one than `environment`, an unknown option or one of
+            a gate that is not in the list.
     """
     kinds = [GATES.class_of(name) for name in config.gates]
     names = [kind.name for kind in kinds]
     if len({DECISION, *names}) <= len(names):
         raise UsageError(f"`filter.gates`: {', '.join(names)} are not {len(names)} names.", "Name each gate once.")
+    if names[0] != FIRST:
+        hint = f"Put `{FIRST}` first: what the environment ended says nothing about the policy and must teach nothing."
+        raise UsageError(f"`filter.gates`: begins with {names[0]}.", hint)
     for name in config.options.keys() - set(names):
         raise UsageError(f"`filter.options.{name}`: no gate of that name filters.", f"They are {', '.join(names)}.")
     return [

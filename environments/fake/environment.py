@@ -23,6 +23,7 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     section = FakeConfig
     verifier = "fake"
+    sandbox_class = FakeSandbox
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:

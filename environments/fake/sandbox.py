@@ -84,6 +84,7 @@ class FakeVerifier(Verifier):
     """What the clicks are worth; the first wrong one ends the task."""
 
     each_step = True
+    reads = FakeSandbox
 
     async def outcome(self, sandbox: FakeSandbox) -> Outcome:
         """The reward so far."""

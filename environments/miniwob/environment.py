@@ -22,6 +22,7 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
 
     section = MiniwobConfig
     verifier = "miniwob"
+    sandbox_class = MiniwobSandbox
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:

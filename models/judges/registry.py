@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.judges.judge import Case, Judge, Judgement
+from schemas.config.section import Section
 from schemas.config.sections import JudgeConfig
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
@@ -23,10 +24,22 @@ JUDGES: Registry[Judge[Any]] = Registry(
 
 def judge_of(config: JudgeConfig) -> Judge[Any] | None:
     """The configured judge, or None where `judge.kind` is `none`; raises UsageError for one that cannot be."""
-    if config.kind == NONE:
-        return None
-    kind = JUDGES.class_of(config.kind)
-    return kind(options_of(kind.section, config.options, "judge.options"), config.tries)
+    found = kind_of(config)
+    return found and found[0](found[1], config.tries)
+
+
+def kind_of(config: JudgeConfig) -> tuple[type[Judge[Any]], Section] | None:
+    """The configured judge's class with its options; None where `judge.kind` is `none`.
+
+    Raises:
+        UsageError: an unknown judge, an unknown option, or options of no judge.
+    """
+    if config.kind != NONE:
+        kind = JUDGES.class_of(config.kind)
+        return kind, options_of(kind.section, config.options, "judge.options")
+    if config.options:
+        raise UsageError("`judge.options`: there is no judge that reads them.", "Set `judge.kind`, or remove them.")
+    return None
 
 
 def required_judge(config: JudgeConfig) -> Judge[Any]:

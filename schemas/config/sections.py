@@ -9,7 +9,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
-from schemas.registry import options_of, registry_at
+from schemas.registry import options_of, seam
 
 
 class LakeConfig(Section):
@@ -45,7 +45,7 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
             f"`{key}` is no section of an environment.", "Write, for example, environments.miniwob.pages=2."
         )
     fields = {"kind": name, **given}
-    kind = registry_at("environments.registry:ENVIRONMENTS").class_of(fields["kind"], f"{key}.kind")
+    kind = seam("environments.registry:ENVIRONMENTS").class_of(fields["kind"], f"{key}.kind")
     return options_of(kind.section, fields, key)
 
 
@@ -192,9 +192,17 @@ class FilterConfig(Section):
 
     gates: Annotated[tuple[str, ...], Field(min_length=1)] = ("environment", "rules", "verifier", "judge")
     """The gates in order, each by name or as `my_package.my_gate:MyGate`; the first that turns a trajectory away
-    decides. Without `judge`, a judged trajectory stays what the judge found when it was played."""
+    decides. `environment` comes first: any other gate would take a sandbox's failure for the policy's. Without
+    `verifier` a failure passes, unless a gate of yours turns it away; without `judge`
+    a judged trajectory stays what the judge found when it was played."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each gate's own keys, under its name: `filter.options.rules.max_repeats`."""
+
+    @model_validator(mode="after")
+    def _of_their_gates(self) -> "FilterConfig":
+        if self.model_fields_set:  # the defaults hold, and are made before gates can be imported
+            seam("curation.gates.registry:gates_of")(self)
+        return self
 
 
 class JudgeConfig(Section):
@@ -211,6 +219,12 @@ class JudgeConfig(Section):
     """How many of the last screens the judge sees (UI-TARS-2: 5)."""
     tries: Count = 2
     """A judge that fails so often makes the trajectory an environment failure."""
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> "JudgeConfig":
+        if self.model_fields_set:
+            seam("models.judges.registry:kind_of")(self)
+        return self
 
 
 class EvaluateConfig(Section):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from schemas.config.section import Count, Positive, Section, Share, Whole
-from schemas.registry import Registry, registry_at
+from schemas.registry import Registry, seam
 
 
 class RateSection(Section):
@@ -272,4 +272,4 @@ class TrainConfig(StepSection):
 
 
 def _methods() -> Registry[Any]:
-    return registry_at("learning.algorithms.method:METHODS")
+    return seam("learning.algorithms.method:METHODS")

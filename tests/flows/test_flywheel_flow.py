@@ -72,6 +72,8 @@ def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(smal
         by_iteration[row["iteration"]].add(row["run_id"])
     assert by_iteration[-1] == by_iteration[0] != by_iteration[1]
     assert [len(ids) for ids in by_iteration.values()] == [1, 1, 1]
+    for row in lake.read("trajectories", ["iteration", "run_id"]).to_pylist():
+        assert {row["run_id"]} == by_iteration[row["iteration"]]
     (first,) = by_iteration[0]
     assert flow_runs[first] == f"flywheel-{first}" and lake.lake_id not in (first, *by_iteration[1])
 

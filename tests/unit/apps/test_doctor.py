@@ -99,4 +99,6 @@ def test_the_doctor_s_exit_code_says_whether_all_is_well(place: Any) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     assert done.returncode == 1 and found["ok"] is False
-    assert {"name", "ok", "detail", "hint"} == set(found["checks"][0])
+    for check in found["checks"]:
+        assert set(check) == {"name", "ok", "detail", "hint", "found", "mend"}
+        assert (check["found"], check["mend"]) == (check["detail"], check["hint"])

@@ -60,7 +60,8 @@ class CountingEnvironment(Environment[CountingConfig]):
 
     @property
     def entries(self) -> dict[str, TaskEntry]:
-        return {"count": TaskEntry(instruction="Click {} times.", max_steps=3)}
+        entry = TaskEntry(instruction="Click {} times.", max_steps=3)
+        return {"count": entry, "borrowed": entry.model_copy(update={"verifier": "fake"})}
 
     @property
     def sandboxes(self) -> int:

@@ -54,6 +54,7 @@ def test_people_read_the_template_alone_where_it_names_one_task() -> None:
         ({"practice": ["click-test"]}, r"suite\.practice"),
         ({"practice": ["practise"]}, r"suite\.practice"),
         ({"held_out": ["miniwob/click-test"]}, r"suite\.held_out.*also in suite\.tasks"),
+        ({"tasks": ["borrowed"]}, r"count/borrowed`.*verifier fake reads FakeSandbox.*environment `count` are Sandbox"),
         ({"hard": ["note"]}, r"suite\.hard.*not in the suite"),
         ({"max_steps": {"note": 3}}, r"suite\.max_steps.*not in the suite"),
     ],

@@ -164,13 +164,14 @@ def test_another_option_is_another_version_and_the_default_written_out_is_not() 
     ("fields", "named"),
     [
         ({"gates": ["environment", "rulse"]}, r"filter\.gates.*rulse"),
-        ({"gates": ["rules", "rules"]}, r"filter\.gates"),
+        ({"gates": ["environment", "rules", "rules"]}, r"filter\.gates"),
+        ({"gates": ["rules", "environment", "verifier"]}, r"filter\.gates.*rules.*Put `environment` first"),
         ({"gates": []}, r"filter\.gates"),
         ({"options": {"rules": {"max_repeat": 3}}}, r"filter\.options\.rules\.max_repeat`.*max_repeats"),
         ({"options": {"rules": {"max_repeats": 0}}}, r"filter\.options\.rules\.max_repeats"),
         ({"options": {"short": {}}}, r"filter\.options\.short"),
     ],
 )
-def test_what_no_gate_knows_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
+def test_what_no_gate_knows_is_refused_by_name_when_the_config_is_read(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        gates_of(config_of({"suite": {"tasks": ["click-target"]}, "filter": fields}).filter)
+        config_of({"suite": {"tasks": ["click-target"]}, "filter": fields})

@@ -13,6 +13,7 @@ from models.judges.endpoint import EndpointJudge, EndpointOptions
 from models.judges.fake import FakeJudge
 from models.judges.judge import Case, Judge, Judgement
 from models.judges.registry import judge_of, version_of
+from schemas.config import config_of
 from schemas.config.section import Section
 from schemas.config.sections import JudgeConfig
 from schemas.failure import FlywheelError, UsageError
@@ -164,7 +165,7 @@ def test_a_judges_version_names_its_model_prompt_and_what_its_score_must_reach()
     assert version(judge) == version(EndpointJudge(options.model_copy(update={"url": "http://there/v1"}), tries=9))
 
 
-def test_a_judge_is_found_by_name_or_dotted_path_and_its_options_are_closed() -> None:
+def test_a_judge_is_found_by_name_or_dotted_path_and_its_options_are_closed_when_the_config_is_read() -> None:
     assert judge_of(JudgeConfig()) is None
     assert (
         judge_of(JudgeConfig(kind=f"{FakeJudge.__module__}:FakeJudge")).name == judge_of(JudgeConfig(kind="fake")).name
@@ -173,9 +174,10 @@ def test_a_judge_is_found_by_name_or_dotted_path_and_its_options_are_closed() ->
         ("oracle", {}, r"judge\.kind"),
         ("fake", {"url": "http://here/v1"}, r"judge\.options\.url"),
         ("endpoint", {"url": "http://here/v1"}, r"judge\.options\.model"),
+        ("none", {"url": "http://here/v1"}, r"judge\.options.*no judge.*judge\.kind"),
     ):
         with pytest.raises(UsageError, match=named):
-            judge_of(JudgeConfig(kind=kind, options=options))
+            config_of({"suite": {"tasks": ["click-test"]}, "judge": {"kind": kind, "options": options}})
 
 
 def test_a_refused_key_is_an_error_that_shows_no_key_even_if_the_server_repeats_it(serve: Any, monkeypatch) -> None:
