@@ -16,7 +16,7 @@ from learning.learner import Learner
 
 WORK = (
     "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",
-    "checkpoint_every", "keep",
+    "checkpoint_every", "keep", "keep_policies",
 )  # fmt: skip
 """Settings of the training that change who does what, not what is learnt."""
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,19 @@ class Blobs:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
-    def put_directory(self, local: Path, name: str) -> str:
+    def put_directory(self, local: Path, name: str, only: Container[str] | None = None) -> str:
         """Stores a directory's files under `name`, which is returned; the manifest is written last.
+
+        Args:
+            local: the directory.
+            name: where it is to be found.
+            only: the files to store, relative to it, if not all.
 
         Raises:
             CheckpointError: the directory is missing or empty.
         """
         files = {path.relative_to(local).as_posix(): path.stat().st_size for path in _files(local)}
-        files.pop(MANIFEST, None)
+        files = {file: size for file, size in files.items() if file != MANIFEST and (only is None or file in only)}
         if not files:
             raise CheckpointError(f"{local} is no directory with files.", "Check the path.")
         self.store.delete(f"{name}/{MANIFEST}")
@@ -45,7 +50,8 @@ class Blobs:
     def get_directory(self, name: str, local_cache: Path, without: tuple[str, ...] = ()) -> Path:
         """A local directory with the files stored under a name (or at a full address), each as it was stored.
 
-        A store on this machine's disk hands out its own directory; others copy into `local_cache` once.
+        A store on this machine's disk hands out its own directory, unless files that were dropped still lie in it;
+        others copy into `local_cache` once.
 
         Args:
             name: what `put_directory` returned, or the full address.
@@ -57,19 +63,52 @@ class Blobs:
         """
         name = self._name(name)
         address = self.store.path(name)
-        try:
-            known = json.loads(self.store.get(f"{name}/{MANIFEST}"))
-        except FileNotFoundError as error:
-            raise CheckpointError(f"{address}/{MANIFEST} is missing.", "It was never whole: store it again.") from error
+        known = self._manifest(name)
         sums = {file: value for file, value in known["files"].items() if not file.startswith(without)}
         here = self.store.local_path(name)
-        if here is None:
+        if here is None or any((here / part).exists() for part in known.get("dropped", ())):
             here = local_cache / hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()[:16]
             if not here.is_dir():
                 self._fetch(name, sums, here)
             known = json.loads((here / MANIFEST).read_bytes())
         _check(here, sums, known.get("seen", {}), address)
         return here
+
+    def dropped(self, name: str) -> list[str]:
+        """The folders that were taken out of a stored directory."""
+        return self._manifest(self._name(name)).get("dropped", [])
+
+    def drop(self, name: str, part: str, in_use: Callable[[], bool]) -> bool:
+        """Takes a folder out of a stored directory; says whether its files are gone.
+
+        Whoever asks for the directory from now on gets it without them. They are deleted unless they are `in_use`,
+        asked after that, by who got the directory before; then the next call deletes them.
+
+        Raises:
+            CheckpointError: there is no such directory.
+        """
+        name = self._name(name)
+        known = self._manifest(name)
+        if part not in known.get("dropped", ()):
+            for key in known.keys() & {"files", "seen"}:
+                known[key] = {file: about for file, about in known[key].items() if not file.startswith(f"{part}/")}
+            known["dropped"] = [*known.get("dropped", ()), part]
+            self.store.put(f"{name}/{MANIFEST}", _written(known))
+        if in_use():
+            return False
+        folder = f"{name}/{part}"
+        for file in self.store.sizes(folder):
+            self.store.delete(file)
+        for below in ("/*/*", "/*", ""):
+            self.store.prune(folder + below)
+        return True
+
+    def _manifest(self, name: str) -> dict[str, Any]:
+        try:
+            return json.loads(self.store.get(f"{name}/{MANIFEST}"))
+        except FileNotFoundError as error:
+            at = self.store.path(f"{name}/{MANIFEST}")
+            raise CheckpointError(f"{at} is missing.", "It was never whole: store it again.") from error
 
     def _name(self, name: str) -> str:
         root = self.store.path("")
@@ -112,6 +151,10 @@ def _manifest(sums: Mapping[str, str], folder: Path | None) -> bytes:
     content: dict[str, Any] = {"files": dict(sums)}
     if folder is not None:
         content["seen"] = {file: _seen(folder / file) for file in sums}
+    return _written(content)
+
+
+def _written(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, indent=2, sort_keys=True).encode()
 
 

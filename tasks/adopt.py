@@ -1,6 +1,5 @@
 """Bringing in a checkpoint that was made elsewhere: copied into the lake, a candidate like any other."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
 from tasks.shared.claims import claim
-from tasks.shared.places import work_folder
 from tasks.shared.policies import Origin, champion, last_iteration, register
 from tasks.shared.run import run_of
 
@@ -33,22 +31,16 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     lake = run_of(config, create=False).lake
     source = Path(directory).absolute()
     champion(lake)
-    files = list(_files(source))
+    files = [file.name for file in _files(source)]
     VlmPolicy(source, config.policy)
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):
         return version  # whoever copied it died before it was measured
-    links = work_folder(lake, version)
-    for file in files:
-        link = links / file.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(file)
-    checkpoint = lake.blobs.put_directory(links, f"checkpoints/{version}")
+    checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
     base = "tiny" if is_tiny(read_config(source)) else str(source)
     made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
     adopted = Origin(version, "adopted", "adopted", None, last_iteration(lake))
     register(lake, made_by, adopted, checkpoint, {"directory": str(source)}, config.seed)
-    shutil.rmtree(links)
     return version
 
 

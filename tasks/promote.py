@@ -7,6 +7,7 @@ from curation.intervals import paired_difference
 from curation.promotion import decide
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.shared.masters import sweep_masters
 from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
@@ -34,6 +35,7 @@ def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str
     decision = decide(gap.mean, gap.low, gap.high, gap.n, config.promote.tolerance)
     crowned = [{**candidate, "status": "champion"}, {**reigning, "status": "retired"}]
     lake.upsert("policies", crowned if decision.promoted else [{**candidate, "status": "rejected"}])
+    sweep_masters(lake, config.train.keep_policies)
     word = "promoted" if decision.promoted else "kept the champion"
     numbers = {"candidate": new, "against": old, "champion": new if decision.promoted else old}
     return {**dataclasses.asdict(decision), **numbers, "say": f"{word}: {decision.reason}"}

@@ -206,6 +206,9 @@ class TrainConfig(StepSection):
     4 bytes per weight beside the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
     AdamW, 8 for the small policy's matrices. `nothing`: the next training begins from rounded weights, and loses steps
     that were shorter than the rounding."""
+    keep_policies: Whole = 3
+    """So many of the newest policies, and the champion, keep what `keep` says; after a promotion the others lose it. A
+    training that begins from one of those begins from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models are trained, one process per GPU; the small policy always on the CPU."""
     grounding: Whole = 4

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 from pydantic import BaseModel, ConfigDict
@@ -27,17 +27,20 @@ RESERVED = ("champion", "explorer")
 """What commands call a policy that has another name."""
 
 
-class Claim(BaseModel):
-    """What a claim's file holds."""
+class Owner(BaseModel):
+    """A process, as a file in the lake names it."""
 
     model_config = ConfigDict(frozen=True)
 
-    recipe: str
-    """A digest of what is to be made."""
     machine: str
     process: int
     began: float
     """When that process began, for process ids come again."""
+
+    @classmethod
+    def this(cls, **more: Any) -> Self:
+        """This process."""
+        return cls(machine=_machine(), process=os.getpid(), began=psutil.Process().create_time(), **more)
 
     @property
     def abandoned(self) -> bool:
@@ -48,6 +51,13 @@ class Claim(BaseModel):
             return psutil.Process(self.process).create_time() != self.began
         except psutil.NoSuchProcess:
             return True
+
+
+class Claim(Owner):
+    """What a claim's file holds."""
+
+    recipe: str
+    """A digest of what is to be made."""
 
 
 def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = None) -> str:
@@ -83,8 +93,7 @@ def _claimed(lake: Lake, name: str, recipe: str) -> bool:
         last = Claim.model_validate_json(store.get(there[-1]))
         if last.recipe != recipe or not last.abandoned:
             return False
-    mine = Claim(recipe=recipe, machine=_machine(), process=os.getpid(), began=psutil.Process().create_time())
-    return store.put_once(f"{folder}/{len(there):04d}.json", mine.model_dump_json().encode())
+    return store.put_once(f"{folder}/{len(there):04d}.json", Claim.this(recipe=recipe).model_dump_json().encode())
 
 
 def _machine() -> str:

@@ -13,6 +13,8 @@ from schemas.failure import CheckpointError
 from schemas.table import utc_now
 from schemas.tables.policy import Kind, PolicyVersion, Status
 from storage.lake import Lake
+from tasks.shared.console import err
+from tasks.shared.masters import read_masters
 from tasks.shared.places import cache_folder
 from tasks.shared.version import code_version
 
@@ -126,10 +128,14 @@ def last_iteration(lake: Lake) -> int:
 def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
     """A local folder with the checkpoint of a version, fetched from the lake if need be.
 
-    What only its next training needs is fetched if it is `to_train`.
+    What only its next training needs is fetched if it is `to_train`, and nobody sweeps it before that has ended.
     """
     row = policy_row(lake, version)
     without = () if to_train else (f"{TRAINING}/",)
+    if to_train:
+        read_masters(lake, row["policy_version"])
+        if TRAINING in lake.blobs.dropped(row["checkpoint"]):
+            err().print(f"{row['policy_version']} has no fp32 weights any more: training begins from its rounded ones")
     return lake.blobs.get_directory(row["checkpoint"], cache_folder(lake) / row["policy_version"], without)
 
 

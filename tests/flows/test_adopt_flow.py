@@ -1,6 +1,8 @@
 """A checkpoint from elsewhere becomes a challenger; a config of another policy than the lake's is refused."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,18 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Con
         adopt(small, str(given), "theirs")
     flywheel(small, iterations=1)
     assert policy_row(lake, "policy-0001")["parent"] == "theirs"
+
+
+def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(small: Config, tmp_path: Path) -> None:
+    flywheel(small, iterations=0)
+    lake = Lake.open(small.lake)
+    given = Path(shutil.copytree(checkpoint_folder(lake, "policy-initial"), tmp_path / "given"))
+    dying = "import sys; from storage.lake import Lake; from tasks.shared.claims import claim; "
+    dying += "from schemas.config.sections import LakeConfig; "
+    dying += "claim(Lake.open(LakeConfig(uri=sys.argv[1])), 'adopted', {'directory': sys.argv[2]})"
+    subprocess.run([sys.executable, "-c", dying, lake.uri, str(given)], check=True)
+    assert adopt(small, str(given)) == "adopted-0000"
+    assert not list((tmp_path / "home" / "work" / lake.lake_id).glob("adopted-*"))
 
 
 def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(small: Config, tmp_path: Path) -> None:
