@@ -57,8 +57,8 @@ def show_measured(measured: dict[str, Any]) -> None:
     if measured["success"] is None:
         console.print("\nNo play could be finished: every one was an environment failure.")
     else:
-        low, high = measured["ci"]
-        console.print(f"\n{measured['policy']}: {measured['success']:.3f}, 95 % interval {low:.3f} to {high:.3f}")
+        interval = "{:.3f} to {:.3f}, 95 %, trajectories".format(*measured["ci"])
+        console.print(f"\n{measured['policy']}: {measured['success']:.3f} ({interval})")
 
 
 def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:

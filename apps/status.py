@@ -45,21 +45,18 @@ def show_status(lake: Lake) -> None:
     console = out()
     console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
-    own = [lap["verified"]["rate"] for lap in rows if lap["verified"]]
-    fixed = [lap["verified_fixed_mix"] for lap in rows if lap["verified_fixed_mix"]]
-    unseen = next((lap["held_out"] for lap in reversed(rows) if lap["held_out"]), None)
     explorer = next((lap["explorer"] for lap in reversed(rows)), None)
     said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion(lake) or 'none'}"
+    own = [lap["verified"] for lap in rows if lap["verified"]]
+    fixed = [lap["verified_fixed_mix"] for lap in rows if lap["verified_fixed_mix"]]
+    unseen = [lap["held_out"] for lap in rows if lap["held_out"]]
     if own:
-        said += f"\nits own plays that succeed, P(V=1 | iteration) {sparkline(own)} {own[-1]:.3f}"
+        said += f"\nits own plays that succeed, P(V=1 | iteration) {_trend(own, 'rate')}"
     if fixed:
-        rates = [one["rate"] for one in fixed]
-        said += (
-            f"\nof {fixed[-1]['tasks']} tasks that it always plays, equally weighed {sparkline(rates)} {rates[-1]:.3f}"
-        )
+        said += f"\nthe same of a fixed mix of {fixed[-1]['tasks']} tasks {_trend(fixed, 'rate')}"
     if unseen:
-        low, high = unseen["ci"]
-        said += f"\ntasks that are never trained on {unseen['success']:.3f} ({low:.2f} to {high:.2f})"
+        said += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
+    said += "\nin brackets and under 95 %: intervals, trajectories"
     console.print(f"{said}\nlake {lake.uri}")
 
 
@@ -88,6 +85,12 @@ def _cells(lap: dict[str, Any]) -> list[str]:
         lap["policy"] or "-",
         outcome,
     ]
+
+
+def _trend(rows: list[dict[str, Any]], key: str) -> str:
+    """What the rows hold as columns, and the last of it with its interval."""
+    low, high = rows[-1]["ci"]
+    return f"{sparkline([row[key] for row in rows])} {rows[-1][key]:.3f} ({low:.2f} to {high:.2f})"
 
 
 def _number(value: float | None) -> str:

@@ -2,8 +2,9 @@
 
 Arms: the full wheel; explorer data alone (uniform tasks, no play of the policy's own); the wheel without curriculum
 (uniform tasks and training). Every arm collects the same number of trajectories and takes the same optimiser steps.
-After every iteration the policy that then reigns is measured, greedily, on test seeds (2,000,000 and up) that no choice
-has seen. A run that was cut short goes on where it stood: each arm is a lake.
+After every iteration the policy that then reigns is measured, greedily, on test seeds (2,000,000 and up). The wheel
+never uses them; we have looked at them while comparing variants of the recipe (docs/measurements.md, "Seeds"). A run
+that was cut short goes on where it stood: each arm is a lake.
 
 Differences of arms are paired by training seed, task and test seed, with two 95 % intervals: plays as if independent,
 and clusters of (training seed, task) resampled whole; the bar is on the lower end of both. Memory is the peak of the

@@ -29,5 +29,5 @@ def decide(difference: float, low: float, high: float, pairs: int, tolerance: fl
         return Decision(False, 0.0, 0.0, 0.0, 0, "no play that both finished: nothing to compare")
     promoted = difference >= -tolerance
     word = "not worse" if promoted else "worse"
-    reason = f"{word} than the champion on the same {pairs} plays: {difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+    reason = f"{word} than the champion on the same {pairs} plays: {difference:+.3f} ({low:+.3f} to {high:+.3f})"
     return Decision(promoted, difference, low, high, pairs, reason)

@@ -121,7 +121,7 @@ def told(measured: Mapping[str, Any]) -> str:
     """A summary's mean and interval for people; `unknown` where every play was an environment failure."""
     if measured["success"] is None:
         return "unknown"
-    return "{:.3f} [{:.3f}, {:.3f}]".format(measured["success"], *measured["ci"])
+    return "{:.3f} ({:.3f} to {:.3f})".format(measured["success"], *measured["ci"])
 
 
 def evaluation_of(

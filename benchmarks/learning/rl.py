@@ -2,8 +2,8 @@
 
 Both arms go on from the same supervised champion and collect the same number of trajectories. The further SFT takes as
 many optimiser steps as the passes over samples that RL made, times 4/3, since RL also computes the parent's log
-probabilities. What reigns at the end of each arm is measured greedily on test seeds (2,000,000 and up) that no choice
-has seen.
+probabilities. What reigns at the end of each arm is measured greedily on test seeds (2,000,000 and up), which the wheel
+never uses and at which we have looked (docs/measurements.md, "Seeds").
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The command line as a program sees it: output, exit codes, and errors in one line."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,9 @@ def test_status_for_people_shows_the_iteration_under_way(flywheel: Call, place: 
     code, out, _ = flywheel("status", "--config", place.file)
     assert code == 0
     assert "under way" in out and "champion policy-0001" in out
+    for said in ("P(V=1 | iteration)", "fixed mix of 2 tasks", "never trained on"):
+        assert re.search(rf"{re.escape(said)} \S+ 0\.\d{{3}} \(0\.\d\d to [01]\.\d\d\)", out), said
+    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("lake "))
 
 
 def test_an_unknown_task_is_named_before_anything_is_spent(flywheel: Call, place: Any) -> None:
