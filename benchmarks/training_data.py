@@ -5,11 +5,11 @@
 The stage runs as it does in the wheel, in a process of its own, on a synthetic lake (`benchmarks._synthetic_lake`): it
 weighs every step of the lake, draws the samples of the whole default training (520 steps of 16), writes them with their
 pictures, and starts the trainer. `start_s` ends with the trainer's first report, ten steps in, so it holds the start of
-the trainer and of `torch` too; `cpu_s` is the stage's own, before that. Memory is watched for another hundred steps, in
-which the trainer's cache of screens fills, and summed over all processes (`benchmarks._memory`). Beside the model is
-the most of what the stage holds alone and of what all hold less what the trainer's processes hold in the same training
-on a lake of 200 steps (the model, gradients, moments, activations, `torch`). With `--lakes`, lakes are kept there and
-used again.
+the trainer and of `torch` too; `cpu_s` is the stage's own, before that. Memory is watched in a second run, a hundred
+steps longer, in which the trainer's cache of screens fills, and summed over all processes (`benchmarks._memory`).
+Beside the model is the most of what the stage holds alone and of what all hold less what the trainer's processes hold
+in the same training on a lake of 200 steps (the model, gradients, moments, activations, `torch`). With `--lakes`, lakes
+are kept there and used again.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,15 +81,32 @@ def run_stage(uri: str, folder: Path, steps: int) -> dict[str, Any]:
 
 
 def measure(uri: str, short: bool) -> dict[str, Any]:
-    """A stage on a lake in a process of its own, with the most that it, its trainer and both together hold."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.training_data", "--stage", uri, folder, str(WATCHED[short])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as stage, PeakMemory(stage.pid, 0.1) as watched:
-            said, _ = stage.communicate()
-        if stage.returncode:
-            raise SystemExit(f"{' '.join(command)}: exit status {stage.returncode}")
+    """The stage on a lake, in processes of its own: its times, then the most that it, its trainer and both hold.
+
+    Apart, since counting the pages of large processes ten times a second takes most of a core.
+    """
+    with _stage(uri, WATCHED[True]) as stage:
+        times = _ended(stage)
+    with _stage(uri, WATCHED[short]) as stage, PeakMemory(stage.pid, 0.1) as watched:
+        _ended(stage)
     held = {name: watched.peak.programs.get(program, 0) / 2**30 for name, program in _PROGRAMS.items()}
-    return {**json.loads(said), **held, "all_gib": watched.peak.gib}
+    return {**times, **held, "all_gib": watched.peak.gib}
+
+
+@contextmanager
+def _stage(uri: str, steps: int) -> Iterator[subprocess.Popen[bytes]]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.training_data", "--stage", uri, folder, str(steps)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as stage:
+            yield stage
+
+
+def _ended(stage: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """What the stage prints at its end."""
+    printed, _ = stage.communicate()
+    if stage.returncode:
+        raise SystemExit(f"{stage.args}: exit status {stage.returncode}")
+    return json.loads(printed)
 
 
 def make(folder: Path, steps: int) -> str:
