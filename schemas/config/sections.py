@@ -184,6 +184,8 @@ class PolicyConfig(Section):
             raise ValueError("policy.backend is server: set policy.server.url")
         if self.backend in ("tiny", "transformers") and self.server.url:
             raise ValueError(f"policy.backend is {self.backend}: take policy.server.url away, or set it to server")
+        if self.options and ":" not in self.backend:
+            raise ValueError(f"policy.options has keys of a backend of your own, and policy.backend is {self.backend}")
         return self
 
 

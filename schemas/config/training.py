@@ -251,6 +251,12 @@ class TrainConfig(StepSection):
         return self
 
     @model_validator(mode="after")
+    def _of_its_method(self) -> "TrainConfig":
+        if self.options:
+            _methods().instance_of(self.method).settings(self)
+        return self
+
+    @model_validator(mode="after")
     def _keeps(self) -> "TrainConfig":
         if self.keep == "masters+moments" and self.lora.rank:
             raise ValueError("keep is masters+moments, and the moments of adapters end with them: take masters")

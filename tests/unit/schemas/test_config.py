@@ -55,6 +55,8 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ("train.batch=0", r"`train\.batch`: .*greater than or equal to 1.*got 0"),
         ("train.batch=many", r"`train\.batch`: .*integer.*got 'many'"),
         ("curriculum.method=magic", r"`curriculum\.method`: .*'learnable' or 'uniform'.*got 'magic'"),
+        ("train.options.focus=1", r"`train\.options`: method sft has none"),
+        ("policy.options.speed=1", r"policy\.options has keys of a backend of your own.*policy\.backend is auto"),
         ("train", r"`train` is not of the form section\.key=value"),
         ("name.first=x", r"`name` is a value, not a section"),
     ],
