@@ -7,13 +7,17 @@ the clipped value loss, VAPO's loss on positive examples (2504.05118), weights f
 import torch
 from torch import Tensor
 
+LARGEST = 20.0
+"""Log ratios beyond this count as this and have no gradient: exp overflows from 88 on, and then 0 * inf is no number."""
+
 
 def clipped_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.28) -> Tensor:
     """-min(r A, clip(r, 1 - low, 1 + high) A) by token, r = exp(logprobs - old); all shapes equal.
 
-    A higher upper clip lets rare tokens gain more (clip-higher). Beyond the clip the gradient is 0.
+    A higher upper clip lets rare tokens gain more (clip-higher). Beyond the clip the gradient is 0. The log ratio is
+    clamped to +-20, as verl does (`compute_policy_loss_vanilla` of `verl/trainer/ppo/core_algos.py`).
     """
-    ratio = (logprobs - old).exp()
+    ratio = (logprobs - old).clamp(-LARGEST, LARGEST).exp()
     return -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
 
 

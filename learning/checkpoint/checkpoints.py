@@ -200,19 +200,26 @@ class Checkpoints:
     def restore(self, state: State) -> "Restored":
         """Fills a state in place from the newest whole checkpoint; nothing is changed where there is none.
 
-        Newer ones that are damaged are set aside, beside the others, and named in what is returned.
+        Newer ones that are damaged are set aside, beside the others, and named in what is returned. One of an earlier
+        version, whose manifest has no hash, is also passed over if it does not fit the state and an older one does:
+        then it has lost a tensor.
 
         Raises:
             CheckpointError: the checkpoint is of another architecture, or the place is out of reach.
         """
-        damaged: list[Damaged] = []
-        while (step := self.latest()) is not None:
+        self.wait()
+        failed: list[tuple[int, CheckpointError]] = []
+        for step in reversed(self._ranks.broadcast(lambda: committed(self.store))):
             try:
-                return Restored(step, self.load(state, step), tuple(damaged))
-            except DamagedError as error:
-                aside = self._ranks.broadcast(lambda step=step: set_aside(self.store, step))
-                damaged.append(Damaged(step, error.problem, aside))
-        return Restored(None, {}, tuple(damaged))
+                return Restored(step, self.load(state, step), self._set_aside(failed))
+            except CheckpointError as error:
+                if not isinstance(error, DamagedError) and self.manifest(step).sealed:
+                    raise
+                failed.append((step, error))
+        for _, error in failed:
+            if not isinstance(error, DamagedError):
+                raise error
+        return Restored(None, {}, self._set_aside(failed))
 
     def close(self) -> None:
         """Waits for the last save and gives the thread and the process group back."""
@@ -227,6 +234,11 @@ class Checkpoints:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def _set_aside(self, failed: list[tuple[int, CheckpointError]]) -> tuple[Damaged, ...]:
+        """Takes checkpoints that could not be loaded out of the way."""
+        asides = self._ranks.broadcast(lambda: [set_aside(self.store, step) for step, _ in failed])
+        return tuple(Damaged(step, one.problem, aside) for (step, one), aside in zip(failed, asides, strict=True))
 
     def _refuse(self, step: int) -> None:
         """Raises CheckpointError if the step is committed already. The first time, looks what there is."""

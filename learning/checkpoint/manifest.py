@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch.distributed.checkpoint.metadata import Metadata
 
 from schemas.failure import CheckpointError, DamagedError
@@ -42,6 +42,13 @@ class TensorEntry(_Frozen):
     """As torch names it, such as `bfloat16`."""
     shape: tuple[int, ...]
 
+    @field_validator("dtype")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if not isinstance(getattr(torch, name, None), torch.dtype):
+            raise ValueError(f"{name!r} is no type of torch's")
+        return name
+
     @property
     def torch_dtype(self) -> torch.dtype:
         """The type itself."""
@@ -58,7 +65,7 @@ class Piece(_Frozen):
     start: int
     """Byte of the file at which its numbers begin."""
     bytes: int
-    block: int
+    block: int = Field(gt=0)
     """Bytes between two checksums, a multiple of the size of a number."""
     sums: tuple[int, ...]
     """CRC-32 of each block."""
@@ -85,6 +92,8 @@ class Manifest(_Frozen):
     files: dict[str, FileEntry]
     """By name inside the checkpoint's folder."""
     pieces: tuple[Piece, ...] = Field(repr=False)
+    sealed: bool = Field(default=True, exclude=True)
+    """Whether its hash says that it is what was saved; those of earlier versions have none, and may lack a tensor."""
 
     @property
     def tensor_bytes(self) -> int:
@@ -230,9 +239,11 @@ def _opened(data: bytes, where: str) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
-        raise DamagedError(f"{where} is not a checkpoint's manifest of this version.", _RESTORE) from error
+        first = error.errors()[0]
+        problem = f"{where} is not a checkpoint's manifest of this version ({first['loc']}: {first['msg']})."
+        raise DamagedError(problem, _RESTORE) from error
     _check_whole(manifest, where)
-    return manifest
+    return manifest.model_copy(update={"sealed": bool(seal)})
 
 
 def _check_whole(manifest: Manifest, where: str) -> None:

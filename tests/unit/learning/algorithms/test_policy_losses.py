@@ -26,6 +26,30 @@ def test_beyond_the_clip_the_gradient_is_0(ratio: float, advantage: float, moves
     assert logprobs.grad.item() == pytest.approx(-ratio * advantage if moves else 0.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("gap", [-1e4, -89.0, 89.0, 1e4])
+@pytest.mark.parametrize("advantage", [-1.0, 1.0])
+def test_a_policy_that_is_far_from_where_it_was_has_a_finite_loss_and_gradient(
+    gap: float, advantage: float, dtype: torch.dtype
+) -> None:
+    logprobs = torch.tensor([gap], dtype=dtype, requires_grad=True)
+    loss = clipped_loss(logprobs, torch.zeros(1, dtype=dtype), torch.tensor([advantage], dtype=dtype)).sum()
+    loss.backward()
+    assert logprobs.grad is not None
+    assert loss.isfinite() and logprobs.grad.item() == 0.0
+
+
+@pytest.mark.parametrize("advantage", [-1.0, 1.0])
+def test_ratios_up_to_e_to_the_20_are_what_they_are(advantage: float) -> None:
+    gaps = torch.linspace(-19.9, 19.9, 41, dtype=torch.float64, requires_grad=True)
+    gain = torch.full_like(gaps, advantage)
+    ratio = gaps.exp()
+    plain = -torch.minimum(ratio * gain, ratio.clamp(0.8, 1.28) * gain)
+    made = clipped_loss(gaps, torch.zeros_like(gaps), gain)
+    assert torch.equal(made, plain)
+    assert torch.equal(*(torch.autograd.grad(loss.sum(), gaps, retain_graph=True)[0] for loss in (made, plain)))
+
+
 def test_every_token_counts_the_same_in_short_and_in_long_replies() -> None:
     values = torch.tensor([[1.0, 9.0, 9.0], [4.0, 4.0, 4.0]])
     mask = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])

@@ -259,9 +259,9 @@ def test_any_place_that_fsspec_reaches_will_do():
         assert same(found, numbers(2))
 
 
-def edited(place: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Changes what the manifest of step 1 says, as an earlier version would have written it: without its hash."""
-    path = place / "step-00000001" / "manifest.json"
+def edited(place: Path, edit: Callable[[dict[str, Any]], None], step: int = 1) -> None:
+    """Changes what a step's manifest says, as an earlier version would have written it: without its hash."""
+    path = place / f"step-{step:08d}" / "manifest.json"
     content = json.loads(path.read_bytes())
     del content["sha256"]
     edit(content)
@@ -321,6 +321,43 @@ def test_a_restart_goes_on_from_the_newest_whole_checkpoint_and_names_what_it_se
         checkpoints.save(numbers(3), 3, {"seed": 3}, blocking=True)
         checkpoints.save(numbers(4), 4, {"seed": 4}, blocking=True)
         assert checkpoints.restore(found).step == 4 and all(aside.is_dir() for aside in asides)
+
+
+def forget_b(content: dict[str, Any]) -> None:
+    """A tensor's entry and its pieces are lost."""
+    del content["tensors"]["model.b"]
+    content["pieces"] = [piece for piece in content["pieces"] if piece["tensor"] != "model.b"]
+
+
+@pytest.mark.parametrize(
+    ("lose", "problem"),
+    [
+        (forget_b, "has no tensor `model.b`"),
+        (lambda content: content["tensors"]["model.b"].update(dtype="bfloat17"), "'bfloat17' is no type of torch's"),
+        (lambda content: content["tensors"]["model.b"].update(dtype="nn"), "'nn' is no type of torch's"),
+        (lambda content: content["pieces"][0].update(block=0), "should be greater than 0"),
+    ],
+)
+def test_a_restart_passes_over_a_checkpoint_of_an_earlier_version_whose_manifest_lost_something(
+    tmp_path: Path, lose: Callable[[dict[str, Any]], None], problem: str
+):
+    saved(tmp_path, 3, keep=9).close()
+    edited(tmp_path, lose, 3)
+    found = zeros(numbers())
+    with Checkpoints(tmp_path, keep=9) as checkpoints:
+        restored = checkpoints.restore(found)
+    assert restored.step == 2 and same(found, numbers(2))
+    assert [one.step for one in restored.damaged] == [3] and problem in restored.damaged[0].problem
+
+
+def test_checkpoints_of_an_earlier_version_that_none_fits_are_of_another_architecture_and_stay(tmp_path: Path):
+    saved(tmp_path, 2).close()
+    edited(tmp_path, lambda content: None, 1)
+    edited(tmp_path, lambda content: None, 2)
+    before = files(tmp_path)
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match=r"00002 has no tensor `model\.v`"):
+        checkpoints.restore({"model.v": torch.zeros(3)})
+    assert files(tmp_path) == before
 
 
 def test_a_checkpoint_of_another_architecture_is_an_error_and_not_set_aside(tmp_path: Path):
