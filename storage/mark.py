@@ -46,7 +46,7 @@ def read_mark(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> Mar
         raise LakeError(f"{uri}/{NAME} is not the mark of a lake.", "Set `lake.uri` to another place.") from error
     problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
     if mark.schema_version > SCHEMA_VERSION:
-        raise LakeError(problem, "Use the flywheel it was made with, or set `lake.uri` to a new place.")
+        raise LakeError(problem, "Use a newer flywheel, or set `lake.uri` to a new place.")
     if mark.schema_version < oldest:
         raise LakeError(problem, "`flywheel upgrade` brings it up to date in place.")
     return mark

@@ -24,6 +24,7 @@ from storage.keys import KeyIndex, without
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
+_NEWER = "A newer flywheel began to upgrade it: finish with its `flywheel upgrade` and use it, or a new `lake.uri`."
 
 
 class StoredTable:
@@ -126,7 +127,7 @@ class StoredTable:
                     time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
                 except SchemaMismatchError as error:
                     problem = f"Table `{name}` of {uri} has other columns than this flywheel: {error}."
-                    raise LakeError(problem, "Use the flywheel it was made with, or a new `lake.uri`.") from error
+                    raise LakeError(problem, _NEWER) from error
         raise LakeError(f"Table `{name}` of {uri} was busy for {_ATTEMPTS} attempts.", "Run fewer writers at once.")
 
     def lost(self, version: int | None) -> LakeError:

@@ -1,8 +1,9 @@
 """Brings a lake of an earlier schema version up to date, in place.
 
 Each step is one commit and knows by looking whether it was made, and the mark is renewed last: an upgrade that is
-killed anywhere is gone on with by starting it again, and until then older code reads the lake's older versions.
-Versions that policies pin stay as they are; what they lack is computed as they are read (`schemas.table.Table.added`).
+killed anywhere is gone on with by starting it again. Until then older code reads the lake, but is refused where it
+would write to a table that has new columns. Versions that policies pin stay as they are; what they lack is computed as
+they are read (`schemas.table.Table.added`).
 """
 
 import json

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 LARGEST = 20.0
-"""Log ratios beyond this count as this and have no gradient: exp overflows from 88 on, and then 0 * inf is no number."""
+"""Log ratios beyond it count as it and have no gradient: exp overflows from 88 on, and then 0 * inf is no number."""
 
 
 def clipped_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.28) -> Tensor:

@@ -82,6 +82,7 @@ def test_an_older_lake_is_refused_with_the_command_that_upgrades_it_and_is_then_
     before = rows_of(lake)
     assert answer(flywheel(lake, "upgrade", "--json"))["steps"][-1] == "schema version 2"
     assert answer(flywheel(lake, "upgrade", "--json"))["steps"] == []
+    assert flywheel(lake, "upgrade").stdout == "the lake is up to date\n"
     assert rows_of(lake) == before
     status = answer(flywheel(lake, "status", "--json"))
     assert [one["iteration"] for one in status["iterations"]] == [0, 1]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow.dataset as pads
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
@@ -46,8 +48,22 @@ def test_a_folder_with_other_things_is_not_taken_for_a_lake(tmp_path: Path) -> N
 def test_a_lake_of_another_schema_version_is_refused_with_both_versions(lake: Lake) -> None:
     mark = Path(lake.uri) / "flywheel.json"
     mark.write_text(json.dumps({**json.loads(mark.read_text()), "schema_version": 99}))
-    with pytest.raises(LakeError, match=r"schema version 99.*reads 2.*lake\.uri"):
+    with pytest.raises(LakeError, match=r"schema version 99.*reads 2.*newer flywheel.*lake\.uri"):
         Lake.open(LakeConfig(uri=lake.uri))
+
+
+def test_a_lake_whose_upgrade_by_a_newer_flywheel_was_cut_short_is_read_and_not_written(lake: Lake) -> None:
+    row = {
+        "weight": 0.5, "explorer_trajectories": 0, "policy_trajectories": 0, "relay_trajectories": 0, "pool": "unseen",
+        "successes": 0.0, "failures": 0.0, "reason": "x", "iteration": 1,
+    }  # fmt: skip
+    lake.append("curriculum", [{**row, "task_id": "first"}])
+    column = Field("newer", PrimitiveType("string"))
+    DeltaTable(f"{lake.uri}/tables/curriculum").alter.add_columns([column])
+    older = Lake.open(LakeConfig(uri=lake.uri), create=False)
+    assert older.read("curriculum", ["task_id"]).to_pylist() == [{"task_id": "first"}]
+    with pytest.raises(LakeError, match=r"`curriculum`.*other columns.*newer flywheel.*`flywheel upgrade`"):
+        older.append("curriculum", [{**row, "task_id": "second"}])
 
 
 def test_a_broken_mark_is_refused(lake: Lake) -> None:
