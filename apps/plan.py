@@ -8,6 +8,7 @@ from apps.lakes import is_finished, laps
 from environments.catalog import catalog
 from environments.environment import Environment
 from environments.registry import environments_of
+from learning.engines.choice import is_small
 from schemas.config import Config
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
@@ -46,7 +47,7 @@ def plan_of(config: Config) -> Plan:
         suite,
         held_out,
         _trajectories(config, suite, practice),
-        config.train.steps_first,
+        config.train.steps_first if is_small(config.policy.base) else config.train.steps,
         config.train.steps,
         suite * chosen.seeds + held_out * chosen.held_out_seeds,
         suite * (chosen.untrained_seeds + chosen.explorer_seeds),

@@ -4,7 +4,8 @@
 Trajectories of one task and seed start from the same screen. As long as screen and action agree they are one; where the
 actions part, the reply of the one that succeeded is preferred to that of the one that failed. An action that from the
 same context led to both is on neither side: it did not decide. A success that a gate turned away is on neither side
-either: it is no example, and no failure. Each reply is used once.
+either: it is no example, and no failure. Each reply is used once. The texts of a pair are for people to read; what is
+trained on, the policy's family writes from the actions of the two steps.
 """
 
 import hashlib
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from models.families.dialects import format_action, format_reply
-from models.tiny.tokens import GRID
 from schemas.action import from_json
 from schemas.tables.pair import Pair
 
@@ -61,29 +61,27 @@ class _Crossing:
         return zip(chosen, rejected, strict=False)
 
 
-def pairs_of(rows: Sequence[PartingStep], iteration: int, dialect: str, grid: int = GRID) -> list[Pair]:
+def pairs_of(rows: Sequence[PartingStep], iteration: int) -> list[Pair]:
     """The pairs in rows of `storage/queries/parting_trajectories.sql`, in their order.
 
     Args:
         rows: steps in order, trajectory by trajectory, task and seed by task and seed.
         iteration: the one that finds them.
-        dialect: the policy's, in which replies are written.
-        grid: thousandths between coordinates that the policy can tell apart.
     """
     found: dict[str, Pair] = {}
     for _, steps in groupby(rows, key=lambda row: (row.task_id, row.seed)):
         for crossing in _crossings(steps).values():
             for chosen, rejected in crossing.decided():
-                pair = _pair(chosen, rejected, iteration, dialect, grid)
+                pair = _pair(chosen, rejected, iteration)
                 found.setdefault(pair.pair_id, pair)
     return list(found.values())
 
 
-def reply_of(row: PartingStep, dialect: str, grid: int) -> str:
-    """A step's reply as the policy would write it; where it held no action, its text as it was."""
+def reply_of(row: PartingStep) -> str:
+    """A step's reply in thousandths of the screen; where it held no action, its text as it was."""
     if row.action is None:
         return row.raw_text
-    return format_reply(row.thought, format_action(from_json(row.action), dialect, grid))
+    return format_reply(row.thought, format_action(from_json(row.action)))
 
 
 def _crossings(rows: Iterable[PartingStep]) -> dict[tuple[str, ...], _Crossing]:
@@ -99,7 +97,7 @@ def _crossings(rows: Iterable[PartingStep]) -> dict[tuple[str, ...], _Crossing]:
     return crossings
 
 
-def _pair(chosen: PartingStep, rejected: PartingStep, iteration: int, dialect: str, grid: int) -> Pair:
+def _pair(chosen: PartingStep, rejected: PartingStep, iteration: int) -> Pair:
     name = f"{chosen.trajectory_id}|{chosen.step}|{rejected.trajectory_id}|{rejected.step}"
     return Pair(
         pair_id=hashlib.sha256(name.encode()).hexdigest()[:24],
@@ -109,8 +107,8 @@ def _pair(chosen: PartingStep, rejected: PartingStep, iteration: int, dialect: s
         task_id=chosen.task_id,
         seed=chosen.seed,
         kind="parting",
-        chosen=reply_of(chosen, dialect, grid),
-        rejected=reply_of(rejected, dialect, grid),
+        chosen=reply_of(chosen),
+        rejected=reply_of(rejected),
         rejected_trajectory_id=rejected.trajectory_id,
         verified=chosen.verified and rejected.verified,
     )

@@ -68,7 +68,7 @@ class Learner:
         """Goes on with these samples; what they are compared with is the policy as it is now; between two steps."""
         engine, objective = self.engine, self.objective
         documents = objective.documents(samples)
-        counts = engine.lay(documents, screenshots)
+        counts = engine.lay(documents, screenshots, objective.needs_parent or objective.needs_sums)
         parent = torch.zeros(sum(counts) if objective.needs_parent else 0, dtype=engine.dtype, device=engine.device)
         if objective.needs_parent:
             there = [number for number, count in enumerate(counts) if count]

@@ -6,12 +6,13 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.claims import claim
 from tasks.shared.material import Recipe
-from tasks.shared.policies import champion, last_iteration, policy_row
+from tasks.shared.policies import champion, checkpoint_folder, last_iteration, policy_row
 from tasks.shared.run import run_of
 from tasks.train.train import pins_of, train_from
 
@@ -56,5 +57,14 @@ def _repeated(lake: Lake, like: str) -> dict[str, Any]:
     row = policy_row(lake, like)
     if row["data_versions"] == "{}":
         raise UsageError(f"{like} was not trained from data ({row['method']}).", "Name a policy that was trained.")
-    pins = {key: row[key] for key in ("parent", "iteration", "config")}
-    return {**pins, "versions": json.loads(row["data_versions"])}
+    made_by, small = (
+        config_of(json.loads(row["config"])),
+        optimizer_of(checkpoint_folder(lake, row["parent"])) == "muon",
+    )
+    train = without_ignored(made_by.train, small)
+    return {
+        "parent": row["parent"],
+        "iteration": row["iteration"],
+        "config": made_by.model_copy(update={"train": train}).canonical(),
+        "versions": json.loads(row["data_versions"]),
+    }

@@ -24,6 +24,7 @@ from benchmarks.learning.__main__ import NAMES
 from environments.registry import environments_of
 from models.random_vlm import build_random
 from schemas.config import load_config
+from schemas.config.training import TrainConfig
 from schemas.tables.task import TaskEntry
 
 SIZES: dict[str, dict[str, int]] = {
@@ -50,10 +51,11 @@ def words_for(device: str, config: str) -> list[str]:
     """What differs from the benchmark on two cores: the policy, the suite, and training that suits the model."""
     suite = load_config(config, []).suite
     tasks = [name for name in sorted(_entries(config)) if name not in (*suite.held_out, *suite.practice)]
-    model = [f"policy.base={base_of(device)}", "train.learning_rate_first=3e-4", "train.learning_rate=1e-4"]
+    model = [f"policy.base={base_of(device)}", "train.learning_rate=1e-4"]
     if device == "cuda":
         return [*model, f"suite.tasks={json.dumps(tasks)}", "train.processes=1", "train.token_cap=16384"]
-    small = ["train.steps_first=2", "train.steps=1", "train.batch=2", "collect.trajectories_per_task=4"]
+    small = ["train.steps=1", "train.batch=2", "collect.trajectories_per_task=4"]
+    small.append(f"train.steps_first={TrainConfig().steps_first}")  # the short setting's is for the small policy alone
     groups = ["train.group.groups=1", "train.group.size=2", "train.group.k=1", "evaluate.seeds=1"]
     return [*model, *small, *groups, f"suite.tasks={json.dumps(FAKE)}", "policy.max_new_tokens=4"]
 

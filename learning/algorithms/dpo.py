@@ -30,8 +30,8 @@ class PairObjective(Objective):
         self.counts = torch.zeros(3, dtype=torch.float64)
 
     def documents(self, samples: Sequence[Preference]) -> Sequence[Rollout]:
-        """Both replies of each pair, without an end token, which is neither thought nor action."""
-        return [_side(pair, text) for pair in samples for text in (pair.chosen, pair.rejected)]
+        """Both replies of each pair."""
+        return [side for pair in samples for side in sides_of(pair)]
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
         """Sums the reference's log probabilities by reply."""
@@ -61,19 +61,22 @@ class PairObjective(Objective):
         return {"margin": margin / max(1.0, pairs), "preferred": right / max(1.0, pairs)}
 
 
-def _side(pair: Preference, text: str) -> Rollout:
-    return Rollout(
-        pair.pair_id,
-        len(pair.said),
-        pair.task_id,
-        pair.screenshots,
-        pair.prompt,
-        text,
-        weight=pair.weight,
-        instruction=pair.instruction,
-        said=pair.said,
-        ended=False,
-    )
+def sides_of(pair: Preference) -> list[Rollout]:
+    """The preferred reply and the rejected one, without an end token, which is neither thought nor action."""
+    return [
+        Rollout(
+            pair.pair_id,
+            len(pair.said),
+            pair.task_id,
+            pair.screenshots,
+            pair.instruction,
+            pair.said,
+            text,
+            weight=pair.weight,
+            ended=False,
+        )
+        for text in (pair.chosen, pair.rejected)
+    ]
 
 
 METHOD = Method(

@@ -18,9 +18,8 @@ import numpy as np
 
 from learning.algorithms import passk
 from learning.algorithms.advantages import Floats, centred, is_informative, of_group, soft_overlong
-from learning.data.rollouts import Rollout, prompt_after
-from models.families.dialects import format_action, format_reply
-from models.tiny.layout import reply_grid
+from learning.data.rollouts import Rollout
+from models.families.family import ModelFamily
 from schemas.action import from_json
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
@@ -36,6 +35,8 @@ class Played:
     seed: int
     reward: float
     rollouts: tuple[Rollout, ...]
+    without_action: tuple[bool, ...]
+    """Of each rollout, whether its reply held no action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,15 @@ def plays_of(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> dict[str, 
     return found
 
 
-def demonstration(rows: Rows, policy: PolicyConfig) -> Played:
-    """A stored success as a play of a group; `rows` are its steps by the shortest way through its screens."""
-    said: list[str] = []
-    rollouts = []
-    grid = reply_grid(policy.base)
-    for number, row in enumerate(rows):
-        reply = format_reply(row["thought"], format_action(from_json(row["action"]), policy.dialect, grid))
-        rollouts.append(_rollout(row, rows, number, said, reply, policy))
-        said.append(reply)
-    return Played(rows[0]["seed"], 1.0, tuple(rollouts))
+def demonstration(rows: Rows, family: ModelFamily) -> Played:
+    """A stored success as a play of a group, as the policy's family writes it; `rows` of
+    `storage/queries/demonstrations.sql` are its steps by the shortest way through its screens."""
+    replies = [
+        family.reply(row["thought"], from_json(row["action"]), (row["screen_width"], row["screen_height"]))
+        for row in rows
+    ]
+    rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
+    return Played(rows[0]["seed"], 1.0, tuple(rollouts), (False,) * len(rollouts))
 
 
 def train_on(
@@ -154,6 +154,7 @@ def _entropy(plays: Sequence[Played]) -> float:
 def _played(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> Played:
     steps = [row for row in rows if row["step"] is not None]
     temperature = float(json.loads(rows[0]["sampling"])["temperature"])
+    replies = [row["raw_text"] for row in steps]
     rollouts = []
     for number, row in enumerate(steps):
         if row["token_ids"] is None or row["logprobs"] is None:
@@ -161,12 +162,12 @@ def _played(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> Played:
                 f"Step {row['step']} of trajectory {row['trajectory_id']} has no token ids or log probabilities.",
                 "Group methods train on what a model with log probabilities played.",
             )
-        said = [past["raw_text"] for past in steps[:number]]
-        drawn = _rollout(row, steps, number, said, row["raw_text"], policy)
+        drawn = _rollout(steps, number, replies, policy.history_images)
         tokens, logprobs = tuple(row["token_ids"]), tuple(row["logprobs"])
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
     worth = rows[0]["reward"] if group.advantage == "pass1" else rows[0]["success"]
-    return Played(rows[0]["seed"], _reward(worth, rollouts, policy, group), tuple(rollouts))
+    without_action = tuple(row["action"] is None for row in steps)
+    return Played(rows[0]["seed"], _reward(worth, rollouts, policy, group), tuple(rollouts), without_action)
 
 
 def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
@@ -179,17 +180,14 @@ def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConf
     return float(worth) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
 
 
-def _rollout(
-    row: Mapping[str, Any], steps: Rows, number: int, said: Sequence[str], reply: str, policy: PolicyConfig
-) -> Rollout:
-    screens = steps[max(0, number + 1 - policy.history_images) : number + 1]
+def _rollout(steps: Rows, number: int, replies: Sequence[str], history_images: int) -> Rollout:
+    row, screens = steps[number], steps[max(0, number + 1 - history_images) : number + 1]
     return Rollout(
         trajectory_id=row["trajectory_id"],
         step=row["step"],
         task_id=row["task_id"],
         screenshots=tuple(seen["screenshot"] for seen in screens),
-        prompt=prompt_after(row["instruction"], said, policy.dialect),
-        reply=reply,
         instruction=row["instruction"],
-        said=tuple(said),
+        said=tuple(replies[:number]),
+        reply=replies[number],
     )

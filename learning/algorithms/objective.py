@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from learning.checkpoint import State
-from learning.engines.engine import Batch, Document, Engine, Outputs, Piece
+from learning.data.documents import Document
+from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
 
 

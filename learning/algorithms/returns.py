@@ -17,7 +17,6 @@ from learning.algorithms.advantages import Floats, soft_overlong
 from learning.algorithms.gae import decoupled, length_adaptive_lambda
 from learning.algorithms.groups import Played
 from learning.data.rollouts import Rollout
-from models.families.dialects import parse_reply
 from schemas.config.training import PpoConfig
 
 PATIENCE = 3
@@ -56,7 +55,7 @@ def one_outcome(rollouts: Sequence[Rollout]) -> bool:
 def _shaped(name: str, play: Played, ppo: PpoConfig, limit: int) -> list[Rollout]:
     """The rollouts of a play with group, reward and success."""
     rewards = np.full(len(play.rollouts), -ppo.step_cost)
-    rewards -= ppo.no_action * np.array([parse_reply(rollout.reply).action is None for rollout in play.rollouts])
+    rewards -= ppo.no_action * np.array(play.without_action)
     if ppo.overlong:
         lengths = [len(rollout.token_ids) for rollout in play.rollouts]
         rewards += soft_overlong(lengths, limit, ppo.overlong) / len(lengths)

@@ -1,6 +1,6 @@
 """Preferences as a file that the trainer reads: one context, the preferred and the rejected reply."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,24 +8,22 @@ from typing import Any
 import pyarrow as pa
 
 from learning.data.files import Rows, write_rows
-from learning.data.rollouts import prompt_after
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Two replies to one context."""
+    """Two replies to one context, all replies as the policy's family writes them."""
 
     pair_id: str
     task_id: str
     screenshots: tuple[str, ...]
     """sha256 of the screenshots shown, oldest first, the current one last."""
-    prompt: str
+    instruction: str
+    said: tuple[str, ...]
+    """Replies of all steps before, oldest first."""
     chosen: str
     rejected: str
     weight: float = 1.0
-    instruction: str = ""
-    said: tuple[str, ...] = ()
-    """Raw replies of all steps before, oldest first."""
 
 
 _SCHEMA = pa.schema(
@@ -33,20 +31,13 @@ _SCHEMA = pa.schema(
         ("pair_id", pa.string()),
         ("task_id", pa.string()),
         ("screenshots", pa.list_(pa.string())),
-        ("prompt", pa.string()),
+        ("instruction", pa.string()),
+        ("said", pa.list_(pa.string())),
         ("chosen", pa.string()),
         ("rejected", pa.string()),
         ("weight", pa.float64()),
-        ("instruction", pa.string()),
-        ("said", pa.list_(pa.string())),
     ]
 )
-
-
-def preferences_of(rows: Iterable[Mapping[str, Any]], dialect: str) -> Iterator[Preference]:
-    """Preferences from rows of `storage/queries/training_pairs.sql`, in the policy's dialect."""
-    for row in rows:
-        yield Preference(**_tuples(row), prompt=prompt_after(row["instruction"], row["said"], dialect))
 
 
 def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]:
@@ -56,8 +47,8 @@ def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]
 
 def read_preferences(path: Path) -> Rows[Preference]:
     """The preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return Rows(path, lambda row: Preference(**_tuples(row)))
+    return Rows(path, _preference)
 
 
-def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "screenshots": tuple(row["screenshots"]), "said": tuple(row["said"])}
+def _preference(row: dict[str, Any]) -> Preference:
+    return Preference(**{**row, "screenshots": tuple(row["screenshots"]), "said": tuple(row["said"])})

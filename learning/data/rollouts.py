@@ -1,39 +1,33 @@
 """Replies to be made more or less likely, as a file that the trainer reads.
 
-One rollout is one step of one play. Its prompt is written by the very code that the policy was asked with
-(`models.families.prompt`, `models.tiny.generator`), and its reply is the tokens that were drawn: log probabilities of
-training and of serving are then of the same thing.
+One rollout is one step of one trajectory. Its chat is made by the very family that the policy is asked by
+(`learning.data.documents`), and its reply is the tokens that were drawn: log probabilities of training and of serving
+are then of the same thing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from learning.data.files import Rows, write_rows
-from models.families.dialects import parse_reply
-from models.families.prompt import messages_of
-from models.policy import Context
-from models.tiny.generator import prompt_text
-from schemas.observation import Observation, Turn
-
-_BLANK = Observation(b"", 1, 1, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One step of a play, with what it is worth."""
+    """One step of a trajectory, with what it is worth."""
 
     trajectory_id: str
     step: int
     task_id: str
     screenshots: tuple[str, ...]
     """sha256 of the screenshots shown, oldest first, the current one last."""
-    prompt: str
-    """What the small policy read after its screens."""
+    instruction: str
+    said: tuple[str, ...]
+    """Replies of all steps before as the policy's family writes them, oldest first."""
     reply: str
-    """The reply as text, without an end."""
+    """The reply as text, as the policy's family writes it, without an end."""
     token_ids: tuple[int, ...] = ()
     """The reply as it was drawn, its end included; none if no model said it: then the text is encoded."""
     logprobs: tuple[float, ...] = ()
@@ -51,9 +45,6 @@ class Rollout:
     """Whether its play succeeded."""
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
-    instruction: str = ""
-    said: tuple[str, ...] = ()
-    """Raw replies of all steps before, oldest first: with the instruction, what any other model's chat is made of."""
     ended: bool = True
     """Whether a reply that no model drew ends with the token that ends a turn."""
 
@@ -64,7 +55,8 @@ _SCHEMA = pa.schema(
         ("step", pa.int32()),
         ("task_id", pa.string()),
         ("screenshots", pa.list_(pa.string())),
-        ("prompt", pa.string()),
+        ("instruction", pa.string()),
+        ("said", pa.list_(pa.string())),
         ("reply", pa.string()),
         ("token_ids", pa.list_(pa.int32())),
         ("logprobs", pa.list_(pa.float32())),
@@ -75,23 +67,8 @@ _SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("correct", pa.bool_()),
         ("weight", pa.float64()),
-        ("instruction", pa.string()),
-        ("said", pa.list_(pa.string())),
     ]
 )
-
-
-def prompt_after(instruction: str, said: Sequence[str], dialect: str) -> str:
-    """The prompt of the step that follows these replies, as the policy that plays is asked.
-
-    Args:
-        instruction: the play's.
-        said: raw replies of all steps before, oldest first.
-        dialect: the policy's.
-    """
-    replies = [parse_reply(text) for text in said]
-    turns = tuple(Turn(reply.thought, reply.action_text, _BLANK) for reply in replies)
-    return prompt_text(messages_of(Context(instruction, turns, _BLANK, 0), 1, dialect))
 
 
 def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:

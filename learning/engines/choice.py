@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from learning.engines.engine import Engine
     from learning.job import Job
 
-SMALL_ONLY = ("grounding", "reading", "copying", "words", "soft_bins", "shift")
+SMALL_ONLY = (
+    "grounding", "reading", "copying", "words", "soft_bins", "shift", "steps_first", "learning_rate_first",
+)  # fmt: skip
 """Options of `train` that only the small policy reads."""
 
 
@@ -46,23 +48,37 @@ def check_training(train: TrainConfig, base: str) -> float:
     Raises:
         UsageError: before anything is spent, an option that the method or the model does not have.
     """
-    optimizer = "muon" if base == "tiny" else optimizer_of(Path(base))
-    check_options(train, optimizer == "muon")
-    return method_of(train).rate(train, optimizer)
+    small = is_small(base)
+    check_options(train, small)
+    return method_of(train).rate(train, "muon" if small else "adamw")
+
+
+def is_small(base: str) -> bool:
+    """Whether a `policy.base` is the small policy; raises `CheckpointError` if it cannot be read."""
+    return base == "tiny" or is_tiny(read_config(Path(base)))
 
 
 def check_options(train: TrainConfig, small: bool) -> None:
     """Raises `UsageError`, naming it, for an option that was set and that the model's engine does not read."""
-    if small:
-        refused = {
-            "lora.rank": train.lora.rank > 0,
-            "token_cap": train.token_cap is not None,
-            "activation_checkpointing": train.activation_checkpointing,
-            "device": train.device == "cuda",
-        }
-    else:
-        default = TrainConfig()
-        refused = {name: getattr(train, name) != getattr(default, name) for name in SMALL_ONLY}
-    for name in (name for name, is_set in refused.items() if is_set):
+    for name in _set_in_vain(train, small):
         whose = "the small policy has no such thing" if small else "only the small policy is trained so"
         raise UsageError(f"`train.{name}`: {whose}.", "Remove it from the config.")
+
+
+def without_ignored(train: TrainConfig, small: bool) -> TrainConfig:
+    """A stored training's settings without those that its model's engine never read: they were not refused once."""
+    sections = {name.partition(".")[0] for name in _set_in_vain(train, small)}
+    return train.model_copy(update={name: getattr(TrainConfig(), name) for name in sections})
+
+
+def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
+    default = TrainConfig()
+    if not small:
+        return [name for name in SMALL_ONLY if getattr(train, name) != getattr(default, name)]
+    found = {
+        "lora.rank": train.lora.rank > 0,
+        "token_cap": train.token_cap is not None,
+        "activation_checkpointing": train.activation_checkpointing,
+        "device": train.device == "cuda",
+    }
+    return [name for name, is_set in found.items() if is_set]

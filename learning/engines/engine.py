@@ -17,12 +17,9 @@ from torch import Tensor
 
 from learning.algorithms.method import Optimizer
 from learning.checkpoint import State
-from learning.data.rollouts import Rollout
+from learning.data.documents import Document
 from learning.job import Job
-from schemas.sample import TrainSample
 
-Document = TrainSample | Rollout
-"""What is laid out: something to imitate, or a reply as it was said."""
 Piece = Any
 """One forward pass of this rank, as its engine lays it out."""
 
@@ -133,8 +130,14 @@ class Engine(ABC):
         self._job, self.rank, self.world = job, rank, world
 
     @abstractmethod
-    def lay(self, documents: Sequence[Document], screenshots: Path) -> list[int]:
+    def lay(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
         """Goes on with these documents, all of one kind; how many targets each has, 0 for one that cannot be drawn.
+
+        Args:
+            documents: what is laid out.
+            screenshots: the file that holds their screens.
+            numbered: whether an objective must know each target again: then the small policy, too, lays a sample out
+                the same whenever it comes, neither moved nor asked other questions.
 
         Raises:
             FlywheelError: a document that cannot be laid out.

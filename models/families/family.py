@@ -1,15 +1,16 @@
 """A model family: how a checkpoint was taught to be asked, and to write actions and coordinates.
 
-Acting and training ask the same family, so that a policy is trained on what it is asked and as it answers. Stored
-replies that no model generated (corrections, preferences, demonstrations) hold thousandths of the screen; a family that
-writes other coordinates rewrites them where they are trained on.
+Acting and training ask the same family, so that a policy is trained on what it is asked and as it answers. What no
+policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text in
+thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write` and
+`read`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
 """
 
 from collections.abc import Sequence
 
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply, read_completion
-from models.families.prompt import Message, messages_of, question_of
+from models.families.prompt import SAMPLES, Message, messages_of, question_of, system_text
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action
@@ -29,6 +30,8 @@ class ModelFamily:
 
     grid: int = 1
     """Thousandths between coordinates that can be told apart."""
+    unit = "thousandths of the screen"
+    """Of coordinates, as a model is told."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self.dialect: str = config.dialect
@@ -36,11 +39,12 @@ class ModelFamily:
 
     def messages(self, context: Context) -> list[Message]:
         """The chat that a policy is asked to go on with."""
-        return messages_of(context, self.history_images, self.dialect)
+        screen = context.observation
+        return messages_of(context, self.history_images, self._system((screen.width, screen.height)))
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """The chat that asks something about screens outside of any trajectory, answered in words or by an action."""
-        return question_of(question, screens, self.dialect if acts else None)
+        return question_of(question, screens, self._system((screens[-1].width, screens[-1].height)) if acts else "")
 
     def write(self, action: Action, screen: Size) -> str:
         """The action as the model writes it on a screen of this size."""
@@ -50,9 +54,17 @@ class ModelFamily:
         """The completion with thought and action of its text; never raises for what a model may write."""
         return read_completion(completion)
 
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply as the model writes it."""
+        return format_reply(thought, self.write(action, screen))
+
     def rewrite(self, reply: str, screen: Size) -> str:
-        """A stored reply, in thousandths of the screen, as the model writes it."""
-        return reply
+        """A reply that is stored as text in thousandths of the screen; one without an action stays as it is."""
+        read = parse_reply(reply)
+        return reply if read.action is None else self.reply(read.thought, read.action, screen)
+
+    def _system(self, screen: Size) -> str:
+        return system_text([self.write(action, screen) for action in SAMPLES], self.unit)
 
 
 class TinyFamily(ModelFamily):
@@ -64,6 +76,8 @@ class TinyFamily(ModelFamily):
 class PixelFamily(ModelFamily):
     """Models on Qwen2.5-VL: coordinates are pixels of the screen as `smart_resize` leaves it."""
 
+    unit = "pixels"
+
     def write(self, action: Action, screen: Size) -> str:
         """As `ModelFamily.write`, in pixels."""
         return format_action(action, self.dialect, absolute=screen)
@@ -71,8 +85,3 @@ class PixelFamily(ModelFamily):
     def read(self, completion: Completion, screen: Size) -> Completion:
         """As `ModelFamily.read`, from pixels."""
         return read_completion(completion, screen)
-
-    def rewrite(self, reply: str, screen: Size) -> str:
-        """As `ModelFamily.rewrite`; a reply without an action stays as it is."""
-        read = parse_reply(reply)
-        return reply if read.action is None else format_reply(read.thought, self.write(read.action, screen))

@@ -8,7 +8,7 @@ All past thoughts and actions stay as text; only the last N screenshots stay as 
 from collections.abc import Sequence
 from typing import Any
 
-from models.families.dialects import format_action, format_reply
+from models.families.dialects import format_reply
 from models.policy import Context
 from schemas.action import Click, Drag, Finished, Hotkey, Scroll, Type, Wait
 from schemas.observation import Observation
@@ -21,7 +21,7 @@ WHAT_WAS_DONE = "What was done?"
 WHAT_CHANGED = "What changed?"
 """State transition: two screens, answered in words."""
 
-_SAMPLES = (
+SAMPLES = (
     Click(x=0.48, y=0.52),
     Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4),
     Scroll(x=0.48, y=0.52, direction="down"),
@@ -32,25 +32,25 @@ _SAMPLES = (
 )
 
 
-def system_text(dialect: str) -> str:
-    """What a model is told of its task and its actions, shown by examples in its dialect."""
-    actions = "\n".join(format_action(action, dialect) for action in _SAMPLES)
+def system_text(actions: Sequence[str], unit: str = "thousandths of the screen") -> str:
+    """What a model is told of its task and its actions, shown by examples as it writes them; `unit` of coordinates."""
+    written = "\n".join(actions)
     return (
         "You use a graphical interface. You see a screenshot and answer with one action, as\n"
-        f"Thought: ...\nAction: ...\nActions, by example (coordinates are thousandths of the screen):\n{actions}\n"
+        f"Thought: ...\nAction: ...\nActions, by example (coordinates are {unit}):\n{written}\n"
         "In content, write \\' for ', \\\" for \" and \\n for a new line; a \\n at the end submits."
     )
 
 
-def messages_of(context: Context, history_images: int = 1, dialect: str = "box_v1") -> list[Message]:
+def messages_of(context: Context, history_images: int, system: str) -> list[Message]:
     """The chat a policy is asked to go on with.
 
     Args:
         context: the instruction, the past steps and the screen now.
         history_images: N, screenshots shown including the current one; at least 1.
-        dialect: the dialect named in the system turn.
+        system: the system turn's text.
     """
-    chat = [_turn("system", system_text(dialect)), _turn("user", context.instruction)]
+    chat = [_turn("system", system), _turn("user", context.instruction)]
     shown = len(context.turns) - (history_images - 1)
     for position, turn in enumerate(context.turns):
         if position >= shown:
@@ -59,9 +59,9 @@ def messages_of(context: Context, history_images: int = 1, dialect: str = "box_v
     return [*chat, _screen(context.observation)]
 
 
-def question_of(question: str, screens: Sequence[Observation], dialect: str | None = None) -> list[Message]:
-    """The chat that asks something about screens outside of any play; with a dialect, the answer is an action."""
-    head = [] if dialect is None else [_turn("system", system_text(dialect))]
+def question_of(question: str, screens: Sequence[Observation], system: str = "") -> list[Message]:
+    """The chat that asks something about screens outside of any trajectory; with a system turn, for an action."""
+    head = [_turn("system", system)] if system else []
     return [*head, _turn("user", question), *(_screen(screen) for screen in screens)]
 
 

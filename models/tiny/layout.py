@@ -9,7 +9,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from models.tiny.tokens import GRID
 from schemas.failure import CheckpointError
 
 CRITIC = "critic.safetensors"
@@ -67,11 +66,6 @@ def is_tiny(config: dict[str, Any]) -> bool:
         and not vision.get("deepstack_visual_indexes")
         and vision.get("hidden_act") in ACTIVATIONS
     )
-
-
-def reply_grid(base: str) -> int:
-    """Thousandths between the coordinates that replies of a policy of this `policy.base` can tell apart."""
-    return GRID if base == "tiny" or is_tiny(read_config(Path(base))) else 1
 
 
 def check_architecture(config: dict[str, Any]) -> None:

@@ -175,11 +175,11 @@ class TrainConfig(StepSection):
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Settings of a method of your own."""
     steps_first: Count = 520
-    """Optimiser steps of the small policy's first training, from nothing."""
+    """Optimiser steps of the small policy's first training, from nothing; any other model begins trained."""
     batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive | None = None
-    """Of the small policy's first training."""
+    """Of the small policy's first training. If not set: the method's own for it, else as any other training's."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     warmup: Whole = 15
     """Steps until the learning rate is reached."""

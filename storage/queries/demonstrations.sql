@@ -22,7 +22,8 @@ thoughts AS (
 )
 SELECT
     t.trajectory_id, t.task_id, t.seed, t.instruction,
-    s.step, s.screenshot, s.action, coalesce(nullif(s.thought, ''), a.thought, '') AS thought
+    s.step, s.screenshot, s.screen_width, s.screen_height, s.action,
+    coalesce(nullif(s.thought, ''), a.thought, '') AS thought
 FROM shown t
 JOIN steps s USING (trajectory_id)
 LEFT JOIN thoughts a USING (trajectory_id, step)

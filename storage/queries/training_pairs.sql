@@ -1,10 +1,21 @@
--- All preferences, each with its context: what was replied before, and the last $history_images screens, oldest first.
+-- All preferences, each with its context: the steps before, and the last $history_images screens, oldest first. The
+-- actions of both sides are those of their steps; a side that is no step, as in a correction, has none.
 SELECT
-    p.pair_id, p.task_id, list(s.screenshot ORDER BY s.step)[-$history_images::INTEGER:] AS screenshots,
-    p.chosen, p.rejected, any_value(t.instruction) AS instruction,
-    coalesce(list(s.raw_text ORDER BY s.step) FILTER (s.step < p.step), []) AS said
+    p.pair_id, p.task_id, p.kind, any_value(t.instruction) AS instruction,
+    list(s.screenshot ORDER BY s.step)[-$history_images::INTEGER:] AS screenshots,
+    coalesce(
+        list({
+            'thought': s.thought, 'action': s.action, 'raw_text': s.raw_text,
+            'width': s.screen_width, 'height': s.screen_height
+        } ORDER BY s.step) FILTER (s.step < p.step),
+        []
+    ) AS past,
+    arg_max(s.screen_width, s.step) AS width, arg_max(s.screen_height, s.step) AS height,
+    p.chosen, if(p.kind = 'parting', any_value(s.action) FILTER (s.step = p.step), NULL) AS chosen_action,
+    p.rejected, any_value(r.action) AS rejected_action
 FROM pairs p
 JOIN trajectories t USING (trajectory_id)
 JOIN steps s ON s.trajectory_id = p.trajectory_id AND s.step <= p.step
-GROUP BY p.pair_id, p.task_id, p.chosen, p.rejected
+LEFT JOIN steps r ON r.trajectory_id = p.rejected_trajectory_id AND r.step = p.step
+GROUP BY p.pair_id, p.task_id, p.kind, p.chosen, p.rejected
 ORDER BY p.pair_id

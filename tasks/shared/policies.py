@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from models.families.family import ModelFamily
+from models.families.registry import family_of
 from models.tiny.layout import TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
@@ -143,3 +145,8 @@ def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
     """The policy of a version."""
     row = policy_row(lake, version)
     return VlmPolicy(checkpoint_folder(lake, version), config.policy, version=row["policy_version"])
+
+
+def policy_family(config: Config, lake: Lake, version: str) -> ModelFamily:
+    """The family of a version that is to be trained, which says how it writes what it is to learn."""
+    return family_of(config.policy, checkpoint_folder(lake, version, to_train=True))

@@ -16,6 +16,7 @@ from schemas.tables.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, seed_of
+from tasks.shared.policies import policy_family
 from tasks.shared.run import Run
 
 
@@ -116,9 +117,11 @@ def stored_successes(
     It finds none where `train.group.inject` is off.
     """
     asked = {"tasks": sorted({row["task_id"] for row in plays}), "seeds": sorted({row["seed"] for row in plays})}
-    rows = ask(lake, "demonstrations", recipe.pins, **asked).to_pylist() if config.train.group.inject else []
+    if not config.train.group.inject:
+        return lambda task, seed: None
+    family = policy_family(config, lake, recipe.parent)
     steps: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in ask(lake, "demonstrations", recipe.pins, **asked).to_pylist():
         steps.setdefault(row["trajectory_id"], []).append(row)
     by_seed: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
     for played in steps.values():
@@ -130,6 +133,6 @@ def stored_successes(
         if not played:
             return None
         kept = shortest_way([row["screenshot"] for row in played])
-        return demonstration([played[index] for index in kept], config.policy)
+        return demonstration([played[index] for index in kept], family)
 
     return find

@@ -9,6 +9,7 @@ from flows.flywheel import flywheel
 from models.random_vlm import build_random
 from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
+from schemas.config.training import TrainConfig
 from storage.lake import Lake
 from tasks.shared.policies import champion, checkpoint_folder, policy_row
 from tests.clicker import clicked
@@ -29,7 +30,7 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     fields = small.model_dump()
     fields["policy"]["base"] = str(tmp_path / "base")
     fields["suite"]["tasks"] = ("click-target",)
-    fields["train"] |= {"steps_first": 1, "steps": 1, "batch": 2}
+    fields["train"] |= {"steps": 1, "batch": 2, "steps_first": TrainConfig().steps_first}
     config = config_of(fields)
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)

@@ -13,7 +13,7 @@ from learning.algorithms.method import method_of
 from learning.data.rollouts import read_rollouts
 from learning.data.sample import Screenshots
 from learning.engines.choice import engine_of
-from learning.engines.fsdp.reply_chats import ReplyChats
+from learning.engines.fsdp.chats import Chats
 from learning.job import Job
 from models.random_vlm import KINDS
 from models.tiny.layout import CRITIC
@@ -29,7 +29,7 @@ def plain_logprobs(plan: Job, model: Any) -> list[Tensor]:
     screenshots = Screenshots(plan.screenshots)
     method = method_of(plan.train)
     documents = method.objective(plan, engine_of(plan, 0, 1)).documents(method.read(plan.samples))
-    chats, found = ReplyChats(plan.parent, plan.policy, screenshots, plan.seed), []
+    chats, found = Chats(plan.parent, plan.policy, screenshots, plan.seed), []
     for document in documents:
         chat = chats.encode(document)
         logits = plain_logits(model, chats, chat, document.screenshots, screenshots)
@@ -108,7 +108,7 @@ def prepare_valued(folder: Path, kind: str, critic: str) -> None:
     if judge is not None:
         plain_logprobs(plan, judge)
     rollouts, screenshots = read_rollouts(plan.samples), Screenshots(plan.screenshots)
-    chats = ReplyChats(plan.parent, plan.policy, screenshots, plan.seed)
+    chats = Chats(plan.parent, plan.policy, screenshots, plan.seed)
     seen = [hidden[chats.encode(one).targets >= 0] for hidden, one in zip(read, rollouts, strict=True)]
     head = drawn.double().requires_grad_()
     noise = torch.randn(sum(map(len, said)), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.4

@@ -1,58 +1,40 @@
-"""From training samples to the tokens of any model directory: the text that is played, and its targets.
+"""From documents to the tokens of any model directory: the text that a policy meets as it acts, and its targets.
 
-A sample (or a reply that was played, `learning.engines.fsdp.reply_chats`) becomes the chat that the policy would be
-asked to go on with (`models.families.prompt`), written by the directory's own chat template and processor; the reply is
-encoded apart and ends with the token that ends a turn. The loss covers the reply. How many tokens a sample has follows
-from its text and the sizes of its screens, so a plan needs no pixels (`measure`); screens are decoded where they are
-encoded (`pixels`).
+The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
+template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart and ends with the
+token that ends a turn. The loss covers the reply. How many tokens a document has follows from its text and the sizes of
+its screens, so a plan needs no pixels (`measure`); screens are decoded where they are encoded (`pixels`).
 """
 
 import io
-import random
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from learning.data.documents import Document, chat_of, shown
+from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import Item, Piece
-from models.families.dialects import format_action, format_reply
 from models.families.processor import read_processor
-from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message, messages_of, question_of
-from models.policy import Context
+from models.families.prompt import Message
+from models.families.registry import family_of
 from models.tiny.layout import read_config
-from schemas.action import Click, from_json
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
-from schemas.observation import Observation, Turn
-from schemas.sample import Question, TrainSample
 
-ABSOLUTE = ("qwen2_5_vl",)
-"""Architectures that write coordinates as pixels of the smart-resized screen."""
-
-
-class Document(Protocol):
-    """Whatever is encoded."""
-
-    @property
-    def task_id(self) -> str:
-        """What it is named by."""
-        ...
-
-
-D = TypeVar("D", bound=Document)
+_NO_TEXT = ("image_token_id", "video_token_id", "vision_start_token_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a plan must know of a sample."""
+    """What a plan must know of a document."""
 
     item: Item
     """Its lengths; the last token of the reply is left out, as it is only a target."""
@@ -64,12 +46,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A sample as tokens."""
+    """A document as tokens."""
 
     ids: Tensor
     """(n,)."""
     targets: Tensor
-    """(n,) the token to be said after each, or -1 where nothing is asked."""
+    """(n,) the token that is to follow each, or -1 where nothing is asked."""
     grids: Tensor
     """(screens, 3) patches of each screen in time, rows, columns."""
     kinds: Tensor
@@ -78,7 +60,7 @@ class Chat:
     """What logits are divided by."""
 
 
-class Encoder(ABC, Generic[D]):
+class Chats:
     """Encodes documents for the model of a directory.
 
     Raises:
@@ -87,10 +69,12 @@ class Encoder(ABC, Generic[D]):
 
     def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
         self.processor = read_processor(directory)
-        self._policy, self._screenshots, self._seed = policy, screenshots, seed
-        self._config = read_config(directory)
-        self._absolute = self._config.get("model_type") in ABSOLUTE
+        self._family = family_of(policy, directory)
+        self._screenshots, self._seed, self._history_images = screenshots, seed, policy.history_images
         self._tokenizer: Any = self.processor.tokenizer
+        config = read_config(directory)
+        self._vocabulary = int(config.get("text_config", config).get("vocab_size", len(self._tokenizer)))
+        self._marks = {config[name] for name in _NO_TEXT if name in config}
         self._merge = int(getattr(self.processor.image_processor, "merge_size", 0))
         if not self._merge:
             raise CheckpointError(
@@ -100,13 +84,13 @@ class Encoder(ABC, Generic[D]):
         self._shape = lru_cache(maxsize=256)(self._shape_of)
         self._end = self._end_token()
 
-    def measure(self, sample: D) -> Measure:
+    def measure(self, document: Document) -> Measure:
         """Counts; no pixel is looked at.
 
         Raises:
-            FlywheelError: there is nothing to learn from the sample, or a screenshot of it is missing.
+            FlywheelError: as for `encode`.
         """
-        chat = self.encode(sample)
+        chat = self.encode(document)
         pieces, start = [], 0
         for kind, run in groupby(chat.kinds.tolist()):
             end = start + len(list(run))
@@ -115,33 +99,60 @@ class Encoder(ABC, Generic[D]):
                 pieces.append(Piece(start, patches // self._merge**2, patches))
                 start += pieces[-1].tokens
             start = end
-        return Measure(Item(len(chat.ids), tuple(pieces)), int((chat.targets >= 0).sum()), tuple(self._shown(sample)))
+        targets = int((chat.targets >= 0).sum())
+        return Measure(Item(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images))
 
-    @abstractmethod
-    def encode(self, sample: D) -> Chat:
-        """The chat and what is to be said in it."""
+    def encode(self, document: Document) -> Chat:
+        """The chat and the reply.
 
-    @abstractmethod
-    def _shown(self, sample: D) -> Sequence[str]:
-        """Its screens."""
+        Raises:
+            FlywheelError: nothing to learn from, a missing screenshot, or tokens that the model does not have.
+        """
+        sizes = self._sizes(document)
+        messages, text = chat_of(document, self._family, sizes, self._seed)
+        if isinstance(document, Rollout):
+            return self._given(document, messages, sizes)
+        return self._chat(messages, sizes, [*self._words(text), self._end])
 
-    def _chat(self, messages: list[Message], sizes: Sequence[tuple[int, int]], said: Sequence[int]) -> Chat:
+    def _given(self, rollout: Rollout, messages: list[Message], sizes: Sequence[tuple[int, int]]) -> Chat:
+        """A reply that was given: its tokens as drawn, or its text where no model of this kind drew it."""
+        drawn = list(rollout.token_ids)
+        if not drawn:
+            drawn = [*self._words(rollout.reply), *([self._end] if rollout.ended else [])]
+        where = f"step {rollout.step} of {rollout.trajectory_id} ({rollout.task_id})"
+        if not drawn:
+            raise FlywheelError(f"{where}: an empty reply.", "Delete that trajectory.")
+        if max(drawn) >= self._vocabulary:
+            raise FlywheelError(
+                f"{where}: token {max(drawn)} of a model with {self._vocabulary} tokens.",
+                "The reply was drawn with another tokenizer; train the model that acted.",
+            )
+        chat = self._chat(messages, sizes, drawn, rollout.temperature)
+        reply = chat.ids[len(chat.ids) - len(drawn) + 1 :]
+        for at, token in enumerate(reply.tolist()):
+            if token in self._marks:  # there is no screen behind it: read as the end of a turn, and a target as drawn
+                reply[at] = self._end
+        return chat
+
+    def _chat(
+        self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
+    ) -> Chat:
         """The chat that ends with a reply of these tokens; `sizes` are those of its screens."""
         shapes = [self._shape(size) for size in sizes]
         prompt = self._ids(self._template(messages, prompt=True), [written for _, written in shapes])
-        ids = [*prompt, *said[:-1]]
-        targets = [-1] * (len(prompt) - 1) + list(said)
-        kinds = [*self.processor.create_mm_token_type_ids([prompt])[0], *[0] * (len(said) - 1)]
+        ids = [*prompt, *reply[:-1]]
+        targets = [-1] * (len(prompt) - 1) + list(reply)
+        kinds = [*self.processor.create_mm_token_type_ids([prompt])[0], *[0] * (len(reply) - 1)]
         grids = torch.stack([grid for grid, _ in shapes])
-        return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds))
+        return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), temperature)
 
-    def _sizes(self, sample: D) -> list[tuple[int, int]]:
+    def _sizes(self, document: Document) -> list[tuple[int, int]]:
         """Width and height of its screens."""
         try:
-            return [self._screenshots.size(digest) for digest in self._shown(sample)]
+            return [self._screenshots.size(digest) for digest in shown(document, self._history_images)]
         except KeyError as error:
             raise FlywheelError(
-                f"sample of {sample.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
+                f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
             ) from error
 
     def _words(self, text: str) -> list[int]:
@@ -176,68 +187,10 @@ class Encoder(ABC, Generic[D]):
 
     def _end_token(self) -> int:
         """The token that ends a turn: what the template writes after a reply."""
-        said: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
-        before = self._template(said, prompt=True) + "!"
-        said.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})
-        after = self._template(said, prompt=False)
+        chat: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
+        before = self._template(chat, prompt=True) + "!"
+        chat.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})
+        after = self._template(chat, prompt=False)
         rest: Any = after[len(before) :] if after.startswith(before) else ""
         ids = self._tokenizer(rest, add_special_tokens=False)["input_ids"] if rest else []
         return ids[0] if ids else self._tokenizer.eos_token_id
-
-
-class Chats(Encoder[TrainSample]):
-    """Encodes what is imitated: a sample's thought and action, or where an element is."""
-
-    def encode(self, sample: TrainSample) -> Chat:
-        """The chat and what is to be said in it."""
-        sizes = self._sizes(sample)
-        messages, reply = self._messages(sample, sizes[-1])
-        return self._chat(messages, sizes, [*self._words(reply), self._end])
-
-    def _shown(self, sample: TrainSample) -> Sequence[str]:
-        return sample.shown(self._policy.history_images)
-
-    def _messages(self, sample: TrainSample, size: tuple[int, int]) -> tuple[list[Message], str]:
-        """The chat that ends before the reply, and the reply. A screen without an action asks where one element is."""
-        absolute = size if self._absolute else None
-        if sample.kind != "step":
-            return self._question(sample, size, absolute)
-        instruction, thought, action = sample.instruction, sample.thought, sample.action
-        if action is None:
-            asked = self._drawn(sample)
-            instruction, thought, target = f'Click on "{asked.name}".', "", Click(x=asked.x, y=asked.y)
-        else:
-            target = from_json(action)
-        shown = [Observation(b"", *size, digest) for digest in self._shown(sample)]
-        past = [shown[0]] * (len(sample.history) - len(shown) + 1) + shown[:-1]
-        turns = tuple(
-            Turn(step.thought, format_action(from_json(step.action), self._policy.dialect, absolute=absolute), screen)
-            for step, screen in zip(sample.history, past[len(past) - len(sample.history) :], strict=True)
-        )
-        context = Context(instruction, turns if action is not None else (), shown[-1], 0)
-        messages = messages_of(context, len(shown), self._policy.dialect)
-        reply = format_reply(thought, format_action(target, self._policy.dialect, absolute=absolute))
-        return messages, reply
-
-    def _question(
-        self, sample: TrainSample, size: tuple[int, int], absolute: tuple[int, int] | None
-    ) -> tuple[list[Message], str]:
-        """What continual training asks about screens, and the answer: no instruction, no history."""
-        dialect = self._policy.dialect
-        screens = [Observation(b"", *size, digest) for digest in self._shown(sample)]
-        if sample.kind == "transition":
-            return question_of(WHAT_CHANGED, screens), sample.thought
-        if sample.kind == "naming":
-            asked = self._drawn(sample)
-            place = format_action(Click(x=asked.x, y=asked.y), dialect, absolute=absolute)
-            return question_of(f"What is at the place of {place}?", screens), asked.name
-        done = format_action(from_json(sample.action or ""), dialect, absolute=absolute)
-        return question_of(WHAT_WAS_DONE, screens, dialect), format_reply("", done)
-
-    def _drawn(self, sample: TrainSample) -> Question:
-        """One of the sample's questions, the same in every run of the job."""
-        if not sample.questions:
-            raise FlywheelError(
-                f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."
-            )
-        return random.Random(f"{self._seed} {sample.screenshots[-1]}").choice(sample.questions)

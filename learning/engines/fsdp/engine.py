@@ -23,12 +23,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import State
-from learning.data.rollouts import Rollout
+from learning.data.documents import Document
 from learning.data.sample import Screenshots
-from learning.engines.engine import Batch, Document, Engine, Outputs, SampleRef
+from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
 from learning.engines.fsdp.body import FsdpBody
-from learning.engines.fsdp.chats import Chats, Encoder, Measure
+from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
 from learning.engines.fsdp.model import (
     device_of,
@@ -41,7 +41,6 @@ from learning.engines.fsdp.model import (
     write_model,
 )
 from learning.engines.fsdp.phases import Work, WorkMaker
-from learning.engines.fsdp.reply_chats import ReplyChats
 from learning.engines.optimizer import moments_of
 from learning.job import Job
 from learning.parallel.dispatch import AllToAll, all_to_all
@@ -91,15 +90,14 @@ class FsdpEngine(Engine):
         self._optimizer = optimizer_of(self._net, job.train, self.device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
 
-    def lay(self, documents: Sequence[Document], screenshots: Path) -> list[int]:
-        """Measures the documents, and makes ready to lay them out.
+    def lay(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
+        """Measures the documents, and makes ready to lay them out; their targets always have numbers.
 
         Raises:
             FlywheelError: one that cannot be encoded.
             PlanError: one that fits on no rank and no group of ranks.
         """
-        kind = ReplyChats if isinstance(documents[0], Rollout) else Chats
-        chats: Encoder[Any] = kind(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
+        chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
         self._measures = self._measure(chats, documents)
         lengths = [item.tokens for item in self.items]
         longest = max(range(len(lengths)), key=lengths.__getitem__)
@@ -217,7 +215,7 @@ class FsdpEngine(Engine):
         """Ends the planning thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _measure(self, chats: Encoder[Any], samples: Sequence[Any]) -> list[Measure | None]:
+    def _measure(self, chats: Chats, samples: Sequence[Document]) -> list[Measure | None]:
         """The lengths of all documents; each rank measures its share."""
         share = samples[self.rank :: self.world]
         try:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from learning.algorithms.losses import token_logprobs
-from learning.engines.fsdp.chats import Chat, Encoder, Measure
+from learning.data.documents import Document
+from learning.engines.fsdp.chats import Chat, Chats, Measure
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import Packed
 from learning.parallel.ulysses import GroupPool
@@ -107,8 +108,8 @@ class WorkMaker:
     def __init__(
         self,
         model: Any,
-        chats: Encoder[Any],
-        samples: Sequence[Any],
+        chats: Chats,
+        samples: Sequence[Document],
         starts: Sequence[int],
         rank: int,
         world: int,

@@ -16,19 +16,22 @@ from tokenizers import Tokenizer
 
 from learning.engines.tiny.forward import Aims, Piece
 from learning.planning.balance import Cost, padded
-from models.families.dialects import format_action, format_reply
+from models.families.dialects import format_reply
+from models.families.family import TinyFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
 from models.tiny.generator import token_id
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import MULTIPLE, pack
 from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
-from models.tiny.tokens import BINS, END, GRID, PAD, START, coordinate_tokens
+from models.tiny.tokens import BINS, END, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample
 
 PER_TOKEN = Cost(linear=1, quadratic=0)
+SCREEN = (1000, 1000)
+"""The small policy writes the same coordinates on a screen of any size."""
 _AXES = ("x", "y", "to_x", "to_y")
 
 
@@ -73,6 +76,7 @@ class Batcher:
         train: TrainConfig,
     ) -> None:
         self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
+        self._family = TinyFamily(policy)
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
         self._pixels = PixelCache(pngs)
@@ -202,7 +206,7 @@ class Batcher:
 
     def _copy(self, row: _Row, text: str) -> None:
         """Copying: a quoted text, answered by typing it."""
-        typed = self._ids(format_action(Type(content=text), self._policy.dialect, GRID))
+        typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
     def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
@@ -222,7 +226,7 @@ class Batcher:
         said = [sample.instruction]
         for past in sample.history:
             action = from_json(past.action)
-            text = format_action(_moved(action, shift) or action, self._policy.dialect, GRID)
+            text = self._family.write(_moved(action, shift) or action, SCREEN)
             said.append(f"{START}{format_reply(past.thought, text)}{END}")
         return self._tokenizer.encode("".join([*said, START])).ids
 
@@ -240,7 +244,7 @@ class Batcher:
         if self._policy.dialect == "bbox4":
             places = [place for point in (places[:2], places[2:]) for place in point * 2]
         waiting = iter(places)
-        ids = self._tokenizer.encode(format_action(action, self._policy.dialect, GRID)).ids
+        ids = self._tokenizer.encode(self._family.write(action, SCREEN)).ids
         return [(token, next(waiting, -1.0) if token in self._coordinates else -1.0) for token in ids]
 
 

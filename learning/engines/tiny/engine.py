@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from learning.checkpoint import State
+from learning.data.documents import Document
 from learning.data.sample import read_screenshots
-from learning.engines.engine import Batch, Document, Engine, Outputs, SampleRef
+from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.body import TinyBody
 from learning.engines.tiny.forward import Piece, outputs_of
@@ -38,16 +39,16 @@ class TinyEngine(Engine):
         self._gradient = self.net.gradients()
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
 
-    def lay(self, documents: Sequence[Document], screenshots: Path) -> list[int]:
-        """Goes on with these; samples ask other questions in every draw, so their targets have no number."""
+    def lay(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
+        """Goes on with these; samples ask other questions in every draw, unless their targets must have numbers."""
         job, pngs = self._job, read_screenshots(screenshots)
         self._documents: Sequence[Any] = documents
-        self._asks = isinstance(documents[0], TrainSample)
+        self._asks = isinstance(documents[0], TrainSample) and not numbered
         if self._asks:
             self._batcher = Batcher(read_tokenizer(job.parent), self.net, pngs, job.policy, job.train)
             self.report_every = 10
             return [0] * len(documents)
-        self._layer = ReplyLayer(job.parent, self.net, pngs)
+        self._layer = ReplyLayer(job.parent, job.policy, self.net, pngs, job.seed)
         counts = [len(self._layer.tokens(one)) for one in self._documents]
         self._starts = list(accumulate(counts, initial=0))
         return counts

@@ -1,6 +1,7 @@
-"""Prompts and replies laid out for the small policy as it acts.
+"""Documents laid out for the small policy as it acts.
 
-Screens are neither moved nor asked about: log probabilities must be those of what was generated.
+Screens are neither moved nor asked about: log probabilities must be those of what was generated, and the same whenever
+they are asked for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,70 +11,89 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from learning.data.documents import Document, chat_of, shown
 from learning.data.rollouts import Rollout
+from learning.engines.tiny.batches import SCREEN
 from learning.engines.tiny.forward import Piece
-from models.tiny.generator import read_tokenizer, token_id
+from models.families.family import TinyFamily
+from models.tiny.generator import prompt_text, read_tokenizer, token_id
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import pack
 from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.tokens import END, PAD
+from schemas.config.sections import PolicyConfig
 
 
 class ReplyLayer:
-    """Lays rollouts out for a network.
+    """Lays documents out for a network.
 
     Args:
         checkpoint: its directory, for the tokeniser.
+        policy: the dialect, and how many screens are shown.
         net: the network (its patch size).
         pngs: PNG by sha256.
+        seed: the job's.
     """
 
-    def __init__(self, checkpoint: Path, net: TinyNet, pngs: Mapping[str, bytes]) -> None:
-        self._tokenizer = read_tokenizer(checkpoint)
+    def __init__(
+        self, checkpoint: Path, policy: PolicyConfig, net: TinyNet, pngs: Mapping[str, bytes], seed: int = 0
+    ) -> None:
+        self._tokenizer, self._seed = read_tokenizer(checkpoint), seed
+        self._family, self._history_images = TinyFamily(policy), policy.history_images
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype = net.dtype
         self._pixels = PixelCache(pngs)
         self._ids = lru_cache(maxsize=100_000)(lambda text: self._tokenizer.encode(text).ids)
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
 
-    def tokens(self, rollout: Rollout) -> tuple[int, ...]:
+    def tokens(self, document: Document) -> tuple[int, ...]:
         """The reply's tokens: as they were drawn, else encoded, with an end if it has one."""
-        return rollout.token_ids or (*self._ids(rollout.reply), *([self._end] if rollout.ended else []))
+        return self._encoded(document)[1]
 
-    def lay(self, rollouts: Sequence[Rollout], numbers: Sequence[int], starts: Sequence[int]) -> list[Piece]:
+    def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
+        """Prompt and reply."""
+        sizes = [SCREEN] * len(shown(document, self._history_images))
+        messages, reply = chat_of(document, self._family, sizes, self._seed)
+        prompt = list(self._ids(prompt_text(messages)))
+        if isinstance(document, Rollout) and document.token_ids:
+            return prompt, document.token_ids
+        ended = not isinstance(document, Rollout) or document.ended
+        return prompt, (*self._ids(reply), *([self._end] if ended else []))
+
+    def lay(self, documents: Sequence[Document], numbers: Sequence[int], starts: Sequence[int]) -> list[Piece]:
         """One piece per grid and number of screens, as the policy batches its steps.
 
         Args:
-            rollouts: what is laid out.
+            documents: what is laid out.
             numbers: the number of each in the step.
             starts: the number of its first token among those of all documents.
         """
-        shown = [[self._pixels(sha) for sha in rollout.screenshots] for rollout in rollouts]
+        screens = [[self._pixels(sha) for sha in shown(one, self._history_images)] for one in documents]
         groups: dict[tuple[Grid, int], list[int]] = {}
-        for at, images in enumerate(shown):
+        for at, images in enumerate(screens):
             height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
             groups.setdefault((grid_of(height, width, self._patch, self._merge), len(images)), []).append(at)
         return [
             self._laid(
-                [rollouts[at] for at in members],
+                [documents[at] for at in members],
                 patches_of(
-                    [canvas_of(image, grid, self._patch) for at in members for image in shown[at]],
+                    [canvas_of(image, grid, self._patch) for at in members for image in screens[at]],
                     self._patch,
                     self._merge,
                     self._dtype,
                 ),
                 grid,
-                screens,
+                count,
                 tuple(members),
                 numbers,
                 starts,
             )
-            for (grid, screens), members in groups.items()
+            for (grid, count), members in groups.items()
         ]
 
     def _laid(
         self,
-        rollouts: list[Rollout],
+        documents: list[Document],
         patches: Tensor,
         grid: Grid,
         screens: int,
@@ -82,16 +102,16 @@ class ReplyLayer:
         starts: Sequence[int],
     ) -> Piece:
         lines, marks = [], []
-        for row, (rollout, member) in enumerate(zip(rollouts, members, strict=True)):
-            prompt, reply = list(self._ids(rollout.prompt)), self.tokens(rollout)
+        for row, (document, member) in enumerate(zip(documents, members, strict=True)):
+            prompt, reply = self._encoded(document)
             lines.append([[*prompt, *reply[:-1]]])
             number, start = numbers[member], starts[member]
+            temperature = document.temperature if isinstance(document, Rollout) else 1.0
             marks += [
-                (row, len(prompt) - 1 + at, token, start + at, number, rollout.temperature)
-                for at, token in enumerate(reply)
+                (row, len(prompt) - 1 + at, token, start + at, number, temperature) for at, token in enumerate(reply)
             ]
         *indices, temperatures = zip(*marks, strict=True)
-        rows, columns, targets, tokens, documents = (torch.tensor(part) for part in indices)
+        rows, columns, targets, tokens, named = (torch.tensor(part) for part in indices)
         return Piece(
             patches,
             grid,
@@ -103,6 +123,6 @@ class ReplyLayer:
             torch.ones(len(marks)),
             members,
             tokens,
-            documents,
+            named,
             torch.tensor(temperatures, dtype=torch.float32),
         )

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 from learning.job import Job
-from models.families.prompt import messages_of
+from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.generator import TinyModel
 from schemas.config.training import PpoConfig
@@ -20,13 +20,14 @@ def plays(folder: Path, count: int) -> tuple[list[Rollout], dict[str, bytes]]:
     shown = [made[at] for at in range(0, len(made), 3)][:count]
     model = TinyModel(folder / "parent")
     screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in shown]
-    chats = [messages_of(Context(one.instruction, (), seen, 0)) for one, seen in zip(shown, screens, strict=True)]
+    family = ModelFamily(POLICY)
+    chats = [family.messages(Context(one.instruction, (), seen, 0)) for one, seen in zip(shown, screens, strict=True)]
     completions = model.generate(chats, list(range(count)), 1.0, POLICY.max_new_tokens)
     rollouts = []
     for at, (sample, made_of) in enumerate(zip(shown, completions, strict=True)):
         won = won_by(sample.instruction)
         first = Rollout(
-            f"t{at}", 0, sample.task_id, sample.screenshots, prompt_after(sample.instruction, [], "box_v1"),
+            f"t{at}", 0, sample.task_id, sample.screenshots, sample.instruction, (),
             made_of.text, made_of.token_ids, made_of.logprobs, group_id=str(at // 2), correct=won,
         )  # fmt: skip
         rollouts += [first, replace(first, step=1, reward=float(won))]

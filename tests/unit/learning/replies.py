@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from learning.data.preferences import Preference, write_preferences
-from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 from learning.data.stream import StreamFolder
 from learning.job import Job
-from models.families.prompt import messages_of
+from models.families.registry import family_of
 from models.policy import Context
 from models.random_vlm import build_random
 from models.serving.local import TransformersModel
@@ -39,7 +39,7 @@ def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, by
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
         turns = (Turn("Wait.", "wait()", screens[0]),) if at % 2 else ()
-        chat = messages_of(Context(sample.instruction, turns, screens[-1], at), 2, POLICY.dialect)
+        chat = family_of(POLICY, directory).messages(Context(sample.instruction, turns, screens[-1], at))
         (completion,) = runner.generate([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
         said = (SAID,) * len(turns)
         rollouts.append(
@@ -48,14 +48,13 @@ def played(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, by
                 len(turns),
                 sample.task_id,
                 shown,
-                prompt_after(sample.instruction, said, POLICY.dialect),
+                sample.instruction,
+                said,
                 completion.text,
                 completion.token_ids,
                 completion.logprobs,
                 TEMPERATURE,
                 (-1.0) ** at,
-                instruction=sample.instruction,
-                said=said,
             )
         )
     return rollouts, pngs
@@ -74,11 +73,10 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
             f"p{at}",
             rollout.task_id,
             rollout.screenshots,
-            rollout.prompt,
+            rollout.instruction,
+            rollout.said,
             f"Thought: Here.\nAction: click(start_box='({100 * at},250)')",
             "Action: wait()",
-            instruction=rollout.instruction,
-            said=rollout.said,
         )
         for at, rollout in enumerate(rollouts)
     ]

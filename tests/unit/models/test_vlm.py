@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from models.families.prompt import messages_of
+from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel, prompt_text
@@ -77,7 +77,7 @@ def test_the_fast_path_answers_as_generate_does(directory: Path) -> None:
 def test_the_prompt_is_the_chat_template_without_its_image_tokens(directory: Path) -> None:
     from transformers import AutoProcessor
 
-    chat = messages_of(context(2))
+    chat = ModelFamily(CONFIG).messages(context(2))
     processor = AutoProcessor.from_pretrained(directory)
     written = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     assert written == processor.image_token + prompt_text(chat)

@@ -10,10 +10,10 @@ import pytest
 from learning.algorithms.advantages import centred
 from learning.algorithms.groups import Played, demonstration, plays_of, train_on
 from learning.algorithms.passk import analytic
-from learning.data.rollouts import Rollout, prompt_after, read_rollouts, write_rollouts
-from models.families.prompt import messages_of
+from learning.data.documents import chat_of
+from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
+from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
-from models.tiny.generator import prompt_text
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
@@ -37,6 +37,8 @@ def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **
         "sampling": json.dumps({"temperature": 0.7}),
         "step": step,
         "screenshot": f"screen-{step}",
+        "screen_width": 100,
+        "screen_height": 100,
         "raw_text": "Action: wait()",
         "thought": "",
         "action": '{"type":"wait"}',
@@ -59,7 +61,7 @@ def success(seed: int = 7) -> Played:
         row("demo", 0, True, step, action='{"type":"click","x":0.5,"y":0.25}', thought="Click it.", seed=seed)
         for step in range(2)
     ]
-    return demonstration(rows, POLICY)
+    return demonstration(rows, TinyFamily(POLICY))
 
 
 def test_successes_of_a_group_gain_and_failures_lose_by_the_group_advantage() -> None:
@@ -89,15 +91,16 @@ def test_all_steps_of_a_play_share_its_advantage_and_show_the_last_screens_and_a
     found = train_on(plays_of(rows, POLICY, PLAIN), nothing, PLAIN, 0).rollouts
     assert [rollout.advantage for rollout in found] == [1.0, 1.0, 1.0, -1.0]
     assert found[2].screenshots == ("screen-1", "screen-2")
-    assert found[2].prompt.count("Action: wait()") == 2
+    assert found[2].said == ("Action: wait()",) * 2
     assert found[2].token_ids == (1, 2, 3) and found[2].temperature == 0.7
 
 
 def test_the_prompt_is_what_the_policy_was_asked() -> None:
-    said = ["Thought: Look.\nAction: click(start_box='(480,520)')", "Action: type(content='it\\'s')\n\nmore"]
+    said = ("Thought: Look.\nAction: click(start_box='(480,520)')", "Action: type(content='it\\'s')\n\nmore")
     turns = (Turn("Look.", "click(start_box='(480,520)')", SCREEN), Turn("", "type(content='it\\'s')", SCREEN))
-    asked = prompt_text(messages_of(Context("Do it.", turns, SCREEN, 0)))
-    assert prompt_after("Do it.", said, "box_v1") == asked
+    family = ModelFamily(POLICY)
+    messages, reply = chat_of(Rollout("t", 2, "a", ("x", "y"), "Do it.", said, "r"), family, [(1, 1)] * 2, 0)
+    assert (messages, reply) == (family.messages(Context("Do it.", turns, SCREEN, 0)), "r")
 
 
 def test_an_all_failed_group_is_shown_a_stored_success_in_place_of_its_last_play() -> None:
@@ -160,8 +163,8 @@ def test_a_step_without_log_probabilities_is_refused_by_name() -> None:
 
 def test_rollouts_come_back_from_a_file_as_they_were(tmp_path: Any) -> None:
     rollouts = [
-        Rollout("t", 0, "a", ("x", "y"), "p", "r", (1, 2), (-0.5, -0.25), 0.5, 1.5),
-        Rollout("t", 1, "a", ("x",), "p", "r"),
+        Rollout("t", 0, "a", ("x", "y"), "i", ("s",), "r", (1, 2), (-0.5, -0.25), 0.5, 1.5),
+        Rollout("t", 1, "a", ("x",), "i", (), "r"),
     ]
     write_rollouts(tmp_path / "r.parquet", rollouts)
     assert list(read_rollouts(tmp_path / "r.parquet")) == rollouts

@@ -28,7 +28,7 @@ PPO = PpoConfig(no_action=0.0)
 
 def play(name: str, outcome: float, *replies: str, tokens: int = 3) -> Played:
     rollouts = tuple(
-        Rollout(name, step, "t/a", ("s",), "p", reply, (1,) * tokens, (-1.0,) * tokens)
+        Rollout(name, step, "t/a", ("s",), "i", (), reply, (1,) * tokens, (-1.0,) * tokens)
         for step, reply in enumerate(replies)
     )
     return Played(1, outcome, rollouts)
@@ -108,7 +108,7 @@ def test_explained_variance_is_1_for_the_returns_0_for_a_constant_and_below_for_
 
 
 def rollouts(groups: int, plays: int) -> list[Rollout]:
-    bare = Rollout("", 0, "t/a", (), "p", CLICK)
+    bare = Rollout("", 0, "t/a", (), "i", (), CLICK)
     return [
         replace(bare, trajectory_id=f"{group}-{number}", group_id=str(group), step=step, reward=float(step and number))
         for group in range(groups)

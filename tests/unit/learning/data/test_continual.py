@@ -14,6 +14,7 @@ from learning.data.sample import Screenshots, read_samples, write_samples, write
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.batches import Batcher
 from models.families.dialects import parse_reply
+from models.families.family import ModelFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, question_of
 from models.random_vlm import build_random
 from models.tiny.generator import prompt_text, read_tokenizer
@@ -108,10 +109,11 @@ def test_a_stock_model_reads_the_chat_that_asks_about_two_screens(tmp_path: Path
     build_random("qwen3_vl", ["Click on ok."] * 8, 0, tmp_path / "model")
     write_screenshots(tmp_path / "screenshots.parquet", pngs)
     chats = Chats(tmp_path / "model", WIDE.model_copy(update={"history_images": 1}), _shots(tmp_path), 0)
+    family = ModelFamily(WIDE)
     images = [Image.open(io.BytesIO(png)).convert("RGB") for png in pngs.values()]
-    for sample, question, dialect in ((made[0], WHAT_WAS_DONE, WIDE.dialect), (made[1], WHAT_CHANGED, None)):
+    for sample, question, acts in ((made[0], WHAT_WAS_DONE, True), (made[1], WHAT_CHANGED, False)):
         chat = chats.encode(sample)
-        asked = question_of(question, [Observation(b"", WIDTH, HEIGHT, "")] * 2, dialect)
+        asked = family.question(question, [Observation(b"", WIDTH, HEIGHT, "")] * 2, acts)
         screens = iter(images)
         for part in (part for message in asked for part in message["content"] if part["type"] == "image"):
             part["image"] = next(screens)

@@ -19,7 +19,7 @@ from tests.unit.learning.samples import parent
 
 
 def rollout(trajectory: str = "t", step: int = 0) -> Rollout:
-    return Rollout(trajectory, step, "task", ("s",), "prompt", "reply", (1, 2), (-0.5, -0.5))
+    return Rollout(trajectory, step, "task", ("s",), "asked", (), "reply", (1, 2), (-0.5, -0.5))
 
 
 def test_the_name_of_weights_tells_how_many_updates_they_have_had() -> None:

@@ -2,8 +2,10 @@
 
 import pytest
 
-from models.families.prompt import messages_of, screens_of, system_text
+from models.families.family import ModelFamily, PixelFamily
+from models.families.prompt import messages_of, screens_of
 from models.policy import Context
+from schemas.config.sections import PolicyConfig
 from schemas.observation import Observation, Turn
 
 
@@ -16,21 +18,25 @@ CONTEXT = Context("Do it.", tuple(Turn(f"t{n}", f"wait({n})", look(n)) for n in 
 
 @pytest.mark.parametrize(("images", "shown"), [(1, [9]), (2, [2, 9]), (4, [0, 1, 2, 9]), (9, [0, 1, 2, 9])])
 def test_the_last_screens_are_shown_the_current_one_last(images: int, shown: list[int]) -> None:
-    assert [screen.png[0] for screen in screens_of(messages_of(CONTEXT, images))] == shown
+    assert [screen.png[0] for screen in screens_of(messages_of(CONTEXT, images, ""))] == shown
 
 
 def test_every_past_thought_and_action_stays_as_text() -> None:
-    chat = messages_of(CONTEXT, 1)
+    chat = messages_of(CONTEXT, 1, "")
     said = [message["content"][0]["text"] for message in chat if message["role"] == "assistant"]
     assert said == [f"Thought: t{n}\nAction: wait({n})" for n in range(3)]
     assert [message["role"] for message in chat] == ["system", "user", *["assistant"] * 3, "user"]
 
 
 def test_a_screen_comes_right_before_what_was_said_about_it() -> None:
-    chat = messages_of(CONTEXT, 2)
+    chat = messages_of(CONTEXT, 2, "")
     at = next(index for index, message in enumerate(chat) if message["content"][0].get("observation") == look(2))
     assert chat[at + 1]["content"][0]["text"].endswith("wait(2)")
 
 
-def test_the_system_turn_speaks_the_dialect() -> None:
-    assert "click(point='<point>480 520</point>')" in system_text("point")
+def test_the_system_turn_shows_actions_as_the_family_writes_them() -> None:
+    wide = Context("Do it.", (), Observation(b"", 1400, 700, ""), 0)
+    told = [family(PolicyConfig(dialect="point")).messages(wide)[0] for family in (ModelFamily, PixelFamily)]
+    thousandths, pixels = (message["content"][0]["text"] for message in told)
+    assert "click(point='<point>480 520</point>')" in thousandths and "thousandths of the screen" in thousandths
+    assert "click(point='<point>672 364</point>')" in pixels and "thousandths" not in pixels

@@ -18,7 +18,7 @@ import pytest
 
 import models.serving.openai
 from environments.pool import SandboxPool
-from models.families.prompt import messages_of
+from models.families.family import ModelFamily
 from models.serving.server import ServerModel, require_server
 from models.tiny.build import build_tiny
 from models.vlm import VlmPolicy
@@ -26,7 +26,7 @@ from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import config_of
-from schemas.config.sections import ServerConfig
+from schemas.config.sections import PolicyConfig, ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from tests.parts import FAKE
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
@@ -69,7 +69,7 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
         time.sleep(0.02 * (5 - body["seed"]))
         return completed(f"answer {body['seed']}")
 
-    chats = [messages_of(context(number)) for number in range(5)]
+    chats = [ModelFamily(PolicyConfig()).messages(context(number)) for number in range(5)]
     completions = served_by(handler).generate(chats, range(5), 0.7, 9)
     assert [one.text for one in completions] == [f"answer {number}" for number in range(5)]
     body = next(body for body in bodies if body["seed"] == 1)
@@ -84,7 +84,9 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
 
 def test_what_may_pass_is_tried_again() -> None:
     answers = iter([httpx.Response(503), httpx.Response(429), completed("ok")])
-    (completion,) = served_by(lambda _: next(answers)).generate([messages_of(context(0))], [0], 0.0, 4)
+    (completion,) = served_by(lambda _: next(answers)).generate(
+        [ModelFamily(PolicyConfig()).messages(context(0))], [0], 0.0, 4
+    )
     assert completion.text == "ok" and not completion.failure
 
 
@@ -131,7 +133,7 @@ def test_a_server_that_fails_ends_the_trajectory_as_an_environment_failure(
 def test_what_would_fail_every_play_is_an_error_that_names_the_mend(status: int, mend: str) -> None:
     asked = served_by(lambda _: httpx.Response(status, text="no"))
     with pytest.raises(FlywheelError, match=mend):
-        asked.generate([messages_of(context(0))] * 3, [0, 1, 2], 0.0, 4)
+        asked.generate([ModelFamily(PolicyConfig()).messages(context(0))] * 3, [0, 1, 2], 0.0, 4)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_log_probabilities_are_kept_if_the_server_gives_them(
         return completed("ok", logprobs={"content": content}, **more)
 
     (completion,) = served_by(handler, SERVER.model_copy(update={"logprobs": True})).generate(
-        [messages_of(context(0))], [0], 1.0, 4
+        [ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 4
     )
     assert completion.token_ids == tokens and completion.logprobs == (-0.5, -0.5)
 

@@ -11,7 +11,7 @@ from learning.data.sample import Screenshots, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from models.families.dialects import parse_reply
 from models.families.processor import read_processor
-from models.families.prompt import messages_of
+from models.families.registry import family_of
 from models.policy import Context
 from models.random_vlm import KINDS, build_random
 from schemas.action import Click, from_json
@@ -35,14 +35,14 @@ def chats(folder: Path, kind: str) -> Chats:
     return Chats(folder / kind, POLICY, Screenshots(folder / "screenshots.parquet"), 0)
 
 
-def played(sample: TrainSample, pngs: dict[str, bytes], texts: list[str]) -> list[dict[str, object]]:
+def played(directory: Path, sample: TrainSample, pngs: dict[str, bytes], texts: list[str]) -> list[dict[str, object]]:
     """The chat as a policy meets it, its past actions as the model wrote them."""
     screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in sample.screenshots]
     past = [screens[0]] * (len(sample.history) + 1 - len(screens)) + screens
     turns = tuple(
         Turn(step.thought, text, screen) for step, text, screen in zip(sample.history, texts, past, strict=False)
     )
-    chat = messages_of(Context(sample.instruction, turns, screens[-1], 0), 2, POLICY.dialect)
+    chat = family_of(POLICY, directory).messages(Context(sample.instruction, turns, screens[-1], 0))
     for message in chat:
         for part in message["content"]:
             if part["type"] == "image":
@@ -57,7 +57,7 @@ def test_a_sample_is_the_played_prompt_then_the_reply_and_its_end(folder: Path, 
     for sample in [one for one in made if one.action is not None]:
         chat = encoder.encode(sample)
         prompt = processor.apply_chat_template(
-            played(sample, pngs, ["wait()"] * len(sample.history)),
+            played(folder / kind, sample, pngs, ["wait()"] * len(sample.history)),
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,

@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from learning.algorithms.grpo import check_drawn, token_losses
-from learning.data.rollouts import Rollout, prompt_after, write_rollouts
+from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 from learning.engines.tiny.forward import outputs_of
 from learning.engines.tiny.replies import ReplyLayer
 from learning.job import Job
 from learning.trainer import train
-from models.families.prompt import messages_of
+from models.families.family import ModelFamily
 from models.policy import Context
 from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
@@ -47,7 +47,7 @@ def played(
     screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in made]
     past = [(), (), (), *[(Turn("Wait.", "wait()", screens[0]),)] * 3]
     chats = [
-        messages_of(Context(sample.instruction, turns, screen, 0))
+        ModelFamily(POLICY).messages(Context(sample.instruction, turns, screen, 0))
         for sample, turns, screen in zip(made, past, screens, strict=True)
     ]
     completions = model.generate(chats, list(range(6)), temperature, POLICY.max_new_tokens)
@@ -57,7 +57,8 @@ def played(
             0,
             sample.task_id,
             sample.screenshots,
-            prompt_after(sample.instruction, ["Thought: Wait.\nAction: wait()"] * len(turns), "box_v1"),
+            sample.instruction,
+            ("Thought: Wait.\nAction: wait()",) * len(turns),
             completion.text,
             completion.token_ids,
             completion.logprobs,
@@ -92,7 +93,7 @@ def logprobs(checkpoint: Path, rollouts: list[Rollout], pngs: dict[str, bytes], 
     """Summed log probability of each reply."""
     net = TinyNet.load(checkpoint, dtype)
     sums = [0.0] * len(rollouts)
-    for piece in ReplyLayer(checkpoint, net, pngs).lay(rollouts, range(len(rollouts)), [0] * len(rollouts)):
+    for piece in ReplyLayer(checkpoint, POLICY, net, pngs).lay(rollouts, range(len(rollouts)), [0] * len(rollouts)):
         with torch.no_grad():
             outputs = outputs_of(net, piece)
         for number, value in zip(outputs.rows.tolist(), outputs.logprobs.tolist(), strict=True):
@@ -162,7 +163,7 @@ def test_a_gradient_that_is_no_number_stops_and_leaves_nothing(start: Path, tmp_
 )
 def test_a_rollout_with_broken_numbers_is_refused_by_name(broken: dict[str, object]) -> None:
     with pytest.raises(FlywheelError, match="trajectory t9"):
-        check_drawn(replace(Rollout("t9", 0, "a", (), "p", "r"), **broken))
+        check_drawn(replace(Rollout("t9", 0, "a", (), "i", (), "r"), **broken))
 
 
 def test_the_loss_corrects_stale_tokens_and_counts_what_it_clipped() -> None:

@@ -23,7 +23,7 @@ def plan(tmp_path: Path) -> Job:
     parent(tmp_path)
     made, pngs = samples(4)
     pairs = [
-        Preference(f"p{at}", one.task_id, one.screenshots, f"{one.instruction}<|im_start|>", click(at), click(50 + at))
+        Preference(f"p{at}", one.task_id, one.screenshots, one.instruction, (), click(at), click(50 + at))
         for at, one in enumerate(made)
     ]
     write_preferences(tmp_path / "samples.parquet", pairs)

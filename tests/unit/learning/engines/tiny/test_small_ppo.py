@@ -59,7 +59,7 @@ def logprobs(plan: Job, checkpoint: Path) -> dict[str, float]:
     """Mean log probability of a reply by its play."""
     rollouts, net = read_rollouts(plan.samples), TinyNet.load(checkpoint)
     found: dict[str, float] = {}
-    layer = ReplyLayer(checkpoint, net, read_screenshots(plan.screenshots))
+    layer = ReplyLayer(checkpoint, plan.policy, net, read_screenshots(plan.screenshots))
     for piece in layer.lay(rollouts, range(len(rollouts)), [0] * len(rollouts)):
         with torch.no_grad():
             outputs = outputs_of(net, piece)

@@ -1,0 +1,98 @@
+"""What is laid out for a network: a sample to imitate or a reply that was given, as a chat and the reply that ends it.
+
+Every engine asks here, and here the policy's family is asked (`models.families`): a policy is trained on the chat that
+it is asked to go on with when it acts, and on actions as it writes them itself.
+"""
+
+import random
+from collections.abc import Sequence
+
+from learning.data.rollouts import Rollout
+from models.completion import Completion
+from models.families.family import ModelFamily, Size
+from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
+from models.policy import Context
+from schemas.action import Click, from_json
+from schemas.failure import FlywheelError
+from schemas.observation import Observation, Turn
+from schemas.sample import Question, TrainSample
+
+Document = TrainSample | Rollout
+
+
+def shown(document: Document, history_images: int) -> tuple[str, ...]:
+    """sha256 of its screens where the policy sees so many of the last ones, oldest first."""
+    return document.screenshots if isinstance(document, Rollout) else document.shown(history_images)
+
+
+def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed: int) -> tuple[list[Message], str]:
+    """The chat that ends before the reply, and the reply as text.
+
+    Args:
+        document: what is laid out.
+        family: the policy's.
+        sizes: of its screens, oldest first.
+        seed: the job's, which chooses among the questions about a screen.
+
+    Raises:
+        FlywheelError: a sample with neither an action nor a question.
+    """
+    screens = [Observation(b"", *size, "") for size in sizes]
+    if isinstance(document, Rollout):
+        messages = family.messages(_context(document.instruction, _read(document, family, screens), screens[-1]))
+        return messages, document.reply
+    if document.kind != "step":
+        return _question(document, family, screens, seed)
+    if document.action is None:  # a screen alone: where is one of its elements?
+        asked = _drawn(document, seed)
+        where = family.reply("", Click(x=asked.x, y=asked.y), sizes[-1])
+        return family.messages(_context(f'Click on "{asked.name}".', (), screens[-1])), where
+    turns = [
+        Turn(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
+        for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
+    ]
+    messages = family.messages(_context(document.instruction, turns, screens[-1]))
+    return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
+
+
+def _context(instruction: str, turns: Sequence[Turn], screen: Observation) -> Context:
+    return Context(instruction, tuple(turns), screen, 0)
+
+
+def _before(steps: int, screens: Sequence[Observation]) -> list[Observation]:
+    """The screens that so many past steps had; of those that are not shown any more, the oldest one that is."""
+    return [screens[0]] * (steps + 1 - len(screens)) + list(screens[:-1][-steps:] if steps else ())
+
+
+def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[Turn]:
+    """Its past replies as the policy remembered them."""
+    before = _before(len(rollout.said), screens)
+    read = [
+        family.read(Completion(text), (screen.width, screen.height))
+        for text, screen in zip(rollout.said, before, strict=True)
+    ]
+    return [Turn(reply.thought, reply.action_text, screen) for reply, screen in zip(read, before, strict=True)]
+
+
+def _question(
+    sample: TrainSample, family: ModelFamily, screens: Sequence[Observation], seed: int
+) -> tuple[list[Message], str]:
+    """What continual training asks about screens, and the answer: no instruction, no history."""
+    size = (screens[-1].width, screens[-1].height)
+    if sample.kind == "transition":
+        return family.question(WHAT_CHANGED, screens), sample.thought
+    if sample.kind == "naming":
+        asked = _drawn(sample, seed)
+        place = family.write(Click(x=asked.x, y=asked.y), size)
+        return family.question(f"What is at the place of {place}?", screens), asked.name
+    done = family.reply("", from_json(sample.action or ""), size)
+    return family.question(WHAT_WAS_DONE, screens, acts=True), done
+
+
+def _drawn(sample: TrainSample, seed: int) -> Question:
+    """One of the sample's questions, the same in every run of the job."""
+    if not sample.questions:
+        raise FlywheelError(
+            f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."
+        )
+    return random.Random(f"{seed} {sample.screenshots[-1]}").choice(sample.questions)
