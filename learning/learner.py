@@ -141,7 +141,7 @@ class Learner:
         self.engine.write(folder)
         self.objective.write(folder)
         if steps is not None:
-            keep_masters(self.engine, folder, self._job.train.keep, self.before + steps)
+            keep_masters(self.engine, self.objective.masters(), folder, self._job.train.keep, self.before + steps)
 
     def close(self) -> None:
         """Lets go of threads and the like."""

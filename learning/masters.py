@@ -3,12 +3,13 @@
 A policy is written in its parent's precision, mostly bf16, where neighbours lie 2^-8 of a weight apart: at a small
 learning rate most steps of a training are shorter, and one that began from the rounded weights would lose what the
 last one moved. So the weights, and if wanted the optimiser's moments, lie in `training/` of the policy's directory, as
-a checkpoint that any number of ranks loads. `transformers` and `flywheel export` pass it over.
+a checkpoint that any number of ranks loads. `transformers` and `flywheel export` pass it over. The network of a critic
+that stands alone lies there too, without moments.
 """
 
 from pathlib import Path
 
-from learning.checkpoint import Checkpoints
+from learning.checkpoint import Checkpoints, State
 from learning.engines.engine import Engine
 from learning.launch import PATIENCE
 from models.tiny.layout import TRAINING
@@ -18,11 +19,12 @@ WEIGHTS, MOMENTS = "model.", "optimizer."
 """What names begin with in an engine's state."""
 
 
-def keep_masters(engine: Engine, folder: Path, keep: Keep, steps: int) -> None:
+def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, steps: int) -> None:
     """Writes them below a policy's directory; all ranks call it.
 
     Args:
         engine: after its last step.
+        auxiliary: weights that an objective has beside the policy's.
         folder: the policy's directory, which all ranks reach.
         keep: what of it.
         steps: optimiser steps that the moments have had, in this training and those before.
@@ -33,8 +35,8 @@ def keep_masters(engine: Engine, folder: Path, keep: Keep, steps: int) -> None:
     if keep == "nothing":
         return
     kinds = (WEIGHTS, MOMENTS) if keep == "masters+moments" else (WEIGHTS,)
-    state = {name: part for name, part in engine.masters().items() if name.startswith(kinds)}
-    extra = {"optimizer": engine.optimizer, "moments": len(kinds) == 2, "steps": steps}
+    state = {name: part for name, part in engine.masters().items() if name.startswith(kinds)} | auxiliary
+    extra = {"optimizer": engine.optimizer, "moments": len(kinds) == 2, "steps": steps, "auxiliary": bool(auxiliary)}
     with Checkpoints(folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
         checkpoints.save(state, steps, extra, blocking=True)
 
@@ -61,3 +63,17 @@ def take_up_masters(engine: Engine, parent: Path) -> int:
     steps = extra["steps"] if moments else 0
     engine.restored(steps)
     return steps
+
+
+def take_up_auxiliary(weights: State, parent: Path) -> None:
+    """Puts an objective's own weights, if the parent's training kept any, in the place of rounded ones; all ranks call
+    it.
+
+    Raises:
+        CheckpointError: they are damaged, or of another architecture.
+    """
+    if not (parent / TRAINING).is_dir():
+        return
+    with Checkpoints(parent / TRAINING, timeout=PATIENCE) as checkpoints:
+        if checkpoints.manifest().extra.get("auxiliary"):
+            checkpoints.load(weights, partial=True)

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from schemas.failure import FlywheelError, UsageError
 
 
 def train(job: Job) -> None:
-    """Trains as one rank of `WORLD_SIZE`; rank 0 speaks and writes.
+    """Trains as one rank of `WORLD_SIZE`; rank 0 reports and writes.
 
     Raises:
         CheckpointError: the parent cannot be trained, or the checkpoint is already there.
@@ -61,33 +61,21 @@ def train(job: Job) -> None:
     learner = Learner(job, first.samples, rank, world)
     kept = Kept(job, learner)
     try:
-        restored = kept.restore()
-        done = restored.step or 0
-        if rank == 0:
-            for one in restored.damaged:
-                send(damaged=one.step, problem=one.problem, aside=one.aside)
-            if done:
-                send(resumed=done, steps=job.steps)
+        done = _resume(job, kept, rank)
         loss, waited, ready, end = 0.0, rounds.waited_s, time.perf_counter(), 0
+
+        def report(part: Round, step: int, loss: float) -> None:
+            seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
+            if rank == 0:
+                _progress(part, step, loss, (step - done) * job.train.batch / seconds)
+
         for part in chain([first], coming):
             end = part.end
-            if end <= done:
-                continue
-            if job.stream is not None:
-                learner.take(part.samples, part.screenshots)
-            steps = range(max(part.first, done), part.end)
-            for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
-                _note(job, rank, step, result)
-                if job.stream is None:
-                    kept.after(step + 1)
-                if (step + 1) % learner.engine.report_every == 0 or step + 1 == part.end:
-                    loss = float(_sum(result.loss.double(), world))
-                    seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
-                    if rank == 0:
-                        _progress(part, step + 1, loss, (step + 1 - done) * job.train.batch / seconds)
-            if job.stream is not None:
-                _publish(learner, job, ranks, part.number)
-                kept.now(part.end)
+            if end > done:
+                loss = _train_round(job, learner, kept, part, range(max(part.first, done), end), report)
+                if job.stream is not None:
+                    _publish(learner, job, ranks, part.number)
+                    kept.now(end)
         write_checkpoint(learner, job, ranks, end)
         metrics = learner.metrics()
     finally:
@@ -98,6 +86,34 @@ def train(job: Job) -> None:
         times = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
         times |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
         send(checkpoint=str(job.out), loss=round(loss, 4), numbers=metrics, **times)
+
+
+def _resume(job: Job, kept: Kept, rank: int) -> int:
+    """Goes on from the newest whole checkpoint; how many steps were made."""
+    restored = kept.restore()
+    if rank == 0:
+        for one in restored.damaged:
+            send(damaged=one.step, problem=one.problem, aside=one.aside)
+        if restored.step:
+            send(resumed=restored.step, steps=job.steps)
+    return restored.step or 0
+
+
+def _train_round(
+    job: Job, learner: Learner, kept: Kept, part: Round, steps: range, report: Callable[[Round, int, float], None]
+) -> float:
+    """Takes these steps of a round; the last loss. `report` is handed how many steps were made, and the loss."""
+    if job.stream is not None:
+        learner.take(part.samples, part.screenshots)
+    loss, engine = 0.0, learner.engine
+    for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
+        _note(job, engine.rank, step, result)
+        if job.stream is None:
+            kept.after(step + 1)
+        if (step + 1) % engine.report_every == 0 or step + 1 == part.end:
+            loss = float(_sum(result.loss.double(), engine.world))
+            report(part, step + 1, loss)
+    return loss
 
 
 def refs_of(job: Job, sampler: Sampler, step: int) -> list[SampleRef]:

@@ -21,7 +21,7 @@ from environments.catalog import catalog
 from schemas.config import load_config
 from storage.lake import Lake
 from tasks.collect.collect import write
-from tasks.collect.stream import play_and_train
+from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
 from tasks.shared.places import work_folder
 from tasks.shared.policies import load_policy, version_of
@@ -82,7 +82,7 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     ]
     policy = load_policy(config, lake, parent)
     clock = time.perf_counter()
-    made = play_and_train(config, lake, recipe, plays, policy, lambda records: write(lake, records))
+    made = roll_out_and_train(config, lake, recipe, plays, policy, lambda records: write(lake, records))
     seconds = time.perf_counter() - clock
     shutil.rmtree(arm.folder)
     return {

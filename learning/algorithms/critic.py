@@ -2,7 +2,8 @@
 
 A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
 copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
-judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic.
+judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic; a network in
+bf16, and in fp32 where the policy's weights are kept so (`learning.masters`).
 """
 
 import math
@@ -18,6 +19,7 @@ from learning.checkpoint import State
 from learning.engines.engine import Body, Engine
 from learning.engines.optimizer import moments_of
 from learning.job import Job
+from learning.masters import take_up_auxiliary
 from models.tiny.layout import CRITIC, read_config
 from schemas.failure import CheckpointError
 
@@ -54,6 +56,9 @@ class Critic:
         if alone:
             own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
             self.body = engine.body(own)
+            if kept:
+                take_up_auxiliary(_named(self.body.weights()), job.parent)
+                self.body.restored(0)
 
     def values(self, hidden: Tensor) -> Tensor:
         """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
@@ -102,8 +107,12 @@ class Critic:
         """Weights and moments, to be saved and loaded in place."""
         moments = moments_of(self._adam, self.head)
         found = {f"{BODY}head.{name}": moments[name] for name in ("exp_avg", "exp_avg_sq")}
-        body = self.body.state() if self.body is not None else {}
-        return {f"{BODY}head.weight": self.head.detach(), **found, **{f"{BODY}{name}": body[name] for name in body}}
+        body = _named(self.body.state()) if self.body is not None else {}
+        return {f"{BODY}head.weight": self.head.detach(), **found, **body}
+
+    def masters(self) -> State:
+        """The fp32 weights of a network of its own."""
+        return _named(self.body.masters()) if self.body is not None else {}
 
     def restored(self, steps: int) -> None:
         """Goes on from what was loaded into `state` after so many steps."""
@@ -118,6 +127,10 @@ class Critic:
             tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
             tensors |= {f"{BODY}{name}": part.to(torch.bfloat16).contiguous() for name, part in body.items()}
             save_file(tensors, folder / CRITIC, metadata={"format": "pt"})
+
+
+def _named(body: State) -> State:
+    return {f"{BODY}{name}": part for name, part in body.items()}
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:

@@ -85,5 +85,9 @@ class Objective(ABC):
     def restored(self, step: int) -> None:  # noqa: B027
         """Goes on from what was loaded into `state` after so many steps."""
 
+    def masters(self) -> State:
+        """Weights of its own in fp32 that its next training is to find beside the policy's; all ranks call it."""
+        return {}
+
     def write(self, folder: Path) -> None:  # noqa: B027
         """Writes what it keeps beside the weights; all ranks call it."""

@@ -85,6 +85,10 @@ class PpoObjective(GroupObjective):
         """Goes on; the critic was trained alone before these steps."""
         self.critic.restored(step + self.valuation.restored())
 
+    def masters(self) -> State:
+        """The network of a critic that stands alone."""
+        return self.critic.masters()
+
     def write(self, folder: Path) -> None:
         """Writes the critic beside the policy's weights."""
         self.critic.write(folder)

@@ -95,9 +95,17 @@ class Body(ABC):
     def state(self) -> State:
         """Weights and moments, to be saved and loaded in place."""
 
+    def weights(self) -> State:
+        """The fp32 weights alone, without adapters, as this rank holds them; to be loaded in place."""
+        return {name: part for name, part in self.state().items() if name.startswith("model.")}
+
+    def masters(self) -> State:
+        """The same as the next training is to find them: adapters merged in."""
+        return self.weights()
+
     @abstractmethod
     def restored(self, steps: int) -> None:
-        """Goes on from what was loaded into `state` after so many steps."""
+        """Goes on from what was loaded into `state` or `weights` after so many steps."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:

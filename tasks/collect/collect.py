@@ -16,7 +16,7 @@ from schemas.observation import Observation
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.collect.stream import play_and_train
+from tasks.collect.stream import roll_out_and_train
 from tasks.shared.console import bar
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, load_policy, version_of
@@ -36,7 +36,7 @@ def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
         recipe = Recipe(version_of(iteration), version, iteration, lake.versions())
         grouped = [one for one in left if one.group_id is not None]
         policy = load_policy(config, lake, version)
-        trained = play_and_train(config, lake, recipe, grouped, policy, lambda chunk: write(lake, chunk))
+        trained = roll_out_and_train(config, lake, recipe, grouped, policy, lambda chunk: write(lake, chunk))
         numbers = _numbers(lake, iteration)
         return {**numbers, "stream": trained, "say": f"{numbers['say']}; {trained['updates']} updates meanwhile"}
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""Playing and training side by side (`train.stream.on`): the collect stage's work, with a trainer beside it.
+"""Rollouts and training at the same time (`train.stream.on`): the collect stage's work, with a trainer's process.
 
-Sandboxes play on without waiting for the trainer, which takes finished groups as batches from the pool; unfinished
-plays go on under newer weights as soon as these are there. What is finished is in the lake before anybody trains on it:
-when either process is killed, starting again plays what is missing and trains on from the last weights.
+Sandboxes go on without waiting for the trainer, which takes finished groups as batches from the pool; unfinished
+trajectories go on under newer weights as soon as these are there. What is finished is in the lake before anybody trains
+on it: when either process is killed, starting again rolls out what is missing and trains on from the last weights.
 """
 
 import shutil
@@ -36,24 +36,24 @@ NOTHING = "nothing to learn from: one reward for all in each group, so nothing w
 Write = Callable[[list[FinishedTrajectory]], None]
 
 
-def play_and_train(
+def roll_out_and_train(
     config: Config, lake: Lake, recipe: Recipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
 ) -> dict[str, Any]:
-    """Plays what is left of an iteration while a trainer learns from what is finished.
+    """Rolls out what is left of an iteration while a trainer learns from what is finished.
 
     Args:
         config: the resolved config.
         lake: where everything goes.
         recipe: the candidate's version, and the parent it comes from.
         planned: what is not in the lake yet.
-        policy: the parent, which plays until there are newer weights.
-        write: writes finished plays to the lake.
+        policy: the parent, which acts until there are newer weights.
+        write: writes finished trajectories to the lake.
 
     Returns:
         The metrics, the checkpoint's address in the lake (empty if nothing could be learnt), and a sentence.
 
     Raises:
-        FlywheelError: the trainer stopped with an error or died; all that was played is in the lake.
+        FlywheelError: the trainer stopped with an error or died; all that was rolled out is in the lake.
     """
     work = work_folder(lake, recipe.version)
     folder = StreamFolder(work / "stream")
@@ -61,28 +61,20 @@ def play_and_train(
     job = _job(config, lake, recipe, folder, work)
     clock = time.perf_counter()
     with ThreadPoolExecutor(1, "trainer") as thread, TrainerProcess(job, work) as trainer:
-        training = thread.submit(trainer.listen, lambda said: _hear(pool, said))
-
-        def sink(records: list[FinishedTrajectory]) -> None:
-            write(records)
-            pool.finished([record.trajectory for record in records])
-
-        def admit(one: PlannedTrajectory) -> bool | None:
-            return False if training.done() else pool.may_begin(one)
-
+        training = thread.submit(trainer.listen, lambda message: _hear(pool, message))
         pool.feed()
         with Actor(policy, config.temperature, _newer(config, recipe, folder)) as actor:
-            leased_s = roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
+            leased_s = _roll_out(config, planned, actor, pool, training, write)
         if not training.done():
             _end(pool, folder, training)
         if not folder.batches() and not training.done():
             return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
-        told = training.result()
+        trained = training.result()
     metrics = {
-        **told,
+        **trained,
         **pool.numbers(),
         "learning_rate": job.learning_rate,
-        "trainer_idle": told["waited_s"] / max(told["seconds"], 1e-9),
+        "trainer_idle": trained["waited_s"] / max(trained["seconds"], 1e-9),
     }
     if planned:
         sandboxes = size_of(environments_of(config, (one.task for one in planned)))
@@ -91,9 +83,29 @@ def play_and_train(
     return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
 
 
-def _hear(pool: StreamPool, said: dict[str, Any]) -> None:
-    if "published" in said:
-        pool.published(said["published"])
+def _roll_out(
+    config: Config,
+    planned: Sequence[PlannedTrajectory],
+    actor: Actor,
+    pool: StreamPool,
+    training: "Future[dict[str, Any]]",
+    write: Write,
+) -> float:
+    """Rolls out as the pool admits it, until the trainer has ended; the seconds that sandboxes were leased."""
+
+    def sink(records: list[FinishedTrajectory]) -> None:
+        write(records)
+        pool.finished([record.trajectory for record in records])
+
+    def admit(one: PlannedTrajectory) -> bool | None:
+        return False if training.done() else pool.may_begin(one)
+
+    return roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
+
+
+def _hear(pool: StreamPool, message: dict[str, Any]) -> None:
+    if "published" in message:
+        pool.published(message["published"])
         pool.feed()
 
 

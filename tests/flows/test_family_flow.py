@@ -55,7 +55,8 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
 def material(config: Config, folder: Path, method: str) -> tuple[Lake, list[Any], Chats]:
     """What a method is handed from the lake, and who encodes it."""
     lake = Lake.open(config.lake)
-    config = config.model_copy(update={"train": config.train.model_copy(update={"method": method})})
+    train = config.train.model_copy(update={"method": method, "steps": 50, "batch": 8})  # each sample comes
+    config = config.model_copy(update={"train": train})
     recipe = Recipe("policy-0009", "policy-0000", 1, pins_of(lake))
     chosen = method_of(config.train)
     job = job_of(config, lake, recipe, folder, MATERIAL[Source(chosen.source)](config, lake, recipe))

@@ -13,7 +13,7 @@ from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.collect.collect import drop_unfinished, finished, write
-from tasks.collect.stream import play_and_train
+from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
 from tasks.shared.policies import load_policy
 from tasks.shared.run import run_of
@@ -79,7 +79,7 @@ def run(config: Config, lake: Lake, groups: int, pause_s: float = 0.0) -> dict[s
     left = missing(planned, finished(lake, 1))
     recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
     policy = load_policy(config, lake, PARENT)
-    return play_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records))
+    return roll_out_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import State
 from learning.engines.engine import Body
-from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
 from learning.engines.fsdp.model import device_of, load_model, optimizer_of, shard, start_group, state_of
 from learning.engines.fsdp.phases import Work
 from learning.engines.optimizer import moments_of
@@ -81,6 +81,14 @@ class FsdpBody(Body):
     def state(self) -> State:
         """As the policy's."""
         return state_of(self._model, self._optimizer)
+
+    def weights(self) -> State:
+        """As the policy's."""
+        return {f"model.{name}": weight for name, weight in plain(self._model)}
+
+    def masters(self) -> State:
+        """As the policy's."""
+        return {f"model.{name}": weight for name, weight in joined(self._model)}
 
     def restored(self, steps: int) -> None:
         """Goes on after so many steps."""

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from learning.checkpoint import Stretch
 from learning.checkpoint.ranks import Ranks
+from learning.data.rollouts import read_rollouts
 from learning.data.sample import read_samples
 from learning.data.sampler import Sampler
+from learning.engines.engine import SampleRef
 from learning.engines.fsdp.adapters import whole
 from learning.job import Job
 from learning.launch import PATIENCE
@@ -19,8 +21,8 @@ from learning.learner import Learner
 from learning.trainer import refs_of, train
 from learning.writing import write_checkpoint
 from models.tiny.layout import TRAINING
-from schemas.config.training import LoraConfig, TrainConfig
-from tests.unit.learning import chats, samples
+from schemas.config.training import LoraConfig, PpoConfig, TrainConfig
+from tests.unit.learning import chats, plays, replies, samples
 
 RATE = 1e-6
 LORA = LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj"))
@@ -130,3 +132,38 @@ def test_another_method_takes_them_up_and_a_killed_training_finds_its_steps_agai
     following.out.rename(tmp_path / "whole")
     train(following)  # from the checkpoint of its third step
     assert (following.out / "model.safetensors").read_bytes() == whole
+
+
+def critics(folder: Path, kind: str, keep: str) -> Job:
+    """A training with a critic that stands alone."""
+    if kind == "small":
+        samples.parent(folder)
+        return plays.ppo_job(folder, folder, critic="alone", value_steps=2, train={"keep": keep})
+    config = PpoConfig(critic="alone", value_steps=2)
+    return replies.job(folder, "qwen3_vl", "ppo", ppo=config, keep=keep)
+
+
+def critic_of(learner: Learner) -> dict[str, Tensor]:
+    """The fp32 weights of its critic's network."""
+    flat = {
+        name: part.flat if isinstance(part, Stretch) else part for name, part in learner.objective.masters().items()
+    }
+    return {name: whole(tensor).detach().clone() for name, tensor in flat.items()}
+
+
+@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize(("keep", "exact"), [("masters", True), ("nothing", False)])
+def test_a_critic_that_stands_alone_goes_on_from_its_fp32_weights_too(
+    kind: str, keep: str, exact: bool, tmp_path: Path
+) -> None:
+    plan = critics(tmp_path, kind, keep)
+    first = Learner(plan, read_rollouts(plan.samples), 0, 1)
+    first.step(first.prepare([SampleRef(at, at) for at in range(4)]), RATE)
+    following = written(first, plan, 1)
+    second = Learner(following, read_rollouts(plan.samples), 0, 1)
+    before, after = critic_of(first), critic_of(second)
+    assert before and same(before, after) == exact
+    assert same(*({name: tensor.bfloat16() for name, tensor in one.items()} for one in (before, after)))
+    assert any(not torch.equal(tensor, tensor.bfloat16().float()) for tensor in before.values())
+    for learner in (first, second):
+        learner.close()

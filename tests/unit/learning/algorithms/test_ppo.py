@@ -31,7 +31,7 @@ def play(name: str, outcome: float, *replies: str, tokens: int = 3) -> Played:
         Rollout(name, step, "t/a", ("s",), "i", (), reply, (1,) * tokens, (-1.0,) * tokens)
         for step, reply in enumerate(replies)
     )
-    return Played(1, outcome, rollouts)
+    return Played(1, outcome, rollouts, tuple(reply == NOTHING for reply in replies))
 
 
 def test_the_outcome_stands_on_the_last_reply_alone() -> None:

@@ -1,0 +1,64 @@
+"""Retraining from a stored config: what never had an effect is reset, so that what made a policy still makes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.random_vlm import build_random
+from schemas.config import Config, config_of
+from schemas.failure import UsageError
+from schemas.table import utc_now
+from schemas.tables.policy import PolicyVersion
+from storage.lake import Lake
+from tasks.retrain import pin_data
+from tests.unit.learning.samples import parent
+
+
+def trained(folder: Path, base: Path, **train: Any) -> Config:
+    """A lake whose second policy was trained with these settings."""
+    config = config_of({"lake": {"uri": str(folder / "lake"), "min_free_mb": 10}})
+    lake = Lake.open(config.lake)
+    made_by = config_of(config.model_dump() | {"policy": {"base": str(base)}, "train": train})
+    checkpoint = lake.blobs.put_directory(base, "checkpoints/first")
+    common: dict[str, Any] = {
+        "iteration": 0, "method": "sft", "code": "c", "seed": 0, "metrics": "{}", "created_at": utc_now(),
+        "config": made_by.canonical(), "checkpoint": checkpoint,
+    }  # fmt: skip
+    first = PolicyVersion(
+        policy_version="first", kind="initial", parent=None, data_versions="{}", status="champion", **common
+    )
+    second = PolicyVersion(
+        policy_version="second", kind="iteration", parent="first", data_versions='{"steps":1}', status="candidate",
+        **common,
+    )  # fmt: skip
+    lake.append("policies", [first, second])
+    return config
+
+
+@pytest.mark.parametrize(
+    ("small", "vain", "real"),
+    [
+        (False, {"grounding": 1, "words": 0.5, "steps_first": 30}, {"steps": 7, "token_cap": 512}),
+        (True, {"token_cap": 512, "activation_checkpointing": True}, {"steps": 7, "grounding": 1}),
+    ],
+)
+def test_a_stored_training_is_repeated_without_what_its_model_never_read(
+    small: bool, vain: dict[str, Any], real: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    base = parent(tmp_path) if small else tmp_path / "base"
+    if not small:
+        build_random("qwen3_vl", ["Click."] * 8, 0, base)
+    config = trained(tmp_path, base, **vain, **real)
+    pins = pin_data.fn(config, "second")
+    again = config_of(json.loads(pins["config"]))
+    assert again.train == config_of({"train": real}).train
+    assert (pins["parent"], pins["versions"], pins["version"]) == ("first", {"steps": 1}, "retrained-0000")
+
+
+def test_a_policy_that_was_not_trained_cannot_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    with pytest.raises(UsageError, match="first was not trained from data"):
+        pin_data.fn(trained(tmp_path, parent(tmp_path)), "first")
