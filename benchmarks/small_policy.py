@@ -24,10 +24,12 @@ from learning.data.rollouts import Rollout
 from learning.engines.tiny.forward import Piece, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.engines.tiny.replies import ReplyLayer
-from models.families.prompt import Message, messages_of
+from models.families.dialects import format_reply
+from models.families.family import TinyFamily
+from models.families.prompt import Message
 from models.policy import Context
 from models.tiny.build import build_tiny
-from models.tiny.generator import TinyModel, prompt_text
+from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
@@ -38,6 +40,7 @@ SCREEN = (160, 224)
 BATCH = 32
 TOKENS = 24
 """Tokens of a completion, about those of a thought and a click."""
+FAMILY = TinyFamily(PolicyConfig())
 NAMES = ("ok", "cancel", "submit", "next", "search", "open")
 REPLY = "Thought: I click on it.\nAction: click(start_box='<|box_start|>(0.5,0.5)<|box_end|>')"
 
@@ -58,6 +61,10 @@ def contexts(count: int) -> list[Context]:
     return made
 
 
+def _past(context: Context) -> tuple[str, ...]:
+    return tuple(format_reply(turn.thought, turn.action_text) for turn in context.turns)
+
+
 def stock(directory: Path, dtype: torch.dtype) -> Any:
     """The library's own model of a directory."""
     from transformers import AutoModelForImageTextToText
@@ -72,7 +79,7 @@ class Acting:
         from transformers import AutoProcessor
 
         asked = contexts(BATCH)
-        self._chats = [messages_of(context) for context in asked]
+        self._chats = [FAMILY.messages(context) for context in asked]
         self._seeds = [context.seed for context in asked]
         self._ours = TinyModel(directory)
         self._processor: Any = AutoProcessor.from_pretrained(directory)
@@ -112,13 +119,13 @@ class Training:
         asked = contexts(BATCH)
         pngs = {hashlib.sha256(one.observation.png).hexdigest(): one.observation.png for one in asked}
         rollouts = [
-            Rollout(f"t{at}", 0, "", (sha,), prompt_text(messages_of(context)), REPLY)
+            Rollout(f"t{at}", 0, "", (sha,), context.instruction, _past(context), REPLY)
             for at, (sha, context) in enumerate(zip(pngs, asked, strict=True))
         ]
         self._net = TinyNet.load(directory)
         self._gradient = self._net.gradients()
         self._optimizer = FlatOptimizer(self._net, TrainConfig())
-        layer = ReplyLayer(directory, self._net, pngs)
+        layer = ReplyLayer(directory, PolicyConfig(), self._net, pngs)
         self._pieces = layer.lay(rollouts, range(BATCH), [0] * BATCH)
         self._targets = sum(len(piece.targets) for piece in self._pieces)
         self._peers = {dtype: stock(directory, dtype).train() for dtype in (torch.bfloat16, torch.float32)}

@@ -10,17 +10,21 @@ import pytest
 
 from learning.data.sample import order_of, read_samples, read_screenshots
 from learning.data.sampler import Sampler
+from models.families.family import TinyFamily
 from schemas.action import Click, Wait, to_json
+from schemas.config.sections import PolicyConfig
 from schemas.failure import LakeError
 from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import write_pictures
+from tasks.train.preferences import preferences_of
 from tasks.train.supervised import drawn, ways, write_drawn
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
 POSITIONS, SEED = 2_000, 3
 SHARES = {"balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "measured": "p1"}
+CORRECTED = "Thought: There.\nAction: click(start_box='(123,500)')"
 
 
 @pytest.fixture
@@ -243,8 +247,30 @@ def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True}
     lake.append("pairs", [{**pair, "step": 2}, {**pair, "pair_id": "q", "step": 0}])
     late, early = ask(lake, "training_pairs", history_images=2).to_pylist()
-    assert (late["screenshots"], late["said"]) == (["1" * 64, "2" * 64], ["reply 0", "reply 1"])
-    assert (early["screenshots"], early["said"], early["instruction"]) == (["0" * 64], [], "Click.")
+    assert late["screenshots"] == ["1" * 64, "2" * 64]
+    assert [past["raw_text"] for past in late["past"]] == ["reply 0", "reply 1"]
+    assert (early["screenshots"], early["past"], early["instruction"]) == (["0" * 64], [], "Click.")
+
+
+def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_correction_only_the_rejected(
+    lake: Lake, row
+) -> None:
+    clicks = {name: to_json(Click(x=x, y=0.5)) for name, x in (("t0", 0.1234), ("t1", 0.9))}
+    for name, action in clicks.items():
+        lake.append("trajectories", [row("trajectories", trajectory_id=name)])
+        lake.append("steps", [row("steps", trajectory_id=name, step=at, action=action) for at in range(2)])
+    pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
+    pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True, "step": 1}
+    corrected = {"pair_id": "q", "kind": "correction", "rejected_trajectory_id": "t0"}
+    lake.append("pairs", [pair, pair | corrected])
+    parting, correction = ask(lake, "training_pairs", history_images=1).to_pylist()
+    assert (parting["chosen_action"], parting["rejected_action"]) == (clicks["t0"], clicks["t1"])
+    assert (correction["chosen_action"], correction["rejected_action"]) == (None, clicks["t0"])
+    first, second = preferences_of([parting, correction | {"chosen": CORRECTED}], TinyFamily(PolicyConfig()))
+    assert (first.chosen, first.rejected) == tuple(f"Action: click(start_box='({x},500)')" for x in (120, 900))
+    assert first.said == (first.chosen,) and second.chosen == CORRECTED.replace("123", "120")
+    (gibberish,) = preferences_of([parting | {"rejected_action": None}], TinyFamily(PolicyConfig()))
+    assert gibberish.rejected == "no"
 
 
 def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_seed(lake: Lake, row) -> None:
