@@ -8,6 +8,7 @@ import pytest
 
 from models.random_vlm import build_random
 from schemas.config import Config, config_of
+from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
@@ -18,7 +19,8 @@ from tests.unit.learning.samples import parent
 
 def trained(folder: Path, base: Path, **train: Any) -> Config:
     """A lake whose second policy was trained with these settings."""
-    config = config_of({"lake": {"uri": str(folder / "lake"), "min_free_mb": 10}})
+    lake_at = {"uri": str(folder / "lake"), "min_free_mb": 10}
+    config = config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-one"]}, "lake": lake_at})
     lake = Lake.open(config.lake)
     made_by = config_of(config.model_dump() | {"policy": {"base": str(base)}, "train": train})
     checkpoint = lake.blobs.put_directory(base, "checkpoints/first")
@@ -54,7 +56,7 @@ def test_a_stored_training_is_repeated_without_what_its_model_never_read(
     config = trained(tmp_path, base, **vain, **real)
     pins = pin_data.fn(config, "second")
     again = config_of(json.loads(pins["config"]))
-    assert again.train == config_of({"train": real}).train
+    assert again.train == TrainConfig.model_validate(real)
     assert (pins["parent"], pins["versions"], pins["version"]) == ("first", {"steps": 1}, "retrained-0000")
 
 
