@@ -35,10 +35,10 @@ def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, ste
     if keep == "nothing":
         return
     kinds = (WEIGHTS, MOMENTS) if keep == "masters+moments" else (WEIGHTS,)
-    state = {name: part for name, part in engine.masters().items() if name.startswith(kinds)} | auxiliary
+    own = {name: part for name, part in engine.masters().items() if name.startswith(kinds)}
     extra = {"optimizer": engine.optimizer, "moments": len(kinds) == 2, "steps": steps, "auxiliary": bool(auxiliary)}
     with Checkpoints(folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
-        checkpoints.save(state, steps, extra, blocking=True)
+        checkpoints.save({**own, **auxiliary}, steps, extra, blocking=True)
 
 
 def take_up_masters(engine: Engine, parent: Path) -> int:
