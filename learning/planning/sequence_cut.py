@@ -1,6 +1,7 @@
 """Where a batch that is sorted by length is cut into micro-batches: even tokens, and the shortest path over cuts."""
 
 import math
+from bisect import bisect_right
 from itertools import pairwise
 
 import numpy as np
@@ -22,8 +23,8 @@ def cut(lengths: npt.ArrayLike, number: int) -> list[Ints]:
 
 def even(rising: Ints, number: int) -> Edges:
     """Where rising lengths are cut into at most `number` stretches whose largest token sum is least."""
-    sums = np.concatenate([[0], np.cumsum(rising)])
-    longest, share = int(rising.max()), -(-int(sums[-1]) // number)
+    sums = [0, *np.cumsum(rising).tolist()]
+    longest, share = int(rising.max()), -(-sums[-1] // number)
     low, high = max(longest, share), longest + share
     while low < high:
         middle = (low + high) // 2
@@ -34,11 +35,10 @@ def even(rising: Ints, number: int) -> Edges:
     return _edges(sums, low)
 
 
-def _edges(sums: Ints, bound: int) -> Edges:
+def _edges(sums: list[int], bound: int) -> Edges:
     edges: Edges = [0]
     while edges[-1] < len(sums) - 1:
-        until = int(sums[edges[-1]]) + bound
-        edges.append(int(np.searchsorted(sums, until, side="right")) - 1)
+        edges.append(bisect_right(sums, sums[edges[-1]] + bound) - 1)
     return edges
 
 

@@ -20,6 +20,14 @@ Counts = tuple[int, ...]
 """A mixture: groups of each degree, in the order of the cluster's degrees."""
 
 
+@dataclass(slots=True)
+class Work:
+    """What planning may still do; counted, not timed, so that all ranks plan alike."""
+
+    left: float = math.inf
+    """In sequences placed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Sequences of a micro-batch, longest first."""
@@ -34,12 +42,14 @@ class Load:
     sizes: list[int]
     """`tokens` and `added` once more, as lists."""
     rows: list[list[float]]
+    work: Work
+    """One for all parts of a batch."""
 
-    def part(self, start: int, end: int) -> "Load":
-        """The sequences of a stretch."""
-        here = slice(start, end)
-        sizes, rows = self.sizes[here], self.rows[here]
-        return Load(self.tokens[here], self.added[here], self.room, self.degrees, self.fixed, sizes, rows)
+    def part(self, members: Ints | slice) -> "Load":
+        """Some of the sequences, longest first."""
+        tokens, added = self.tokens[members], self.added[members]
+        sizes, rows = tokens.tolist(), added.tolist()
+        return Load(tokens, added, self.room, self.degrees, self.fixed, sizes, rows, self.work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +63,15 @@ class Filled:
     """When the last group ends."""
 
 
-def load_of(lengths: npt.ArrayLike, cost: ClusterCost) -> tuple[Load, Ints]:
-    """The load of these lengths, and which of them each of its sequences is."""
+def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -> tuple[Load, Ints]:
+    """The load of these lengths, and which of them each of its sequences is; planning it may do so much work."""
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-long, kind="stable")
     room = tuple(cost.capacity(degree) for degree in cost.degrees)
     added = np.stack([cost.milliseconds(long[order], degree) for degree in cost.degrees], axis=1)
     added[long[order][:, None] > np.array(room)] = math.inf
-    return Load(long[order], added, room, cost.degrees, cost.fixed, long[order].tolist(), added.tolist()), order
+    sizes, rows = long[order].tolist(), added.tolist()
+    return Load(long[order], added, room, cost.degrees, cost.fixed, sizes, rows, Work(work)), order
 
 
 def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
@@ -91,6 +102,7 @@ def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
             if end + added[kind] < soonest:
                 soonest, chosen = end + added[kind], kind
         if chosen < 0:
+            load.work.left -= len(places)
             return None
         if empty[chosen]:
             empty[chosen] -= 1
@@ -106,6 +118,7 @@ def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
         if soonest > last:
             last = soonest
         places.append(place)
+    load.work.left -= len(places)
     return Filled(counts, np.array(places, dtype=np.int64), last)
 
 

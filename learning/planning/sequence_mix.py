@@ -67,20 +67,22 @@ def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, fa
     if fills:
         limit = math.inf if found is None else found.milliseconds
         for counts in _likely(load, ranks, limit, fills, far):
-            found = _better(load, counts, found)
+            if load.work.left > 0:
+                found = _better(load, counts, found)
     return found
 
 
 def refined(load: Load, found: Filled, fills: int) -> Filled:
     """The mixture changed as long as that makes it quicker; so many changes are filled at most."""
     tried = {found.counts}
-    while fills > 0:
+    while fills > 0 and load.work.left > 0:
         near = [one for one in _changed(found.counts, load.degrees, len(load.degrees)) if one not in tried][:fills]
         fills -= len(near)
         tried.update(near)
         made = found
         for counts in near:
-            made = _better(load, counts, made) or made
+            if load.work.left > 0:
+                made = _better(load, counts, made) or made
         if made is found:
             break
         found = made

@@ -10,12 +10,15 @@ the shortest are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016),
 The paper cuts into even tokens instead (eqs. 23 and 24); the best of those cuts with one degree in each micro-batch is
 the path that the search begins with. It ends by a count of its work, not by a clock, so all ranks plan alike.
 
+Cuts leave the memory beside long sequences empty. So whole batches are packed too, long and short sequences together
+(`learning.planning.sequence_pack`), and the quicker of path and packing is the plan.
+
 `learning.planning.sequence_milp` holds the paper's integer programme. No torch here.
 """
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -23,6 +26,8 @@ from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, Mi
 from learning.planning.sequence_cut import Arc, Edges, cut, even, shortest
 from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
 from learning.planning.sequence_mix import FILLS, quickest, refined
+from learning.planning.sequence_pack import SHARES, Bin, filled, least, packed, packed_ms
+from schemas.failure import PlanError
 
 __all__ = ["ClusterCost", "Group", "MicroBatch", "cut", "legal_degrees", "plan", "total"]
 STAGES = (40, 80, 160, 320)
@@ -31,8 +36,10 @@ SINGLES = 8
 """The longest sequences, each of which may be the end of a micro-batch."""
 EVEN, LONGER = 24, 96
 """How many numbers of micro-batches of even tokens are tried with one degree in each, and where none of them fits."""
-WORK, RANKS, MOST = 1_000_000, 1_024, 3
-"""What the search for 1,024 ranks may do, in sequences placed; fewer ranks get more, up to three times as much."""
+WORK, RANKS, MOST = 700_000, 1_024, 4
+"""What the search for 1,024 ranks may do, in sequences placed; fewer ranks get more, up to four times as much."""
+LAST = 8
+"""The end of the search may do one part in so many more."""
 EFFORT = 16
 """How often, roughly, a sequence is planned in another micro-batch."""
 ABORTED = 4
@@ -44,9 +51,10 @@ SLACK = 0.001
 
 
 def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[MicroBatch]:
-    """The quickest plan found for one global batch; never slower than even cuts with the best single degree in each.
+    """The quickest plan found for one global batch.
 
-    Every batch whose sequences each fit on a group has one.
+    Never slower than even cuts with the best single degree in each, nor than best-fit packing at any one degree. Every
+    batch whose sequences each fit on a group has one.
 
     Args:
         lengths: tokens of the sequences.
@@ -55,20 +63,31 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
         work: what the search may do, in sequences placed; by the ranks if None.
 
     Raises:
-        PlanError: a sequence that fits on no group.
+        PlanError: a sequence that fits on no group, or of less than no tokens.
     """
     if not len(lengths):
         return []
+    if min(lengths) < 0:
+        raise PlanError(f"a sequence of {min(lengths)} tokens.", "Give lengths of 0 or more.")
     cost.least_degree(max(lengths))
-    load, order = load_of(lengths, cost)
     budget = WORK * min(MOST, max(1, RANKS // ranks)) if work is None else work
+    load, order = load_of(lengths, cost, budget + budget // LAST)
     made = _Search(load, ranks, budget).run()
-    return [micro_batch(found, load, order[start:end]) for start, end, found in reversed(made)]
+    return [micro_batch(found, load, order[members]) for members, found in reversed(made)]
 
 
 def total(micro_batches: Sequence[MicroBatch]) -> float:
     """Predicted milliseconds of micro-batches that follow one another."""
     return sum(batch.milliseconds for batch in micro_batches)
+
+
+Planned = tuple[Ints, Filled]
+"""A micro-batch: its sequences, by their numbers in the load, and who goes where."""
+
+
+def _spent(made: list[Planned]) -> float:
+    """Milliseconds of micro-batches; infinite if there are none."""
+    return sum(found.milliseconds for _, found in made) if made else math.inf
 
 
 class _Search:
@@ -79,28 +98,62 @@ class _Search:
         self._size, self._degrees = len(load.tokens), np.array(load.degrees)
         self._sums = np.concatenate([[0], np.cumsum(load.tokens)])
         self._room = np.array(load.room) * (ranks // self._degrees)
-        self._left, self._last = work, work // 8
+        self._last = work // LAST
         self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
         self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
         """What looking for mixtures of one micro-batch costs, in sequences placed; measured."""
         self._planned: dict[Arc, Filled | None] = {}
 
-    def run(self) -> list[tuple[int, int, Filled]]:
-        """The micro-batches of the shortest path found, as (start, end, who goes where)."""
+    @property
+    def _left(self) -> float:
+        """Work left, but what the end needs."""
+        return self._load.work.left - self._last
+
+    def run(self) -> list[Planned]:
+        """The micro-batches of the shortest path found, or of a packing if that is quicker."""
         edges, near = self._of_one_degree()
-        for number in STAGES:
+        if self._left > 0:
+            edges = self._shorter(edges, self._places(edges, near, STAGES[0]))
+        packing = self._packing(_spent(self._path(edges)))
+        for number in STAGES[1:]:
             if self._left > 0:
                 edges = self._shorter(edges, self._places(edges, near, number))
-        fills = min(FILLS, (max(0, self._left) // 2 + self._last) // (ABORTED * self._size))
-        far = max(1, FAR // len(edges))
-        return [(start, end, self._finished(start, end, fills, far)) for start, end in pairwise(edges)]
+        best = min(self._path(edges), packing, key=_spent)
+        fills = min(FILLS, int(max(0, self._left) // 2 + self._last) // (ABORTED * self._size))
+        far = max(1, FAR // (1 + len(best)))
+        return [(members, self._finished(members, found, fills, far)) for members, found in best]
 
-    def _finished(self, start: int, end: int, fills: int, far: int) -> Filled:
-        """A micro-batch of the path, planned with what is left to do."""
-        part = self._load.part(start, end)
-        found = quickest(part, self._ranks, fills, self._plan(start, end), far)
-        assert found is not None
-        return evened(part, refined(part, found, fills))
+    def _finished(self, members: Ints, found: Filled, fills: int, far: int) -> Filled:
+        """A micro-batch of the plan, planned with what is left to do."""
+        part = self._load.part(members)
+        better = quickest(part, self._ranks, fills, found, far)
+        assert better is not None
+        return evened(part, refined(part, better, fills))
+
+    def _path(self, edges: Edges) -> list[Planned]:
+        """The micro-batches of a path."""
+        made = [(np.arange(start, end), self._plan(start, end)) for start, end in pairwise(edges)]
+        return [(members, found) for members, found in made if found is not None]
+
+    def _packing(self, limit: float) -> list[Planned]:
+        """The quickest packing, its micro-batches with other mixtures where those are quicker; none that is sure to
+        take longer than the limit."""
+        load, ranks = self._load, self._ranks
+        best, found = math.inf, list[list[Bin]]()
+        for share, floor in product(SHARES, range(len(load.degrees))):
+            if least(load, ranks, floor, share) < min(best, limit):
+                made = packed(load, ranks, floor, share)
+                load.work.left -= self._size
+                if (time := packed_ms(load, made)) < best:
+                    best, found = time, made
+        made = [filled(load, ranks, groups) for groups in found]
+        return [(members, self._mixed(members, one) or one) for members, one in made]
+
+    def _mixed(self, members: Ints | slice, found: Filled | None = None) -> Filled | None:
+        """A mixture for these sequences that little work finds, or the one known before if that is not slower."""
+        fills = self._fills if self._left > 0 else 0
+        self._load.work.left -= self._look
+        return quickest(self._load.part(members), self._ranks, fills, found)
 
     def _shorter(self, edges: Edges, nodes: Ints) -> Edges:
         """The shortest path found over these nodes, which hold the cut given; it is not longer than that."""
@@ -126,9 +179,7 @@ class _Search:
     def _plan(self, start: int, end: int) -> Filled | None:
         """The micro-batch between two places; None if no mixture that was filled holds it."""
         if (start, end) not in self._planned:
-            fills = self._fills if self._left > 0 else 0
-            self._planned[start, end] = quickest(self._load.part(start, end), self._ranks, fills)
-            self._left -= self._look + fills * (end - start) // ABORTED
+            self._planned[start, end] = self._mixed(slice(start, end))
         return self._planned[start, end]
 
     def _places(self, edges: Edges, near: list[Edges], number: int) -> Ints:
@@ -181,7 +232,7 @@ class _Search:
         """Milliseconds of a cut with the best single degree in each micro-batch; infinite if not below the limit."""
         spent = 0.0
         for start, end in pairwise(edges):
-            made = quickest(self._load.part(start, end), self._ranks, 0)
+            made = quickest(self._load.part(slice(start, end)), self._ranks, 0)
             spent += math.inf if made is None else made.milliseconds
             if spent >= limit:
                 return math.inf
@@ -189,7 +240,7 @@ class _Search:
 
     def _halved(self, start: int, end: int) -> Edges:
         """A cut that fits for certain: halves of halves until one degree holds each; a sequence alone always fits."""
-        if quickest(self._load.part(start, end), self._ranks, 0) is not None:
+        if quickest(self._load.part(slice(start, end)), self._ranks, 0) is not None:
             return [start, end]
         middle = (start + end) // 2
         return self._halved(start, middle)[:-1] + self._halved(middle, end)

@@ -83,6 +83,54 @@ def test_a_sequence_that_fits_on_no_group_is_refused_with_its_length():
         plan([900_000, 10], 8, COST)
 
 
+def test_a_length_below_0_is_refused_by_number():
+    with pytest.raises(PlanError, match="a sequence of -1 tokens"):
+        plan([-1], 4, COST)
+
+
+def packed_at_one_degree(batch: np.ndarray, ranks: int, cost: ClusterCost, degree: int, share: float) -> float:
+    """Best-fit decreasing into groups of one degree, groups of like time in a micro-batch, in plain loops."""
+    if batch.max() > cost.capacity(degree):
+        return np.inf
+    groups: list[list[int]] = []
+    for length in sorted(batch.tolist(), reverse=True):
+        full = max(int(share * cost.capacity(degree)), int(batch.max()))
+        fits = [group for group in groups if sum(group) + length <= full]
+        if fits:
+            max(fits, key=sum).append(length)
+        else:
+            groups.append([length])
+    spans = sorted((cost.fixed + float(cost.milliseconds(group, degree).sum()) for group in groups), reverse=True)
+    return sum(spans[:: ranks // degree])
+
+
+@pytest.mark.parametrize("work", [0, None])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [60] * 8 + [40] * 8,
+        [60, 60, 40, 40],
+        [*range(5, 100, 5)] * 3,
+        [*range(5, 195, 9)] * 2,
+        [*range(4, 400, 13)],
+        [399, 1, 1, 1, 170, 170, 30, 30, 101],
+    ],
+    ids=str,
+)
+def test_a_plan_is_never_slower_than_best_fit_packing_at_any_one_degree(batch: list[int], work: int | None):
+    made, found = plan(batch, 4, TIGHT, work), np.array(batch)
+    check(made, found, 4, TIGHT)
+    for degree, share in itertools.product(TIGHT.degrees, (1.0, 0.9, 0.7, 0.5)):
+        assert total(made) <= packed_at_one_degree(found, 4, TIGHT, degree, share) + 1e-6
+
+
+def test_long_and_short_sequences_share_memory_where_that_saves_a_micro_batch():
+    single = dataclasses.replace(TIGHT, degrees=(1,))
+    made = plan([60, 60, 40, 40], 1, single)
+    check(made, np.array([60, 60, 40, 40]), 1, single)
+    assert [[group.sequences for group in one.groups] for one in made] == [[(1, 3)], [(0, 2)]]
+
+
 def test_the_programme_says_when_its_time_was_too_short_for_a_proof():
     assert not mixed_integer(lengths(5, 40, total=45_000), 8, COST, number=40, seconds=0.05).proven
 
