@@ -8,12 +8,10 @@ from PIL import Image
 from torch import Tensor
 
 from learning.data.sample import Screenshots
-from learning.engines.fsdp.chats import Chat, Encoder
+from learning.engines.fsdp.chats import Chat, Chats
 
 
-def plain_logits(
-    model: Any, chats: Encoder[Any], chat: Chat, digests: Sequence[str], screenshots: Screenshots
-) -> Tensor:
+def plain_logits(model: Any, chats: Chats, chat: Chat, digests: Sequence[str], screenshots: Screenshots) -> Tensor:
     """Logits (tokens, vocabulary) by the library's own forward, nothing packed and nothing shared."""
     images = [Image.open(io.BytesIO(screenshots.png(digest))).convert("RGB") for digest in digests]
     seen = chats.processor.image_processor(images=images, return_tensors="pt")
