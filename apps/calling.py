@@ -40,14 +40,14 @@ def call(flow: str, *arguments: Any) -> Any:
     from apps.server import server_if_needed
 
     server = server_if_needed()
+    module, _, name = flow.rpartition(".")
+    called = getattr(importlib.import_module(module), name)
+    _heed_our_own()
     once = OncePerError()
-    handlers = list(logging.getLogger().handlers)
+    handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up
     for handler in handlers:
         handler.addFilter(once)
     try:
-        module, _, name = flow.rpartition(".")
-        called = getattr(importlib.import_module(module), name)
-        _heed_our_own()
         if server is not None:
             server.wait()
         return called(*arguments)
