@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow.dataset as pads
 from rich.table import Table
 
-from apps.lakes import pins, policies, policy_named
 from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.console import out
+from tasks.shared.policies import policies, policy_row
 
 VERDICT = ("gate", "gate_version", "passed", "reason", "route")
 
@@ -21,7 +22,7 @@ VERDICT = ("gate", "gate_version", "passed", "reason", "route")
 def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
     """The lineage of a policy version or a trajectory; raises UsageError if there is neither."""
     if name == "champion" or name in policies(lake):
-        return _of_policy(lake, policy_named(lake, name))
+        return _of_policy(lake, policy_row(lake, name))
     rows = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
     if rows:
         return _of_trajectory(lake, rows[0])
@@ -29,37 +30,37 @@ def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
 
-def _of_policy(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
+def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
     rows = policies(lake)
     chain = [policy]
-    while (parent := chain[-1]["parent"]) in rows:
+    while (parent := chain[-1].parent) in rows:
         chain.append(rows[parent])
     return {
         "kind": "policy",
-        "policy": policy["policy_version"],
+        "policy": policy.policy_version,
         "chain": [_link(row) for row in chain],
-        "data_versions": pins(policy),
-        "code": policy["code"],
-        "seed": policy["seed"],
-        "checkpoint": lake.blobs.store.path(policy["checkpoint"]),
-        "metrics": json.loads(policy["metrics"] or "{}"),
-        "config": json.loads(policy["config"]),
+        "data_versions": policy.pins,
+        "code": policy.code,
+        "seed": policy.seed,
+        "checkpoint": lake.blobs.store.path(policy.checkpoint),
+        "metrics": json.loads(policy.metrics or "{}"),
+        "config": json.loads(policy.config),
         "trajectories": _trained_on(lake, policy),
     }
 
 
-def _link(row: dict[str, Any]) -> dict[str, Any]:
-    names = {"policy": "policy_version", "parent": "parent", "iteration": "iteration", "method": "method"}
-    return {key: row[name] for key, name in names.items()} | {"status": row["status"], "code": row["code"]}
+def _link(row: PolicyVersion) -> dict[str, Any]:
+    told = row.model_dump(include={"parent", "iteration", "method", "status", "code"})
+    return {"policy": row.policy_version, **told}
 
 
-def _trained_on(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
+def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
     """The trajectories whose data a policy's training read; a success that a group was shown is not told apart."""
     nothing: dict[str, Any] = {"count": 0, "by": [], "ids": []}
-    versions = pins(policy)
+    versions = policy.pins
     if not {"verdicts", "trajectories"} <= versions.keys():
         return nothing
-    ids = sorted(_read_by(lake, policy, versions))
+    ids = sorted(_read_by(lake, policy))
     if not ids:
         return nothing
     played = lake.read(
@@ -73,11 +74,11 @@ def _trained_on(lake: Lake, policy: dict[str, Any]) -> dict[str, Any]:
     return {"count": len(ids), "by": by, "ids": ids}
 
 
-def _read_by(lake: Lake, policy: dict[str, Any], versions: dict[str, int]) -> set[str]:
+def _read_by(lake: Lake, policy: PolicyVersion) -> set[str]:
     """Ids of trajectories by the policy's method: groups of its iteration, pairs so far, or all that was routed."""
-    source = _source(policy["method"])
+    source, versions = _source(policy.method), policy.pins
     if source in (Source.GROUPS, Source.TRAJECTORIES):
-        where = (pads.field("iteration") == policy["iteration"]) & pads.field("group_id").is_valid()
+        where = (pads.field("iteration") == policy.iteration) & pads.field("group_id").is_valid()
         played = lake.read(
             "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), versions["trajectories"]
         )

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from apps.calling import call
-from apps.lakes import open_lake, policy_named
+from apps.lakes import open_lake
 from apps.status import bar
 from models.tiny.layout import TRAINING
 from schemas.config import Config
@@ -18,6 +18,7 @@ from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.places import cache_folder
+from tasks.shared.policies import policy_row
 
 
 def measure(
@@ -28,7 +29,7 @@ def measure(
 
     check_tasks(config, tasks)
     if policy != "explorer" and not Path(policy).is_dir():
-        policy_named(open_lake(config), policy)
+        policy_row(open_lake(config), policy)
 
     found = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
     names = {task: name_in(config, task) for task in found["tasks"]}
@@ -66,22 +67,22 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     from tasks.shared.preflight import require
 
     lake = open_lake(config)
-    policy_named(lake, like or "champion")
+    policy_row(lake, like or "champion")
     require(config)
 
     version = call("flows.retrain.retrain", config, like)
-    return {"policy": version, "status": policy_named(lake, version)["status"]}
+    return {"policy": version, "status": policy_row(lake, version).status}
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str, Any]:
     """Brings a checkpoint into the lake; returns its version and whether it plays next."""
     lake = open_lake(config)
-    policy_named(lake, "champion")
+    policy_row(lake, "champion")
     from tasks.shared.preflight import require
 
     require(config)
     version = call("flows.adopt.adopt", config, str(directory.absolute()), name)
-    return {"policy": version, "status": policy_named(lake, version)["status"]}
+    return {"policy": version, "status": policy_row(lake, version).status}
 
 
 def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
@@ -90,11 +91,11 @@ def merge_policies(config: Config, policies: list[str], weights: list[float] | N
 
     lake = open_lake(config)
     for name in policies:
-        policy_named(lake, name)
+        policy_row(lake, name)
     require(config)
 
-    row = policy_named(lake, call("flows.merge.merge", config, policies, weights, parts))
-    return {"policy": row["policy_version"], "status": row["status"], **json.loads(row["metrics"])}
+    row = policy_row(lake, call("flows.merge.merge", config, policies, weights, parts))
+    return {"policy": row.policy_version, "status": row.status, **json.loads(row.metrics)}
 
 
 def export_policy(lake: Lake, name: str, to: Path) -> str:
@@ -104,15 +105,15 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
         UsageError: there is no such policy, or the folder holds something.
         CheckpointError: the stored checkpoint is broken.
     """
-    row = policy_named(lake, name)
+    row = policy_row(lake, name)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
-    cache, without = cache_folder(lake) / row["policy_version"], (f"{TRAINING}/",)
-    source = lake.blobs.get_directory(row["checkpoint"], cache, without)
+    cache, without = cache_folder(lake) / row.policy_version, (f"{TRAINING}/",)
+    source = lake.blobs.get_directory(row.checkpoint, cache, without)
     target = to.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         whole = Path(folder) / "policy"
         shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST, TRAINING))
         whole.replace(target)
-    return row["policy_version"]
+    return row.policy_version

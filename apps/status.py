@@ -4,9 +4,10 @@ from typing import Any
 
 from rich.table import Table
 
-from apps.lakes import champion, is_finished, laps
+from apps.lakes import is_finished, laps
 from storage.lake import Lake
 from tasks.shared.console import out
+from tasks.shared.policies import reigning
 
 KEYS = (
     "iteration",
@@ -31,7 +32,7 @@ BAR_WIDTH = 10
 def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
     finished = [{key: lap[key] for key in KEYS} for lap in laps(lake) if is_finished(lap)]
-    return {"lake": lake.uri, "champion": champion(lake), "iterations": finished}
+    return {"lake": lake.uri, "champion": _champion(lake), "iterations": finished}
 
 
 def show_status(lake: Lake) -> None:
@@ -46,7 +47,7 @@ def show_status(lake: Lake) -> None:
     console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
     explorer = next((lap["explorer"] for lap in reversed(rows)), None)
-    said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion(lake) or 'none'}"
+    said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
     own = [lap["verified"] for lap in rows if lap["verified"]]
     fixed = [lap["verified_fixed_mix"] for lap in rows if lap["verified_fixed_mix"]]
     unseen = [lap["held_out"] for lap in rows if lap["held_out"]]
@@ -70,6 +71,11 @@ def bar(share: float | None, width: int = BAR_WIDTH) -> str:
 def sparkline(shares: list[float]) -> str:
     """Shares in [0, 1] as one small column each."""
     return "".join(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))] for share in shares)
+
+
+def _champion(lake: Lake) -> str:
+    row = reigning(lake)
+    return row.policy_version if row else ""
 
 
 def _cells(lap: dict[str, Any]) -> list[str]:

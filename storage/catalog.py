@@ -1,10 +1,11 @@
 """The questions the wheel asks its lake, each a named SQL file in `queries/`.
 
-SQL stays in files of its own, so that it can be read, and run in any DuckDB, without this code.
+SQL stays in files of its own, so that it can be read, and run in any DuckDB, without this code. What several queries
+ask is a view in `queries/views/`, which they name as they name a table.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 
 FOLDER = Path(__file__).parent / "queries"
+VIEWS = tuple(sorted(path.stem for path in (FOLDER / "views").glob("*.sql")))
 TOGETHER = 2048
 """Rows of one batch of an answer."""
 
@@ -45,6 +47,12 @@ def stream(
 ) -> Iterator[pa.RecordBatchReader]:
     """A query's answer, batch by batch while it is open; arguments as in `ask`."""
     text = sql(name)
-    tables = [table for table in TABLES if re.search(rf"\b{table}\b", text)]
-    with lake.connect(tables, versions) as connection:
+    views = {view: sql(f"views/{view}") for view in _named(VIEWS, text)}
+    with lake.connect(_named(TABLES, " ".join([text, *views.values()])), versions) as connection:
+        for view, selected in views.items():
+            connection.execute(f"CREATE VIEW {view} AS {selected}")
         yield connection.sql(text, params=parameters).to_arrow_reader(TOGETHER)
+
+
+def _named(names: Iterable[str], text: str) -> list[str]:
+    return [name for name in names if re.search(rf"\b{name}\b", text)]

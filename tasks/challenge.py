@@ -8,15 +8,16 @@ from prefect.cache_policies import NO_CACHE
 from schemas.config import Config
 from tasks.evaluate import measure_suites
 from tasks.promote import challenge
-from tasks.shared.policies import load_policy, policy_row
+from tasks.shared.policies import policy_row
 from tasks.shared.run import run_of
+from tasks.shared.weights import load_policy
 
 
 @task(name="evaluate-challenger", cache_policy=NO_CACHE)
 def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
     """The policy on both suites' held-out seeds."""
     lake = run_of(config, create=False).lake
-    return measure_suites(config, lake, load_policy(config, lake, version), policy_row(lake, version)["iteration"])
+    return measure_suites(config, lake, load_policy(config, lake, version), policy_row(lake, version).iteration)
 
 
 @task(name="challenge", cache_policy=NO_CACHE)

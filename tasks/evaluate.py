@@ -15,9 +15,10 @@ from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.shared.console import bar
-from tasks.shared.policies import candidate_of, load_policy
+from tasks.shared.policies import candidate_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.weights import load_policy
 
 SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 
@@ -29,8 +30,7 @@ def evaluate_candidate(run: Run, iteration: int) -> dict[str, Any]:
     candidate = candidate_of(lake, iteration)
     if candidate is None:
         return {"say": "nothing was trained"}
-    version = candidate["policy_version"]
-    return measure_suites(config, lake, load_policy(config, lake, version), iteration)
+    return measure_suites(config, lake, load_policy(config, lake, candidate.policy_version), iteration)
 
 
 def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -> dict[str, Any]:

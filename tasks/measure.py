@@ -14,8 +14,8 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.trajectory import SPLIT_STARTS
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
-from tasks.shared.policies import load_policy
 from tasks.shared.run import run_of
+from tasks.shared.weights import load_policy
 
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 

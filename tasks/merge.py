@@ -1,10 +1,9 @@
 """Merging policies of one start into one, and searching the weights by held-out success."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -13,14 +12,16 @@ from learning.algorithms.merging import check_alike, check_shares, grid, merge_c
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
 from tasks.shared.claims import claim
 from tasks.shared.console import err
 from tasks.shared.places import work_folder
-from tasks.shared.policies import Origin, checkpoint_folder, last_iteration, policy_row, register
+from tasks.shared.policies import Origin, last_iteration, policies, policy_row, register
 from tasks.shared.run import run_of
+from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
 """First of the held-out seeds that weights are searched on: a promotion, which looks at others, stays fair."""
@@ -36,25 +37,24 @@ class Tried:
 
 
 @task(name="merge", cache_policy=NO_CACHE)
-def merge_policies(config: Config, policies: list[str], shares: list[float] | None, parts: int) -> str:
+def merge_policies(config: Config, named: list[str], shares: list[float] | None, parts: int) -> str:
     """Interpolates the policies' weights and registers the result as a candidate; returns its version.
 
     Args:
         config: the suite and the seeds per task that each point of the search is measured on.
-        policies: their versions, at least two.
+        named: their versions, at least two.
         shares: one weight per policy; searched if not given.
         parts: the search's grid: weights are multiples of 1 / parts.
 
     Raises:
-        UsageError: fewer than two policies, or weights that do not add up to 1.
-        CheckpointError: an unknown policy, or policies that cannot be merged.
+        UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.
+        CheckpointError: policies that cannot be merged.
     """
     lake = run_of(config, create=False).lake
-    rows = [policy_row(lake, name) for name in policies]
-    names = [row["policy_version"] for row in rows]
+    names = [policy_row(lake, name).policy_version for name in named]
     if len(set(names)) < 2:
         raise UsageError("Merging needs at least two different policies.", "Name them one after the other.")
-    origin = common_origin(lake, rows)
+    origin = common_origin(lake, names)
     folders = [checkpoint_folder(lake, name) for name in names]
     check_alike(folders)
     if shares is not None:
@@ -81,19 +81,18 @@ def merge_policies(config: Config, policies: list[str], shares: list[float] | No
     return version
 
 
-def common_origin(lake: Lake, rows: Sequence[dict[str, Any]]) -> str:
+def common_origin(lake: Lake, names: Sequence[str]) -> str:
     """The nearest policy that all of these were trained from, itself trained.
 
     Raises:
         CheckpointError: there is none: their weights do not lie in one basin.
     """
-    policies = {row["policy_version"]: row for row in lake.read("policies").to_pylist()}
-    chains = [_ancestry(policies, row["policy_version"]) for row in rows]
+    known = policies(lake)
+    chains = [_ancestry(known, name) for name in names]
     origin = next((name for name in chains[0] if all(name in chain for chain in chains)), None)
-    if origin is None or policies[origin]["method"] == "random":
-        names = ", ".join(row["policy_version"] for row in rows)
+    if origin is None or known[origin].method == "random":
         raise CheckpointError(
-            f"{names} were not trained from one trained start ({origin or 'no common parent'}).",
+            f"{', '.join(names)} were not trained from one trained start ({origin or 'no common parent'}).",
             "Merge policies that `flywheel lineage` leads back to the same trained policy.",
         )
     return origin
@@ -104,11 +103,11 @@ def best_of(tried: Sequence[Tried]) -> Tried:
     return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
 
 
-def _ancestry(policies: dict[str, dict[str, Any]], version: str) -> list[str]:
+def _ancestry(known: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
     chain: list[str] = []
-    while version in policies and version not in chain:
+    while version is not None and version in known and version not in chain:
         chain.append(version)
-        version = policies[version]["parent"]
+        version = known[version].parent
     return chain
 
 

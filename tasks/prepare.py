@@ -16,9 +16,10 @@ from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
 from tasks.shared.places import work_folder
-from tasks.shared.policies import Origin, load_policy, register
+from tasks.shared.policies import Origin, register
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"
 PAGES = {"train": 12, "practice": 60}

@@ -6,9 +6,10 @@ from typing import Any
 from curation.intervals import paired_difference
 from curation.promotion import decide
 from schemas.config import Config
+from schemas.tables.policy import PolicyVersion, Status
 from storage.lake import Lake
 from tasks.shared.masters import sweep_masters
-from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row
+from tasks.shared.policies import candidate_of, champion, measured_ancestor
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
@@ -19,22 +20,24 @@ def promote_candidate(run: Run, iteration: int) -> dict[str, Any]:
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
-        stays = champion(lake)["policy_version"]
+        stays = champion(lake).policy_version
         return {"promoted": False, "champion": stays, "say": "nothing was trained; the champion stays"}
     return challenge(config, lake, candidate)
 
 
-def challenge(config: Config, lake: Lake, candidate: dict[str, Any]) -> dict[str, Any]:
+def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str, Any]:
     """Compares a candidate with the champion, stores the outcome, returns the decision's numbers."""
     reigning = champion(lake)
-    if reigning["policy_version"] == candidate["policy_version"]:
+    if reigning.policy_version == candidate.policy_version:
         # A kill fell between the promotion and its record: decide the same thing again.
-        reigning = policy_row(lake, measured_ancestor(lake, candidate["parent"]))
-    new, old = candidate["policy_version"], reigning["policy_version"]
+        reigning = measured_ancestor(lake, candidate.parent)
+    new, old = candidate.policy_version, reigning.policy_version
     gap = paired_difference(plays_of(lake, new), plays_of(lake, old))
     decision = decide(gap.mean, gap.low, gap.high, gap.n, config.promote.tolerance)
-    crowned = [{**candidate, "status": "champion"}, {**reigning, "status": "retired"}]
-    lake.upsert("policies", crowned if decision.promoted else [{**candidate, "status": "rejected"}])
+    becomes: list[tuple[PolicyVersion, Status]] = [(candidate, "champion"), (reigning, "retired")]
+    if not decision.promoted:
+        becomes = [(candidate, "rejected")]
+    lake.upsert("policies", [row.model_copy(update={"status": status}) for row, status in becomes])
     sweep_masters(lake, config.train.keep_policies)
     word = "promoted" if decision.promoted else "kept the champion"
     numbers = {"candidate": new, "against": old, "champion": new if decision.promoted else old}

@@ -12,8 +12,9 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.claims import claim
 from tasks.shared.material import Recipe
-from tasks.shared.policies import champion, checkpoint_folder, last_iteration, policy_row
+from tasks.shared.policies import champion, last_iteration, policy_row
 from tasks.shared.run import run_of
+from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
 
 
@@ -23,8 +24,7 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     made from.
 
     Raises:
-        UsageError: `like` was not trained from data.
-        CheckpointError: there is no such policy.
+        UsageError: there is no such policy, or it was not trained from data.
     """
     lake = run_of(config, create=False).lake
     pins = _today(config, lake) if like is None else _repeated(lake, like)
@@ -46,7 +46,7 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
 
 def _today(config: Config, lake: Lake) -> dict[str, Any]:
     return {
-        "parent": champion(lake)["policy_version"],
+        "parent": champion(lake).policy_version,
         "iteration": last_iteration(lake),
         "versions": pins_of(lake),
         "config": config.canonical(),
@@ -55,16 +55,13 @@ def _today(config: Config, lake: Lake) -> dict[str, Any]:
 
 def _repeated(lake: Lake, like: str) -> dict[str, Any]:
     row = policy_row(lake, like)
-    if row["data_versions"] == "{}":
-        raise UsageError(f"{like} was not trained from data ({row['method']}).", "Name a policy that was trained.")
-    made_by, small = (
-        config_of(json.loads(row["config"])),
-        optimizer_of(checkpoint_folder(lake, row["parent"])) == "muon",
-    )
-    train = without_ignored(made_by.train, small)
+    if row.parent is None or not row.pins:
+        raise UsageError(f"{like} was not trained from data ({row.method}).", "Name a policy that was trained.")
+    made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, row.parent)) == "muon"
+    as_trained = made_by.model_copy(update={"train": without_ignored(made_by.train, small)})
     return {
-        "parent": row["parent"],
-        "iteration": row["iteration"],
-        "config": made_by.model_copy(update={"train": train}).canonical(),
-        "versions": json.loads(row["data_versions"]),
+        "parent": row.parent,
+        "iteration": row.iteration,
+        "config": as_trained.canonical(),
+        "versions": row.pins,
     }

@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from apps.lakes import champion, policies
 from schemas.config import Config
 from schemas.tables.stage import PREPARE, STAGES
 from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.places import docs_folder
+from tasks.shared.policies import policies, reigning
 from tasks.shared.status import iterations, verified
 
 Rows = list[dict[str, Any]]
@@ -27,7 +27,7 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
     laps = iterations(lake)
     return {
         "lake": lake.uri,
-        "champion": champion(lake),
+        "champion": champion.policy_version if (champion := reigning(lake)) else "",
         "laps": [{**lap, "label": label(lap["iteration"])} for lap in laps],
         "turned": sum(lap["wall_s"] for lap in laps if lap["iteration"] >= 0),
         "between": sum(lap["orchestration_s"] or 0.0 for lap in laps if lap["iteration"] >= 0),
@@ -86,9 +86,10 @@ def tasks(lake: Lake) -> Rows:
         for row in measured
         if row["success"] is not None
     ]
+    trained = policies(lake)
     by_task: dict[str, list[bool]] = {}
     for row in evaluated:
-        if row["policy_version"].startswith(EXPLORER) and row["success"] is not None:
+        if row["policy_version"] not in trained and row["success"] is not None:
             by_task.setdefault(names[row["task_id"]], []).append(row["success"])
     explored = [
         {"task": task, "suite": "suite", "by": EXPLORER, "success": sum(plays) / len(plays), "n": len(plays)}

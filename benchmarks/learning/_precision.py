@@ -23,7 +23,7 @@ from models.vlm import VlmPolicy
 from schemas.config import load_config
 from schemas.config.sections import PolicyConfig
 from schemas.observation import Observation
-from tasks.shared.policies import checkpoint_folder
+from tasks.shared.weights import checkpoint_folder
 
 PRECISIONS = ("full", "int8")
 REPEATS = 7

@@ -24,8 +24,9 @@ from tasks.collect.collect import write
 from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
 from tasks.shared.places import work_folder
-from tasks.shared.policies import load_policy, version_of
+from tasks.shared.policies import version_of
 from tasks.shared.run import run_of
+from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 
 FASTER = 1.5

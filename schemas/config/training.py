@@ -75,7 +75,10 @@ class GroupConfig(ClippedConfig):
     spread: Share = 0.0
     """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
     rise: Share = 1.0
-    """A task whose success rose by more than this in the last iteration counts half: it is learnt anyway. 1: none."""
+    """A task whose success rose by more than this in the last iteration counts less: it is learnt anyway. 1: none."""
+    rising: Share = 0.5
+    """What such a task's weight is multiplied by. Seed1.5-VL samples them "less often" and prints no number; half
+    leaves room to notice that the rise has ended."""
     inject: bool = False
     """Show an all-failed group one stored success of the explorer or of a relay."""
 

@@ -1,5 +1,6 @@
 """A policy version and what it was made from."""
 
+import json
 from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
@@ -32,6 +33,11 @@ class PolicyVersion(Row):
     status: Status
     """`intermediate`: continual training made it for the training after it; it is never measured nor promoted."""
     created_at: Instant
+
+    @property
+    def pins(self) -> dict[str, int]:
+        """The table versions that it was made from."""
+        return json.loads(self.data_versions or "{}")
 
 
 TABLE = Table(

@@ -7,16 +7,9 @@ WITH
 drawn AS (FROM read_parquet($drawn)),
 questions AS (
     SELECT
-        s.screenshot,
-        list_sort(list(DISTINCT {
-            'name': a.thought,
-            'x': (a.action ->> 'x')::DOUBLE::FLOAT,
-            'y': (a.action ->> 'y')::DOUBLE::FLOAT
-        })) AS asked
-    FROM annotations a
-    JOIN (FROM steps SEMI JOIN drawn ON source = screenshot) s USING (trajectory_id, step)
-    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
-    GROUP BY s.screenshot
+        screenshot, list_sort(list(DISTINCT {'name': name, 'x': grounding.x, 'y': grounding.y})) AS asked
+    FROM grounding JOIN (FROM steps SEMI JOIN drawn ON source = screenshot) USING (trajectory_id, step)
+    GROUP BY screenshot
 )
 SELECT
     d.task_id, if(a.annotation_id IS NULL, [d.source], [a.before, a.after]) AS screenshots, '' AS instruction, [] AS history,

@@ -5,11 +5,6 @@
 -- (`naming`); its `source` is the screenshot. Of the annotations that compare two screens the first of each kind and pair
 -- is one, named by its id: two actions with the same effect would contradict each other.
 WITH
-decisions AS (
-    SELECT trajectory_id, route FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 failed AS (
     SELECT a.annotation_id, a.kind, a.before, a.after, t.task_id, a.trajectory_id, a.step, s.screenshot
     FROM annotations a

@@ -1,8 +1,6 @@
 -- Which tasks the iteration $iteration shall play, from everything the lake knew before it.
 --
--- The policy's plays count forgetting^age, where the iteration just before has age 0. Evidence is what the policy
--- played alone and the reigning champion's validation plays; environment failures (success is null) count nothing.
--- A relay's success is not the policy's own: like the explorer's, it only says that the task can be solved.
+-- Evidence (`views/evidence.sql`) counts forgetting^age, where the iteration just before has age 0. A relay's success is not the policy's own: like the explorer's, it only says that the task can be solved.
 --
 -- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
 -- policy's next plays differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p is
@@ -15,28 +13,20 @@ WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
 ),
-evidence AS (
-    SELECT task_id, success, iteration FROM trajectories
-    WHERE policy = 'policy' AND iteration < $iteration
-        AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
-    UNION ALL
-    SELECT task_id, success, iteration FROM evaluations
-    WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000 AND iteration < $iteration
-        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')
-),
 policy_counts AS (
     SELECT
         task_id,
         sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success) AS successes,
         sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success) AS failures
-    FROM evidence GROUP BY task_id
+    FROM evidence WHERE iteration < $iteration GROUP BY task_id
 ),
 shown AS (
     SELECT task_id, success, policy FROM trajectories
     WHERE policy IN ('explorer', 'relay') AND iteration < $iteration
     UNION ALL
     SELECT task_id, success, 'measured' FROM evaluations
-    WHERE suite = 'suite' AND starts_with(policy_version, 'explorer') AND seed < 2000000
+    WHERE suite = 'suite' AND seed < 2000000
+        AND policy_version NOT IN (SELECT policy_version FROM policies)
 ),
 other_counts AS (
     SELECT

@@ -2,11 +2,6 @@
 -- in order: of each of the tasks $tasks the newest one, and the newest one on each of the seeds $seeds. A step's thought
 -- is its own or the annotated one.
 WITH
-decisions AS (
-    SELECT trajectory_id, route FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 shown AS (
     SELECT trajectory_id, task_id, seed, iteration, instruction
     FROM trajectories SEMI JOIN (FROM decisions WHERE route = 'sft') USING (trajectory_id)
@@ -14,11 +9,6 @@ shown AS (
     QUALIFY row_number() OVER (PARTITION BY task_id ORDER BY iteration DESC, trajectory_id) = 1
         OR list_contains($seeds::BIGINT[], seed)
         AND row_number() OVER (PARTITION BY task_id, seed ORDER BY iteration DESC, trajectory_id) = 1
-),
-thoughts AS (
-    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
-    FROM annotations WHERE kind = 'thought'
-    GROUP BY trajectory_id, step
 )
 SELECT
     t.trajectory_id, t.task_id, t.seed, t.instruction,

@@ -3,11 +3,6 @@
 -- those of the newest decision, `steps` are the steps of what goes to supervised training. `rejections` holds the three
 -- most frequent reasons of every gate that decided against something.
 WITH
-decisions AS (
-    SELECT * FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 sft_steps AS (
     SELECT steps.iteration, count(*) AS steps
     FROM steps SEMI JOIN (SELECT trajectory_id FROM decisions WHERE route = 'sft') AS kept USING (trajectory_id)

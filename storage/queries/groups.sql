@@ -1,23 +1,13 @@
 -- Which tasks are played in groups before the iteration $iteration trains on their rewards, and why.
 --
--- Evidence is the curriculum's: what the policy played alone and the reigning champion's validation plays, counted
--- forgetting^age; environment failures (success is null) count nothing. A group can teach only where the policy
+-- Evidence is the curriculum's (`views/evidence.sql`), counted forgetting^age. A group can teach only where the policy
 -- sometimes succeeds: 0 < success <= $highest (Seed1.5-VL, arXiv 2505.07062, keeps 0 < accuracy <= 0.75). Such a task
 -- weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, with p the mean of the posterior
 -- Beta(successes + 1/2, failures + 1/2). A task whose success rose by more than $rise from all iterations before to the
--- last one counts half: it is learnt anyway (Seed1.5-VL samples prompts whose reward rises fast less often).
+-- last one counts $rising of that: it is learnt anyway (Seed1.5-VL samples prompts whose reward rises fast less often).
 WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
-),
-evidence AS (
-    SELECT task_id, success, iteration FROM trajectories
-    WHERE policy = 'policy' AND iteration < $iteration
-        AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
-    UNION ALL
-    SELECT task_id, success, iteration FROM evaluations
-    WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000 AND iteration < $iteration
-        AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')
 ),
 counted AS (
     SELECT
@@ -26,7 +16,7 @@ counted AS (
         coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success), 0.0) AS failures,
         avg(success::INTEGER) FILTER (iteration = $iteration - 1)
         - avg(success::INTEGER) FILTER (iteration < $iteration - 1) AS rise
-    FROM suite LEFT JOIN evidence USING (task_id)
+    FROM suite LEFT JOIN (FROM evidence WHERE iteration < $iteration) USING (task_id)
     GROUP BY task_id
 ),
 rated AS (
@@ -54,7 +44,7 @@ SELECT
     successes,
     failures,
     pool,
-    if(pool = 'learnable', if(rising, 0.5, 1.0) * chance, 0.0) AS weight,
+    if(pool = 'learnable', if(rising, $rising::DOUBLE, 1.0) * chance, 0.0) AS weight,
     CASE pool
         WHEN 'unseen' THEN 'unseen: the policy has not played it'
         WHEN 'hopeless' THEN format('hopeless: none of {:.1f} plays succeeds', failures)
@@ -65,7 +55,7 @@ SELECT
             'learnable: {:.1f} of {:.1f} plays succeed, {:.3f} is in (0, {:.2f}]; '
             || 'a group of {} holds both outcomes with chance {:.2f}',
             successes, successes + failures, success, $highest::DOUBLE, $size::INTEGER, chance)
-            || if(rising, format('; halved, as its success rose by {:.2f}', rise), '')
+            || if(rising, format('; times {:.2f}, as its success rose by {:.2f}', $rising::DOUBLE, rise), '')
     END AS reason
 FROM pools
 ORDER BY weight DESC, task_id

@@ -4,11 +4,6 @@
 -- newest decision accepted it; one that a gate turned away still shows that its actions did not fail. A step's thought is
 -- its own or the newest annotated one.
 WITH
-decisions AS (
-    SELECT * FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 ended AS (
     SELECT
         t.trajectory_id, t.task_id, t.seed, t.iteration, t.success, d.route = 'sft' AS accepted,
@@ -20,11 +15,6 @@ both_ways AS (
     SELECT task_id, seed FROM ended
     GROUP BY task_id, seed
     HAVING bool_or(iteration = $iteration) AND bool_or(success AND accepted) AND bool_or(NOT success)
-),
-thoughts AS (
-    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
-    FROM annotations WHERE kind = 'thought'
-    GROUP BY trajectory_id, step
 )
 SELECT
     e.task_id, e.seed, e.trajectory_id, e.success, e.accepted, e.verified, s.step, s.screenshot, s.raw_text, s.action,

@@ -3,20 +3,13 @@
 -- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such plays is
 -- quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null) are left out.
 -- `held_out` is the same over the tasks that are only measured, never trained on.
--- What was measured and is not in `policies` is the explorer, once per lake, so its line is the same in every row. A
--- policy that another has replaced is `retired`: it was promoted once. `wall_s` is the stages' own work,
--- `orchestration_s` what lay between them.
+-- What was measured and is not in `policies` is the explorer, once per lake, so its line is the same in every row.
+-- `wall_s` is the stages' own work, `orchestration_s` what lay between them.
 WITH
 laps AS (
     SELECT iteration FROM policies
     UNION SELECT iteration FROM stages
     UNION SELECT iteration FROM trajectories
-),
-made AS (
-    SELECT iteration, policy_version, status IN ('champion', 'retired') AS promoted
-    FROM policies
-    WHERE kind IN ('initial', 'iteration')
-    QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
 ),
 plays AS (
     SELECT

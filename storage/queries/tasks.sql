@@ -2,11 +2,6 @@
 -- validation seeds where it has no others), and how the policy and the explorer did in the plays that were collected.
 -- Environment failures (success is null) are left out everywhere.
 WITH
-made AS (
-    SELECT iteration, policy_version FROM policies
-    WHERE kind IN ('initial', 'iteration')
-    QUALIFY row_number() OVER (PARTITION BY iteration ORDER BY created_at DESC, policy_version DESC) = 1
-),
 quoted AS (
     SELECT made.iteration, policy_version, suite, task_id, success
     FROM evaluations JOIN made USING (policy_version)

@@ -9,7 +9,7 @@ drawn AS (FROM read_parquet($drawn)),
 walked AS (
     SELECT sample, trajectory_id, unnest(way) AS step, generate_subscripts(way, 1) - len(way) AS place FROM drawn
 ),
-thoughts AS (
+annotated AS (
     SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
     FROM annotations SEMI JOIN walked USING (trajectory_id, step)
     WHERE kind = 'thought'
@@ -19,7 +19,7 @@ told AS (
     SELECT
         sample, place, s.screenshot,
         {'thought': coalesce(nullif(s.thought, ''), a.thought, ''), 'action': s.action} AS said
-    FROM walked JOIN steps s USING (trajectory_id, step) LEFT JOIN thoughts a USING (trajectory_id, step)
+    FROM walked JOIN steps s USING (trajectory_id, step) LEFT JOIN annotated a USING (trajectory_id, step)
 ),
 contents AS (
     SELECT
@@ -32,16 +32,9 @@ contents AS (
 ),
 questions AS (
     SELECT
-        s.screenshot,
-        list_sort(list(DISTINCT {
-            'name': a.thought,
-            'x': (a.action ->> 'x')::DOUBLE::FLOAT,
-            'y': (a.action ->> 'y')::DOUBLE::FLOAT
-        })) AS asked
-    FROM annotations a
-    JOIN (FROM steps SEMI JOIN contents ON screen = screenshot) s USING (trajectory_id, step)
-    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
-    GROUP BY s.screenshot
+        screenshot, list_sort(list(DISTINCT {'name': name, 'x': grounding.x, 'y': grounding.y})) AS asked
+    FROM grounding JOIN (FROM steps SEMI JOIN contents ON screen = screenshot) USING (trajectory_id, step)
+    GROUP BY screenshot
 )
 SELECT
     t.task_id, c.screenshots, t.instruction, coalesce(c.history, []) AS history,

@@ -11,11 +11,6 @@
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
 -- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
 WITH
-decisions AS (
-    SELECT trajectory_id, route FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 walked AS (
     SELECT r.route, s.trajectory_id, s.step, s.screenshot, s.action IS NOT NULL AS acted
     FROM steps s JOIN decisions r USING (trajectory_id)
@@ -38,11 +33,6 @@ ways AS (
 imitated AS (
     SELECT trajectory_id, unnest(way) AS step, generate_subscripts(way, 1) - 1 AS place FROM ways
 ),
-thoughts AS (
-    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
-    FROM annotations WHERE kind = 'thought'
-    GROUP BY trajectory_id, step
-),
 grouped AS (
     SELECT
         t.group_id, trajectory_id, step, s.screenshot,
@@ -64,10 +54,7 @@ repeated AS (
     SELECT trajectory_id, step FROM context
     QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
 ),
-questioned AS (
-    SELECT DISTINCT s.screenshot FROM annotations a JOIN steps s USING (trajectory_id, step)
-    WHERE a.kind = 'grounding' AND a.action ->> 'type' = 'click'
-),
+questioned AS (SELECT DISTINCT screenshot FROM grounding JOIN steps USING (trajectory_id, step)),
 screens AS (
     SELECT min((trajectory_id, step)) AS first_shown FROM walked SEMI JOIN questioned USING (screenshot)
     GROUP BY screenshot HAVING NOT bool_or(route = 'sft')

@@ -7,11 +7,6 @@
 -- hold counts by task for the tasks that this kind of player was given in each of its iterations: their rates, weighed
 -- equally, are of one mix of tasks, which no curriculum moves.
 WITH
-decisions AS (
-    SELECT * FROM verdicts
-    WHERE gate = 'route'
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
-),
 judged AS (
     SELECT
         iteration, policy AS kind, task_id,

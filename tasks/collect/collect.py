@@ -19,9 +19,10 @@ from storage.lake import Lake
 from tasks.collect.stream import roll_out_and_train
 from tasks.shared.console import bar
 from tasks.shared.material import Recipe
-from tasks.shared.policies import champion, load_policy, version_of
+from tasks.shared.policies import champion, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 
 
@@ -30,7 +31,7 @@ def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
     """Rolls out what the curriculum chose and is not in the lake yet."""
     config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
-    version = champion(lake)["policy_version"]
+    version = champion(lake).policy_version
     left = missing(plan(run, iteration, version), finished(lake, iteration))
     if config.train.stream.on:
         recipe = Recipe(version_of(iteration), version, iteration, lake.versions())

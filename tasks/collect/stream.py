@@ -29,8 +29,8 @@ from tasks.collect.stream_pool import StreamPool
 from tasks.shared.console import bar
 from tasks.shared.material import Recipe, seed_of
 from tasks.shared.places import work_folder
-from tasks.shared.policies import checkpoint_folder
 from tasks.shared.trainer_process import TrainerProcess
+from tasks.shared.weights import checkpoint_folder
 
 NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
 Write = Callable[[list[FinishedTrajectory]], None]

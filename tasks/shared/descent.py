@@ -23,12 +23,12 @@ def require_descent(config: Config, lake: Lake) -> None:
     origin = origin_of(lake)
     if origin is None:
         return
-    made: dict[str, Any] = json.loads(origin["config"])["policy"]
+    made: dict[str, Any] = json.loads(origin.config)["policy"]
     asked = config.policy.model_dump(mode="json")
-    keys = LEARNT + (SHAPE if origin["kind"] == "initial" and made["base"] == "tiny" else ())
+    keys = LEARNT + (SHAPE if origin.kind == "initial" and made["base"] == "tiny" else ())
     for key in keys:
         if key in made and made[key] != asked[key]:
-            name = origin["policy_version"]
+            name = origin.policy_version
             raise UsageError(
                 f"`policy.{key}={asked[key]}`: the champion of {lake.uri} descends from {name}, made with "
                 f"policy.{key}={made[key]}.",

@@ -16,8 +16,8 @@ from schemas.tables.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, seed_of
-from tasks.shared.policies import policy_family
 from tasks.shared.run import Run
+from tasks.shared.weights import policy_family
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
@@ -28,7 +28,8 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
     """
     chosen = config.train.group
     asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
-    rows = ask(lake, "groups", **asked, highest=chosen.highest, size=chosen.size, rise=chosen.rise).to_pylist()
+    steering = chosen.model_dump(include={"highest", "size", "rise", "rising"})
+    rows = ask(lake, "groups", **asked, **steering).to_pylist()
     weights = {row["task_id"]: row["weight"] for row in rows if row["weight"] > 0}
     if not weights:
         said = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)

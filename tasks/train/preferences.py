@@ -12,7 +12,7 @@ from schemas.config import Config
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe
-from tasks.shared.policies import policy_family
+from tasks.shared.weights import policy_family
 
 
 def find_pairs(lake: Lake, iteration: int) -> int:

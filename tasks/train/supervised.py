@@ -28,7 +28,7 @@ from tasks.shared.policies import measured_ancestor
 
 def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """Everything accepted so far, and screens of failures that teach grounding."""
-    ancestor, shown = measured_ancestor(lake, recipe.parent), config.policy.history_images
+    ancestor, shown = measured_ancestor(lake, recipe.parent).policy_version, config.policy.history_images
     weighed = ask(
         lake,
         "training_weights",

@@ -14,19 +14,11 @@ from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.places import work_folder
-from tasks.shared.policies import (
-    Origin,
-    champion,
-    checkpoint_folder,
-    made_in,
-    measured_ancestor,
-    policy_row,
-    register,
-    version_of,
-)
+from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
+from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
@@ -41,7 +33,7 @@ def train_policy(run: Run, iteration: int) -> dict[str, Any]:
     """By the configured method, from the champion's weights (after continual training, from what that made of them);
     the candidate is a row in `policies`."""
     config, lake = run.config, run.lake
-    parent = (made_in(lake, iteration, "intermediate") or champion(lake))["policy_version"]
+    parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
     recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
     return train_from(config, lake, recipe) if streamed is None else _register_streamed(config, lake, recipe, streamed)
@@ -56,7 +48,7 @@ def continue_training(run: Run, iteration: int) -> dict[str, Any]:
     if not every or not iteration or iteration % every:
         return {"say": "not in this iteration"}
     train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
-    parent = champion(lake)["policy_version"]
+    parent = champion(lake).policy_version
     recipe = Recipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
     return train_from(config.model_copy(update={"train": train}), lake, recipe)
 
@@ -127,7 +119,7 @@ MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
 def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
     """The training of a recipe; its samples and their pictures are written to the folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
-    first = policy_row(lake, measured_ancestor(lake, recipe.parent))["kind"] == "initial"
+    first = measured_ancestor(lake, recipe.parent).kind == "initial"
     schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
     samples, screenshots = folder / "samples.arrow", folder / "screenshots.arrow"
     write_pictures(screenshots, lake, material.write(samples, schedule), recipe.pins["screenshots"])

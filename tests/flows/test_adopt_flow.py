@@ -13,8 +13,9 @@ from models.random_vlm import build_random
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
-from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
+from tasks.shared.weights import checkpoint_folder
 
 
 def with_policy(config: Config, **keys: object) -> Config:
@@ -31,10 +32,10 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Con
     assert names == ["adopted-0000", "theirs"]
     for name in names:
         row = policy_row(lake, name)
-        assert (row["kind"], row["method"], row["parent"]) == ("adopted", "adopted", None)
+        assert (row.kind, row.method, row.parent) == ("adopted", "adopted", None)
         assert lake.count("evaluations", {"policy_version": name, "suite": "suite"}) == 6
-    assert policy_row(lake, "theirs")["status"] == "champion" == champion(lake)["status"]
-    assert policy_row(lake, "adopted-0000")["status"] == "retired"
+    assert policy_row(lake, "theirs").status == "champion" == champion(lake).status
+    assert policy_row(lake, "adopted-0000").status == "retired"
     copied = checkpoint_folder(lake, "theirs")
     assert (copied / "model.safetensors").read_bytes() == (given / "model.safetensors").read_bytes()
     assert not (copied / "notes.py").exists()
@@ -42,7 +43,7 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Con
     with pytest.raises(UsageError, match="`theirs` is taken"):
         adopt(small, str(given), "theirs")
     flywheel(small, iterations=1)
-    assert policy_row(lake, "policy-0001")["parent"] == "theirs"
+    assert policy_row(lake, "policy-0001").parent == "theirs"
 
 
 def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(small: Config, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.material import Recipe
-from tasks.shared.policies import checkpoint_folder, measured_ancestor, policy_row
+from tasks.shared.policies import measured_ancestor, policy_row
 from tasks.shared.status import iterations
+from tasks.shared.weights import checkpoint_folder
 from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import pins_of
 
@@ -40,15 +41,15 @@ def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_o
     }
     assert said[0]["say"] == "not in this iteration"
     between = policy_row(lake, "policy-0001-ct")
-    assert (between["method"], between["status"]) == ("ct", "intermediate")
-    assert json.loads(between["config"])["train"]["method"] == "ct"
+    assert (between.method, between.status) == ("ct", "intermediate")
+    assert json.loads(between.config)["train"]["method"] == "ct"
     last = policy_row(lake, "policy-0001")
-    assert (last["method"], last["parent"]) == ("sft", "policy-0001-ct")
-    assert measured_ancestor(lake, "policy-0001-ct") == between["parent"] != "policy-0001"
+    assert (last.method, last.parent) == ("sft", "policy-0001-ct")
+    assert measured_ancestor(lake, "policy-0001-ct").policy_version == between.parent != "policy-0001"
     assert lake.count("evaluations", {"policy_version": "policy-0001-ct"}) == 0
-    assert len({weights(lake, version) for version in ("policy-0001", "policy-0001-ct", between["parent"])}) == 3
+    assert len({weights(lake, version) for version in ("policy-0001", "policy-0001-ct", between.parent)}) == 3
     assert [lap["policy"] for lap in iterations(lake) if lap["iteration"] >= 0][-1] == "policy-0001"
-    kinds = json.loads(between["metrics"])["kinds"]
+    kinds = json.loads(between.metrics)["kinds"]
     assert kinds["inverse_dynamics"] > 0 and kinds["transition"] > 0 and kinds["grounding"] == kinds["naming"] > 0
     checked = lake.read("quality", where={"table": "annotations"}).to_pylist()
     assert checked and all(one["success"] for one in checked)
@@ -84,7 +85,7 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     assert {one.instruction for one in made} == {""}
     assert {one.screenshots for one in made if one.kind == "inverse_dynamics"} <= between
     candidate = policy_row(lake, "policy-0000")
-    assert (candidate["method"], candidate["parent"]) == ("ct", "policy-initial")
+    assert (candidate.method, candidate.parent) == ("ct", "policy-initial")
     read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
     assert read and {routes[name] for name in read} == {"ct"}
     dead = {name for name, route in routes.items() if route == "none"}

@@ -44,7 +44,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
         fields["train"] |= {"steps": 1, "batch": 2, "steps_first": TrainConfig().steps_first}
         flywheel(config_of(fields), iterations=1)
         lake = Lake.open(small.lake)
-        sometimes(lake, "fake/click-target", champion(lake)["policy_version"])
+        sometimes(lake, "fake/click-target", champion(lake).policy_version)
         group = {"groups": 6, "size": 4, "k": 2, "batch": 4, "inject": True}
         fields["train"] |= {"method": "grpo", "group": group}
         config = clicked(config_of(fields), 0.2)

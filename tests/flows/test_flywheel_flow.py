@@ -12,13 +12,14 @@ from flows.evaluate import evaluate
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from schemas.config import Config
-from schemas.failure import CheckpointError, UsageError
+from schemas.failure import UsageError
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.iterations import finished_iterations
-from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
+from tasks.shared.weights import checkpoint_folder
 
 
 def keys_are_unique(lake: Lake) -> bool:
@@ -85,8 +86,8 @@ def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_t
         rows = lake.read("evaluations", ["policy_version"], {"iteration": iteration})["policy_version"].to_pylist()
         assert set(rows) == {f"policy-{iteration:04d}"}
         row = policy_row(lake, f"policy-{iteration:04d}")
-        weights = (checkpoint_folder(lake, row["policy_version"]) / "model.safetensors").read_bytes()
-        parent = (checkpoint_folder(lake, row["parent"]) / "model.safetensors").read_bytes()
+        weights = (checkpoint_folder(lake, row.policy_version) / "model.safetensors").read_bytes()
+        parent = (checkpoint_folder(lake, row.parent) / "model.safetensors").read_bytes()
         assert weights != parent
 
 
@@ -96,7 +97,7 @@ def test_an_iteration_that_yields_no_data_keeps_the_champion_and_the_next_one_tu
     flywheel(barren, iterations=2)
     lake = Lake.open(barren.lake)
     assert finished_iterations(lake) == [0, 1]
-    assert champion(lake)["policy_version"] == "policy-initial"
+    assert champion(lake).policy_version == "policy-initial"
     assert lake.read("policies").num_rows == 1
     train = lake.read("stages", where={"iteration": 0, "stage": "train"}).to_pylist()[0]
     assert "no accepted trajectory" in json.loads(train["result"])["say"]
@@ -155,9 +156,9 @@ def test_retraining_from_the_same_pins_makes_the_same_weights(small: Config):
     version = retrain(small, like="policy-0000")
     lake = Lake.open(small.lake)
     original, again = policy_row(lake, "policy-0000"), policy_row(lake, version)
-    assert again["data_versions"] == original["data_versions"]
-    assert again["parent"] == original["parent"]
-    assert again["status"] in ("champion", "rejected")
+    assert again.data_versions == original.data_versions
+    assert again.parent == original.parent
+    assert again.status in ("champion", "rejected")
     same = [(checkpoint_folder(lake, v) / "model.safetensors").read_bytes() for v in ("policy-0000", version)]
     assert same[0] == same[1]
 
@@ -188,7 +189,7 @@ def test_training_seeds_are_refused_for_evaluation(small: Config):
 
 def test_an_unknown_policy_is_named_with_those_there_are(small: Config):
     flywheel(small, iterations=0)
-    with pytest.raises(CheckpointError, match="policy-initial"):
+    with pytest.raises(UsageError, match="policy-initial"):
         evaluate(small, "policy-9999", None, None)
 
 

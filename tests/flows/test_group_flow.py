@@ -13,7 +13,8 @@ from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
 from tasks.curriculum import choose_tasks
-from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, policy_row
+from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.conftest import wheel
 
@@ -34,7 +35,7 @@ def first_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         flywheel(config, iterations=1)
         lake = Lake.open(config.lake)
         for task in ("click-target", "dies", "note"):
-            sometimes(lake, f"fake/{task}", champion(lake)["policy_version"])
+            sometimes(lake, f"fake/{task}", champion(lake).policy_version)
     return folder / "lake"
 
 
@@ -74,8 +75,8 @@ def test_groups_are_played_compared_and_trained_on(small: Config, begun: Lake) -
     (choice,) = begun.read("curriculum", where={"iteration": 1}).to_pylist()
     assert choice["policy_trajectories"] == 24 and choice["reason"].endswith("6 groups of 4")
     row = policy_row(begun, "policy-0001")
-    metrics = json.loads(row["metrics"])
-    assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
+    metrics = json.loads(row.metrics)
+    assert (row.method, row.parent) == ("grpo", "policy-0000")
     assert metrics["groups"] == 6 and 1 <= metrics["informative"] <= 6
     assert metrics["tokens"] > 0 and metrics["mismatch"] > 0
     assert lineage_of(begun, "policy-0001")["trajectories"]["ids"] == sorted(row["trajectory_id"] for row in plays)
@@ -88,7 +89,7 @@ def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun:
     flywheel(clicked(grouped(small), 0.0), iterations=1)
     trained = result(begun, "train")
     assert "one reward for all in each of 3 groups" in trained["say"] and trained["samples"] == 0
-    assert champion(begun)["policy_version"] == "policy-0000"
+    assert champion(begun).policy_version == "policy-0000"
     assert begun.read("policies").num_rows == 2
 
 
@@ -103,9 +104,9 @@ def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(small: Config
         assert (won["task_id"], won["seed"]) == (lost["task_id"], lost["seed"]) == (pair["task_id"], pair["seed"])
         assert pair["chosen"] != pair["rejected"]
     row = policy_row(begun, "policy-0001")
-    assert (row["method"], row["parent"]) == ("dpo", "policy-0000")
-    assert json.loads(row["metrics"])["samples"] == len(pairs)
-    assert "pairs" in json.loads(row["data_versions"])
+    assert (row.method, row.parent) == ("dpo", "policy-0000")
+    assert json.loads(row.metrics)["samples"] == len(pairs)
+    assert "pairs" in json.loads(row.data_versions)
     sides = {pair[side] for pair in pairs for side in ("trajectory_id", "rejected_trajectory_id")}
     assert set(lineage_of(begun, "policy-0001")["trajectories"]["ids"]) == sides
     checked = begun.read("quality", where={"iteration": 1, "table": "pairs"}).to_pylist()
@@ -115,12 +116,12 @@ def test_where_plays_of_a_group_part_pairs_are_kept_and_trained_on(small: Config
 def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, method="dpo"), 0.0), iterations=1)
     assert "no two plays of one task and seed part" in result(begun, "train")["say"]
-    assert champion(begun)["policy_version"] == "policy-0000"
+    assert champion(begun).policy_version == "policy-0000"
 
 
 def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, inject=True), 0.0), iterations=1)
-    metrics = json.loads(policy_row(begun, "policy-0001")["metrics"])
+    metrics = json.loads(policy_row(begun, "policy-0001").metrics)
     assert (metrics["injected"], metrics["informative"]) == (3, 3)
 
 
@@ -185,20 +186,20 @@ def test_judged_and_verified_plays_are_trained_on_together(small: Config, begun:
     }
     assert {decisions[row["trajectory_id"]] for row in notes} == {(True, "sft"), (False, "ct")}
     assert {judged[row["trajectory_id"]]["route"] for row in notes} == {"sft", "ct"}
-    metrics = json.loads(policy_row(begun, "policy-0001")["metrics"])
+    metrics = json.loads(policy_row(begun, "policy-0001").metrics)
     assert metrics["groups"] == 8 and metrics["informative"] >= 2
 
 
 def test_what_succeeds_in_groups_is_imitated_with_everything_before(small: Config, begun: Lake) -> None:
-    before = json.loads(policy_row(begun, "policy-0000")["metrics"])["samples"]
+    before = json.loads(policy_row(begun, "policy-0000").metrics)["samples"]
     flywheel(clicked(grouped(small, groups=6, method="rft"), 0.4), iterations=1)
     plays = begun.read("trajectories", where={"iteration": 1}).to_pylist()
     assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
     row = policy_row(begun, "policy-0001")
-    assert (row["method"], row["parent"]) == ("rft", "policy-0000")
+    assert (row.method, row.parent) == ("rft", "policy-0000")
     routes = begun.read("verdicts", where={"iteration": 1, "gate": "route", "route": "sft"}).to_pylist()
     accepted = {row["trajectory_id"] for row in routes}
     won = {row["trajectory_id"] for row in plays if row["success"]}
     assert accepted == won != set()
     clicks = {(play["seed"], play["group_id"]) for play in plays if play["success"]}
-    assert json.loads(row["metrics"])["samples"] == before + len(clicks)
+    assert json.loads(row.metrics)["samples"] == before + len(clicks)

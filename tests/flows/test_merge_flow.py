@@ -23,18 +23,20 @@ def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluate
     lake = Lake.open(small.lake)
     before = [row["policy"] for row in iterations(lake)]
     specialists = [retrain(with_seed(small, seed), None) for seed in (1, 2)]
-    lake.upsert("policies", [{**policy_row(lake, name), "parent": "policy-0000"} for name in specialists])
+    lake.upsert(
+        "policies", [policy_row(lake, name).model_copy(update={"parent": "policy-0000"}) for name in specialists]
+    )
     version = merge(small, specialists, None, 2)
     row = policy_row(lake, version)
-    found = json.loads(row["metrics"])
-    assert (row["method"], row["parent"]) == ("merge", "policy-0000")
+    found = json.loads(row.metrics)
+    assert (row.method, row.parent) == ("merge", "policy-0000")
     assert set(found["merged"]) == set(specialists)
     assert [one["weights"] for one in found["search"]] == [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
     best = max(one["success"] for one in found["search"])
     assert found["merged"] in [
         dict(zip(specialists, one["weights"], strict=True)) for one in found["search"] if one["success"] == best
     ]
-    assert row["status"] in ("champion", "rejected")
+    assert row.status in ("champion", "rejected")
     assert lake.count("evaluations", {"policy_version": version, "suite": "suite"}) == 6
     assert [row["policy"] for row in iterations(lake)] == before
     with pytest.raises(UsageError, match="not trained from data"):

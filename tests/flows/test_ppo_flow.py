@@ -9,7 +9,8 @@ from flows.retrain import retrain
 from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, policy_row
+from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.test_group_flow import begun, first_lake, grouped, result  # noqa: F401  (fixtures)
 
@@ -29,8 +30,8 @@ def test_plays_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_not
     alive = [row for row in plays if row["success"] is not None]
     assert {row["policy"] for row in plays} == {"policy"} and all(row["group_id"] for row in plays)
     row = policy_row(begun, "policy-0001")
-    metrics = json.loads(row["metrics"])
-    assert (row["method"], row["parent"]) == ("ppo", "policy-0000")
+    metrics = json.loads(row.metrics)
+    assert (row.method, row.parent) == ("ppo", "policy-0000")
     assert metrics["plays"] == len(alive) and metrics["successes"] == sum(one["success"] for one in alive)
     assert metrics["environment_failures"] == len(plays) - len(alive) > 0
     assert metrics["samples"] == sum(one["n_steps"] for one in alive)
@@ -44,8 +45,8 @@ def test_plays_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_enters_not
 
     version = retrain(small, like="policy-0001")
     again = policy_row(begun, version)
-    assert (again["method"], again["parent"]) == ("ppo", "policy-0000")
-    assert json.loads(again["metrics"])["samples"] == metrics["samples"]
+    assert (again.method, again.parent) == ("ppo", "policy-0000")
+    assert json.loads(again.metrics)["samples"] == metrics["samples"]
 
 
 def test_one_reward_for_all_plays_is_said_and_the_champion_stays(
@@ -55,4 +56,4 @@ def test_one_reward_for_all_plays_is_said_and_the_champion_stays(
     flywheel(clicked(judged(small), 0.0), iterations=1)
     trained = result(begun, "train")
     assert "one reward for all 16 plays" in trained["say"] and trained["samples"] == 0
-    assert champion(begun)["policy_version"] == "policy-0000"
+    assert champion(begun).policy_version == "policy-0000"

@@ -11,7 +11,8 @@ from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from schemas.config.training import TrainConfig
 from storage.lake import Lake
-from tasks.shared.policies import champion, checkpoint_folder, policy_row
+from tasks.shared.policies import champion, policy_row
+from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.test_group_flow import sometimes
 from tests.tier import FULL
@@ -34,15 +35,15 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     config = config_of(fields)
     flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
-    sometimes(lake, "fake/click-target", champion(lake)["policy_version"])
+    sometimes(lake, "fake/click-target", champion(lake).policy_version)
     method, _, streams = method.partition(" ")
     fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
     fields["train"]["stream"] |= {"on": bool(streams), "groups": 1}
     fields["train"]["ppo"] |= {"value_steps": 3, "batch": 4}
     flywheel(clicked(config_of(fields), 0.5), iterations=1)
     row = policy_row(lake, "policy-0001")
-    assert (row["method"], row["parent"]) == (method, "policy-0000")
-    metrics = json.loads(row["metrics"])
+    assert (row.method, row.parent) == (method, "policy-0000")
+    metrics = json.loads(row.metrics)
     assert metrics["samples"] > 0 and metrics.get("updates", 0) >= 2 * bool(streams)
     before, after = (checkpoint_folder(lake, version) for version in ("policy-0000", "policy-0001"))
     assert (before / "model.safetensors").read_bytes() != (after / "model.safetensors").read_bytes()

@@ -10,7 +10,8 @@ from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.shared.policies import checkpoint_folder, policy_row
+from tasks.shared.policies import policy_row
+from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.test_group_flow import begun, first_lake, grouped, result
 
@@ -31,8 +32,8 @@ def test_groups_are_trained_on_while_others_are_played_and_every_step_names_its_
     steps = begun.read("steps", where={"iteration": 1}).to_pylist()
     assert len(plays) == 48 and {row["policy_version"] for row in plays} == {"policy-0000"}
     row = policy_row(begun, "policy-0001")
-    metrics = json.loads(row["metrics"])
-    assert (row["method"], row["parent"]) == ("grpo", "policy-0000")
+    metrics = json.loads(row.metrics)
+    assert (row.method, row.parent) == ("grpo", "policy-0000")
     assert metrics["updates"] >= 2 and metrics["groups"] == 12 and metrics["samples"] > 0
     played_by = {step["policy_version"] for step in steps}
     assert "policy-0000" in played_by and played_by - {"policy-0000"}
@@ -51,8 +52,8 @@ def test_a_critic_judges_what_is_trained_on_while_others_play(small: Config, beg
     fields["train"] |= {"method": "ppo", "ppo": {**fields["train"]["ppo"], "value_steps": 3, "batch": 4}}
     flywheel(clicked(config_of(fields), 0.4), iterations=1)
     row = policy_row(begun, "policy-0001")
-    metrics = json.loads(row["metrics"])
-    assert (row["method"], row["parent"]) == ("ppo", "policy-0000")
+    metrics = json.loads(row.metrics)
+    assert (row.method, row.parent) == ("ppo", "policy-0000")
     assert metrics["updates"] >= 2 and metrics["age_max"] <= 1 and 0 < metrics["value_steps"] <= 3
     assert {"explained_variance", "policy_lambda", "mismatch_fresh", "sandbox_idle"} <= metrics.keys()
     assert (checkpoint_folder(begun, "policy-0001") / CRITIC).exists()

@@ -18,7 +18,8 @@ from schemas.observation import Observation
 from storage.lake import Lake
 from tasks.shared.material import Recipe
 from tasks.shared.places import work_folder
-from tasks.shared.policies import checkpoint_folder, load_policy, policy_row
+from tasks.shared.policies import policy_row
+from tasks.shared.weights import checkpoint_folder, load_policy
 from tasks.train.train import PINNED, train_from
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
@@ -31,7 +32,7 @@ def test_a_model_of_another_architecture_is_played_trained_and_played_again(smal
     flywheel(small.model_copy(update={"policy": policy, "train": train}), iterations=1)
     lake = Lake.open(small.lake)
     row = policy_row(lake, "policy-0000")
-    assert row["method"] == "sft" and json.loads(row["metrics"])["loss"] > 0
+    assert row.method == "sft" and json.loads(row.metrics)["loss"] > 0
     folder = checkpoint_folder(lake, "policy-0000")
     assert (folder / "model.safetensors").read_bytes() != (base / "model.safetensors").read_bytes()
     assert (folder / "config.json").read_bytes() == (base / "config.json").read_bytes()
@@ -66,4 +67,4 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(small: Config) ->
     metrics = train_from(config, lake, recipe)
     assert metrics["resumed_at"] >= 5
     assert not folder.exists()
-    assert policy_row(lake, "again")["status"] == "candidate"
+    assert policy_row(lake, "again").status == "candidate"

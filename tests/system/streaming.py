@@ -15,8 +15,8 @@ from storage.lake import Lake
 from tasks.collect.collect import drop_unfinished, finished, write
 from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
-from tasks.shared.policies import load_policy
 from tasks.shared.run import run_of
+from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 from tests.clicker import clicked
 

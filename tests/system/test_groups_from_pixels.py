@@ -41,7 +41,7 @@ def test_a_policy_taught_by_the_explorer_goes_on_learning_from_groups_of_its_own
     grouped = config.train.model_copy(update={"method": "grpo"})
     flywheel(config.model_copy(update={"train": grouped}), iterations=1)
     lake = Lake.open(config.lake)
-    metrics = json.loads(policy_row(lake, "policy-0001")["metrics"])
+    metrics = json.loads(policy_row(lake, "policy-0001").metrics)
     assert metrics["groups"] == 8 and metrics["informative"] >= 1 and metrics["samples"] >= 6
     assert 0 <= metrics["mismatch"] < 0.02
     assert metrics["moved"] > 0 and metrics["tokens"] >= metrics["samples"]

@@ -7,7 +7,8 @@ import pytest
 
 from schemas.config import load_config
 from storage.lake import Lake
-from tasks.shared.policies import checkpoint_folder, policy_row
+from tasks.shared.policies import policy_row
+from tasks.shared.weights import checkpoint_folder
 from tests.system.commands import CONFIG, start, start_verb
 
 
@@ -30,5 +31,5 @@ def test_two_retrainings_at_once_with_one_work_folder_are_two_policies_each_of_i
     lake = Lake.open(load_config(config, [], {}).lake)
     for name, seed in zip(names, seeds, strict=True):
         row, job = policy_row(lake, name), json.loads((checkpoint_folder(lake, name) / "job.json").read_text())
-        assert (row["kind"], json.loads(row["config"])["seed"]) == ("retrained", seed)
-        assert job["seed"] == row["seed"] == seed * 1000 and row["status"] != "candidate"
+        assert (row.kind, json.loads(row.config)["seed"]) == ("retrained", seed)
+        assert job["seed"] == row.seed == seed * 1000 and row.status != "candidate"

@@ -27,8 +27,9 @@ from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
 from tasks.shared.places import work_folder
-from tasks.shared.policies import candidate_of, checkpoint_folder, policy_row
+from tasks.shared.policies import candidate_of, policy_row
 from tasks.shared.run import run_of
+from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import planned_groups
 from tasks.train.train import train_policy
 from tests.clicker import clicked
@@ -71,8 +72,8 @@ def test_batches_are_trained_on_while_others_are_played_and_every_step_names_its
     assert PARENT in versions and versions - {PARENT}
     assert versions <= {PARENT, *(f"{CANDIDATE}+{updates}" for updates in range(1, made["updates"] + 1))}
     row = policy_row(lake, CANDIDATE)
-    assert (row["method"], row["parent"], row["status"]) == ("grpo", PARENT, "candidate")
-    assert json.loads(row["metrics"]) == {key: value for key, value in made.items() if key not in ("policy", "say")}
+    assert (row.method, row.parent, row.status) == ("grpo", PARENT, "candidate")
+    assert json.loads(row.metrics) == {key: value for key, value in made.items() if key not in ("policy", "say")}
     assert made["updates"] >= 2 and made["groups"] == 12 and made["samples"] > 0 and made["tokens"] > 0
     assert made["age_max"] <= 1 and 0 <= made["sandbox_idle"] < 1 and 0 < made["trainer_idle"] < 1
     assert made["mismatch"] > 0 and made["mismatch_fresh"] > 0

@@ -9,7 +9,8 @@ from storage.lake import Lake
 
 
 def groups(lake: Lake, tasks: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
-    asked = {"iteration": 3, "tasks": tasks, "forgetting": 1.0, "highest": 0.75, "size": 4, "rise": 1.0, **changes}
+    asked = {"iteration": 3, "tasks": tasks, "forgetting": 1.0, "highest": 0.75, "size": 4, "rise": 1.0, "rising": 0.5}
+    asked |= changes
     return {row["task_id"]: row for row in ask(lake, "groups", **asked).to_pylist()}
 
 
@@ -87,4 +88,4 @@ def test_a_task_whose_success_rises_fast_counts_half(lake: Lake, play) -> None:
     plain = groups(lake, ["fast", "slow"])
     assert found["fast"]["weight"] == pytest.approx(plain["fast"]["weight"] / 2)
     assert found["slow"]["weight"] == pytest.approx(plain["slow"]["weight"])
-    assert "halved, as its success rose by 0.50" in found["fast"]["reason"]
+    assert "times 0.50, as its success rose by 0.50" in found["fast"]["reason"]

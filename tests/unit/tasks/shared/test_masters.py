@@ -14,11 +14,11 @@ from schemas.config import config_of
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.shared.masters import sweep_masters
-from tasks.shared.policies import checkpoint_folder
+from tasks.shared.weights import checkpoint_folder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 READ = "import sys; from schemas.config.sections import LakeConfig; from storage.lake import Lake; "
-READ += "from tasks.shared.policies import checkpoint_folder; "
+READ += "from tasks.shared.weights import checkpoint_folder; "
 READ += "print(checkpoint_folder(Lake.open(LakeConfig(uri=sys.argv[1])), sys.argv[2], True), flush=True); "
 READ += "sys.stdin.read()"
 
