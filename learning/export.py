@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from learning.checkpoint import Checkpoints, ObjectStore, read_manifest, read_tensors
+from learning.checkpoint import ObjectStore, read_manifest, read_tensors
 from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
 from learning.engines.fsdp.model import SHARD, write_model
-from learning.masters import WEIGHTS
-from models.tiny.layout import OWN, TRAINING
+from learning.masters import WEIGHTS, masters_of
+from models.tiny.layout import OWN
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
 
@@ -96,8 +96,8 @@ def _model(parent: Path, weights: bool) -> Any:
 
 def _take_up(model: Any, parent: Path) -> None:
     """The weights beside adapters as their training found them."""
-    if (parent / TRAINING).is_dir():
-        with Checkpoints(parent / TRAINING) as checkpoints:
+    with masters_of(parent) as checkpoints:
+        if checkpoints is not None:
             checkpoints.load({f"{WEIGHTS}{name}": weight for name, weight in model.named_parameters()}, partial=True)
 
 

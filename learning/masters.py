@@ -4,19 +4,27 @@ A policy is written in its parent's precision, mostly bf16, where neighbours lie
 learning rate most steps of a training are shorter, and one that began from the rounded weights would lose what the
 last one moved. So the weights, and if wanted the optimiser's moments, lie in `training/` of the policy's directory, as
 a checkpoint that any number of ranks loads. `transformers` and `flywheel export` pass it over. The network of a critic
-that stands alone lies there too, without moments.
+that stands alone lies there too, without moments. They name the hashes of the files that they were rounded to: over
+whose weights others were saved, they are passed over.
 """
 
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from learning.checkpoint import Checkpoints, State
+from learning.checkpoint.ranks import Ranks
 from learning.engines.engine import Engine
-from learning.launch import PATIENCE
-from models.tiny.layout import TRAINING
+from learning.launch import PATIENCE, send
+from models.tiny.layout import CRITIC, TRAINING
 from schemas.config.training import Keep
 
 WEIGHTS, MOMENTS = "model.", "optimizer."
 """What names begin with in an engine's state."""
+POLICY = "model*.safetensors*"
+"""The files of a policy's weights."""
 
 
 def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, steps: int) -> None:
@@ -36,7 +44,13 @@ def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, ste
         return
     kinds = (WEIGHTS, MOMENTS) if keep == "masters+moments" else (WEIGHTS,)
     own = {name: part for name, part in engine.masters().items() if name.startswith(kinds)}
-    extra = {"optimizer": engine.optimizer, "moments": len(kinds) == 2, "steps": steps, "auxiliary": bool(auxiliary)}
+    extra = {
+        "optimizer": engine.optimizer,
+        "moments": len(kinds) == 2,
+        "steps": steps,
+        "auxiliary": bool(auxiliary),
+        "rounded": [_hashes(folder, files) for files in (POLICY, CRITIC)] if engine.rank == 0 else [],
+    }
     with Checkpoints(folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
         checkpoints.save({**own, **auxiliary}, steps, extra, blocking=True)
 
@@ -52,9 +66,12 @@ def take_up_masters(engine: Engine, parent: Path) -> int:
     Raises:
         CheckpointError: they are damaged, or not of the parent's architecture.
     """
-    if not (parent / TRAINING).is_dir():
-        return 0
-    with Checkpoints(parent / TRAINING, timeout=PATIENCE) as checkpoints:
+    with masters_of(parent) as checkpoints:
+        if checkpoints is None:
+            if (parent / TRAINING).is_dir() and engine.rank == 0:
+                problem = f"Other weights were saved to {parent} than its fp32 weights in {TRAINING}/ were rounded to"
+                send(warning=f"{problem}: this training begins from the files.")
+            return 0
         extra = checkpoints.manifest().extra
         moments = extra["moments"] and extra["optimizer"] == engine.optimizer and not engine.adapted
         kinds = (WEIGHTS, MOMENTS) if moments else (WEIGHTS,)
@@ -72,8 +89,34 @@ def take_up_auxiliary(weights: State, parent: Path) -> None:
     Raises:
         CheckpointError: they are damaged, or of another architecture.
     """
-    if not (parent / TRAINING).is_dir():
-        return
-    with Checkpoints(parent / TRAINING, timeout=PATIENCE) as checkpoints:
-        if checkpoints.manifest().extra.get("auxiliary"):
+    with masters_of(parent, CRITIC) as checkpoints:
+        if checkpoints is not None and checkpoints.manifest().extra.get("auxiliary"):
             checkpoints.load(weights, partial=True)
+
+
+@contextmanager
+def masters_of(folder: Path, files: str = POLICY) -> Iterator[Checkpoints | None]:
+    """The fp32 weights beside a policy; None if there are none, or none of what its files hold. All ranks call it."""
+    if not (folder / TRAINING).is_dir():
+        yield None
+        return
+    with Checkpoints(folder / TRAINING, timeout=PATIENCE) as checkpoints:
+        rounded = checkpoints.manifest().extra.get("rounded", [])
+        ranks = Ranks(PATIENCE)
+        try:
+            fits = ranks.broadcast(lambda: _hashes(folder, files) in rounded)
+        finally:
+            ranks.close()
+        yield checkpoints if fits else None
+
+
+def _hashes(folder: Path, files: str) -> dict[str, str]:
+    """SHA-256 of files by name."""
+
+    def hashed(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    paths = sorted(folder.glob(files))
+    with ThreadPoolExecutor() as pool:
+        return {path.name: found for path, found in zip(paths, pool.map(hashed, paths), strict=True)}

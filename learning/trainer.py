@@ -5,9 +5,10 @@ Started plainly it starts the other ranks itself (`learning.launch`). What a ste
 from its last checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A
 job with a stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
 `learning.data.stream`). Its messages (`learning.launch.send`) are `{"processes", "device"}`, `{"damaged", "problem",
-"aside"}` for a checkpoint that could not be loaded, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
-"samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds",
-"numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+"aside"}` for a checkpoint that could not be loaded, `{"warning"}`, `{"resumed"}` if it goes on from one, `{"step",
+"steps", "loss", "samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss",
+"seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at
+all.
 """
 
 import json

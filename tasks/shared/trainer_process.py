@@ -85,6 +85,8 @@ class TrainerProcess:
             on_message(message)
             if "damaged" in message:
                 err().print(f"[yellow]{_set_aside(message)}[/yellow]")
+            if "warning" in message:
+                err().print(f"[yellow]{message['warning']}[/yellow]")
             numbers |= message
         code = self._process.wait()
         if "error" in numbers:

@@ -1,11 +1,13 @@
 """A training goes on from the fp32 weights of the one before it, not from those that were rounded to be played."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from learning.checkpoint import Stretch
@@ -100,6 +102,26 @@ def test_moments_are_kept_if_wanted_and_rounded_weights_are_all_there_is_if_noth
     assert same(weights(second), weights(first)) == exact
     rounded = {name: tensor.bfloat16() for name, tensor in weights(first).items()}
     assert same({name: tensor.bfloat16() for name, tensor in weights(second).items()}, rounded)
+
+
+@pytest.mark.parametrize("job", [small, large])
+def test_who_saves_other_weights_over_a_policy_trains_from_those_and_is_warned(
+    job: Callable[..., Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = job(tmp_path, batch=4, keep="masters+moments")
+    first = learner_of(plan)
+    stepped(first, plan, range(2))
+    following = written(first, plan, 2)
+    assert learner_of(following).before == 2
+    assert "warning" not in capsys.readouterr().out
+    (file,) = plan.out.glob("model*.safetensors")
+    others = {name: torch.full_like(tensor, 0.5) for name, tensor in load_file(file).items()}
+    save_file(others, file, metadata={"format": "pt"})
+    second = learner_of(following)
+    assert second.before == 0
+    assert all(bool((tensor == 0.5).all()) for tensor in weights(second).values())
+    (warning,) = [json.loads(line)["warning"] for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert str(plan.out) in warning and "begins from the files" in warning
 
 
 def test_adapters_are_merged_into_what_the_next_training_takes_up(tmp_path: Path) -> None:
