@@ -14,6 +14,7 @@ from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.places import lake_if_any
+from tasks.shared.preflight import parts
 
 BYTES_PER_TRAJECTORY = 15_000
 """Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
@@ -62,8 +63,14 @@ def _trajectories(config: Config, suite: int, practice: int) -> int:
 
 
 def show_plan(config: Config, iterations: int) -> None:
-    """Prints the plan; opens the lake for reading if there is one, and writes nothing."""
+    """Prints the plan; opens the lake for reading if there is one, and writes nothing.
+
+    Raises:
+        FlywheelError: a part that the config names cannot be used.
+    """
     plan = plan_of(config)
+    for part in parts(config):
+        part.examine()
     lake = lake_if_any(config)
     new = lake is None or not laps(lake)
     megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6

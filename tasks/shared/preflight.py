@@ -52,13 +52,20 @@ def probes(config: Config) -> list[Probe]:
             for environment in environments_of(config)
             for probe in environment.probes()
         ),
+        *parts(config),
+        Probe("server", lambda: _server(config)),
+        Probe("storage", lambda: _storage(config)),
+        *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
+    ]
+
+
+def parts(config: Config) -> list[Probe]:
+    """Whether what the config names can be found and used together; asks nobody, so the plan of a run has these too."""
+    return [
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
         Probe("training", lambda: _training(config)),
-        Probe("server", lambda: _server(config)),
-        Probe("storage", lambda: _storage(config)),
-        *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]
 
 

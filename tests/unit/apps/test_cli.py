@@ -150,6 +150,12 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any
     assert not (tmp_path / "new").exists()
 
 
+def test_a_dry_run_refuses_parts_that_a_run_would_refuse(flywheel: Call, place: Any) -> None:
+    for part in ("collect.explorer=nope", "collect.explorer=models.judges.fake:FakeJudge", "policy.family=pixels"):
+        code, _, err = flywheel("run", "--dry-run", "--config", place.file, part)
+        assert code == 2 and part.partition("=")[0] in err
+
+
 def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any) -> None:
     _, out, _ = flywheel("run", "--dry-run", "--config", place.file)
     assert "2 iterations are finished; iteration 2 goes on after curriculum" in out
