@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from schemas.failure import UsageError
+from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
 from tasks.shared.console import out
 
@@ -18,8 +19,8 @@ def explanation(lake: Lake, task: str) -> dict[str, Any]:
     Raises:
         UsageError: the curriculum never held it; names the nearest one and those there are.
     """
-    rows = lake.read("curriculum").to_pylist()
-    known = sorted({row["task_id"] for row in rows})
+    rows = lake.rows(CurriculumChoice)
+    known = sorted({row.task_id for row in rows})
     named = [name for name in known if task in (name, name.rpartition("/")[2])]
     if not named:
         short = [name.rpartition("/")[2] for name in known]
@@ -28,16 +29,11 @@ def explanation(lake: Lake, task: str) -> dict[str, Any]:
         raise UsageError(f"The curriculum of {lake.uri} holds no task `{task}`.", mend)
     if len(named) > 1:
         raise UsageError(f"Several environments have a task `{task}`.", f"Write {' or '.join(named)}.")
-    chosen = sorted((row for row in rows if row["task_id"] == named[0]), key=lambda row: row["iteration"])
-    numbers = ("iteration", "pool", "weight", "successes", "failures")
+    chosen = sorted((row for row in rows if row.task_id == named[0]), key=lambda row: row.iteration)
+    numbers = {"iteration", "pool", "weight", "successes", "failures"}
     return {
         "task": named[0],
-        "iterations": [
-            {key: row[key] for key in numbers}
-            | {kind: row[f"{kind}_trajectories"] for kind in KINDS}
-            | {"reason": row["reason"]}
-            for row in chosen
-        ],
+        "iterations": [row.model_dump(include=numbers) | row.trajectories | {"reason": row.reason} for row in chosen],
     }
 
 

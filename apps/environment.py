@@ -8,9 +8,6 @@ set already stays.
 import os
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
-"""The checkout: where requirements.lock, configs/ and prefect.yaml lie."""
-
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "GX_ANALYTICS_ENABLED": "false",

@@ -18,7 +18,7 @@ import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
-from apps import watchdog
+from environments import watchdog
 from schemas.failure import FlywheelError
 
 PATIENCE_S = 120.0
@@ -37,7 +37,7 @@ class TemporaryServer:
         self._log = PREFECT_HOME.value() / "server.log"
         uvicorn = ["-m", "uvicorn", "--app-dir", str(Path(prefect.__file__).parent.parent), "--factory"]
         served = ["prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", port]
-        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid())]
+        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "-", "-"]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, *uvicorn, *served, "--log-level", "error", "--lifespan", "on"],

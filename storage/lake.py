@@ -5,7 +5,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +23,7 @@ from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark
 from storage.table import StoredTable
 
+R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _TOGETHER = 256
@@ -150,6 +151,11 @@ class Lake:
         if isinstance(wanted, dict):
             return found
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
+
+    def rows(self, kind: type[R], where: filters.Where | None = None) -> list[R]:
+        """The rows that `read` would give of the table of this kind of row; they were valid as they were written."""
+        table = next(name for name, contract in TABLES.items() if contract.row is kind)
+        return [kind.model_construct(**row) for row in self.read(table, where=where).to_pylist()]
 
     def batches(
         self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None

@@ -39,7 +39,7 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
     suite = validation_seeds(config, "train", chosen.seeds)
     unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
     rows = measure(config, lake, policy, {"suite": suite, "held_out": unseen}, iteration)
-    numbers, rest = (summary([row for row in rows if row["suite"] == name]) for name in ("suite", "held_out"))
+    numbers, rest = (summary([row for row in rows if row.suite == name]) for name in ("suite", "held_out"))
     said = f"success {told(numbers)} over {len(suite)} tasks"
     if unseen:
         said += f"; never trained on: {told(rest)} over {len(unseen)}"
@@ -48,11 +48,11 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
 
 def measure(
     config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
-) -> list[dict[str, Any]]:
+) -> list[Evaluation]:
     """Rolls out what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these
     suites."""
     where = {"policy_version": policy.version, "suite": list(plans)}
-    done = {(row["suite"], row["task_id"], row["seed"]) for row in lake.read("evaluations", where=where).to_pylist()}
+    done = {(row.suite, row.task_id, row.seed) for row in lake.rows(Evaluation, where)}
     planned, suites = [], {}
     for suite, plan in plans.items():
         for task, seeds in plan:
@@ -64,7 +64,7 @@ def measure(
         lake.append("evaluations", evaluation_rows(records, suites))
 
     perform(config, policy, planned, sink)
-    return lake.read("evaluations", where=where).to_pylist()
+    return lake.rows(Evaluation, where)
 
 
 def perform(
@@ -104,12 +104,12 @@ def explorer_policy(config: Config) -> Policy:
     return EXPLORERS.class_of(config.collect.explorer)()
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summary(rows: Sequence[Evaluation]) -> dict[str, Any]:
     """Mean success over tasks with its 95 % interval, and per task; environment failures left out."""
     by_task: dict[str, list[bool]] = {}
     for row in rows:
-        if row["success"] is not None:
-            by_task.setdefault(row["task_id"], []).append(bool(row["success"]))
+        if row.success is not None:
+            by_task.setdefault(row.task_id, []).append(row.success)
     if not by_task:
         return {"success": None, "ci": [None, None], "tasks": {}}
     interval = mean_interval([sum(plays) for plays in by_task.values()], [len(plays) for plays in by_task.values()])

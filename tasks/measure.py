@@ -12,6 +12,7 @@ from models.vlm import VlmPolicy
 from rollout.trajectory import FinishedTrajectory
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.tables.evaluation import Evaluation
 from schemas.tables.trajectory import SPLIT_STARTS
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
 from tasks.shared.run import run_of
@@ -56,17 +57,19 @@ def measured(
         for seed in range(first, end)
         for attempt in range(attempts)
     ]
-    rows: list[dict[str, Any]] = []
+    rows: list[Evaluation] = []
+    plays: list[list[Any]] = []
     task_ids = [task.task_id for task in tasks]
 
     def sink(records: list[FinishedTrajectory]) -> None:
         found = evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc"))
+        rows.extend(found)
         for row, record in zip(found, records, strict=True):
-            rows.append(row.model_dump() | {"attempt": record.trajectory.attempt % attempts})
+            more = [record.trajectory.attempt % attempts, row.n_steps] if attempts > 1 else []
+            plays.append([row.task_id, row.seed, row.success, *more])
 
     perform(config, player, planned, sink, config.temperature if attempts > 1 else 0.0)
-    told = ("task_id", "seed", "success", *(("attempt", "n_steps") if attempts > 1 else ()))
-    return {"policy": player.version, **summary(rows), "plays": [[row[key] for key in told] for row in rows]}
+    return {"policy": player.version, **summary(rows), "plays": plays}
 
 
 def _policy(config: Config, policy: str) -> Policy:

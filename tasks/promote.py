@@ -6,6 +6,7 @@ from typing import Any
 from curation.intervals import paired_difference
 from curation.promotion import decide
 from schemas.config import Config
+from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion, Status
 from storage.lake import Lake
 from tasks.shared.masters import sweep_masters
@@ -46,6 +47,5 @@ def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str,
 
 def plays_of(lake: Lake, version: str) -> dict[tuple[str, int], bool]:
     """Success of a policy by (task, seed) on the suite's held-out seeds; environment failures left out."""
-    where = {"policy_version": version, "suite": "suite"}
-    rows = lake.read("evaluations", ["task_id", "seed", "success"], where).to_pylist()
-    return {(row["task_id"], row["seed"]): row["success"] for row in rows if row["success"] is not None}
+    rows = lake.rows(Evaluation, {"policy_version": version, "suite": "suite"})
+    return {(row.task_id, row.seed): row.success for row in rows if row.success is not None}

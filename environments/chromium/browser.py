@@ -2,7 +2,7 @@
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
-that is deleted, and it dies with us even if we are killed outright (`environments.chromium.watchdog`).
+that is deleted, and it dies with us even if we are killed outright (`environments.watchdog`).
 
 One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from environments.chromium import watchdog
+from environments import watchdog
 from environments.chromium.cdp import Connection
 from schemas.failure import FlywheelError, SandboxFailure
 

@@ -23,6 +23,15 @@ class CurriculumChoice(Row):
     failures: Float64
     reason: Text
 
+    @property
+    def trajectories(self) -> dict[str, int]:
+        """How many, by who acts."""
+        return {
+            "explorer": self.explorer_trajectories,
+            "policy": self.policy_trajectories,
+            "relay": self.relay_trajectories,
+        }
+
 
 TABLE = Table(
     name="curriculum",

@@ -13,6 +13,7 @@ from rollout.actor import Actor
 from rollout.runner import missing, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.observation import Observation
+from schemas.tables.curriculum import CurriculumChoice
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
@@ -58,10 +59,9 @@ def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
     tasks = {task.task_id: task for task in catalog(config)}
     explorer = EXPLORERS.class_of(config.collect.explorer).version
     planned: list[PlannedTrajectory] = []
-    for choice in run.lake.read("curriculum", where={"iteration": iteration}).to_pylist():
-        task = tasks[choice["task_id"]]
-        for kind in ("explorer", "policy", "relay"):
-            count = choice[f"{kind}_trajectories"]
+    for choice in run.lake.rows(CurriculumChoice, {"iteration": iteration}):
+        task = tasks[choice.task_id]
+        for kind, count in choice.trajectories.items():
             if kind == "policy" and config.train.in_groups:
                 planned += planned_groups(run, iteration, task, count, version)
                 continue

@@ -21,8 +21,8 @@ class Opinions:
     """
 
     def __init__(self, config: Config, lake: Lake, iteration: int) -> None:
-        rows = lake.read("verdicts", where={"iteration": iteration, "gate": GATE}).to_pylist()
-        verdicts = sorted((Verdict.model_construct(**row) for row in rows), key=lambda one: one.created_at)
+        asked = {"iteration": iteration, "gate": GATE}
+        verdicts = sorted(lake.rows(Verdict, asked), key=lambda one: one.created_at)
         self._config, self._lake, self._judge = config.judge, lake, judge_of(config.judge)
         self._version = version_of(self._judge, config.judge) if self._judge else None
         self._any = {one.trajectory_id: one for one in verdicts}

@@ -53,8 +53,7 @@ def register(
 
 def policies(lake: Lake) -> dict[str, PolicyVersion]:
     """All policies by version, oldest first."""
-    rows = [PolicyVersion.model_validate(row) for row in lake.read("policies").to_pylist()]
-    return {row.policy_version: row for row in sorted(rows, key=lambda row: row.created_at)}
+    return {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
 
 
 def reigning(lake: Lake) -> PolicyVersion | None:

@@ -11,8 +11,7 @@ from storage.lake import Lake
 
 def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
     """Every trajectory of an iteration with its stored steps in order; none where it ended before its first."""
-    rows = lake.read("trajectories", where={"iteration": iteration}).to_pylist()
-    left = {row["trajectory_id"]: Trajectory.model_construct(**row) for row in rows}
+    left = {one.trajectory_id: one for one in lake.rows(Trajectory, {"iteration": iteration})}
     for name, steps in groupby(_steps(lake, iteration), key=lambda step: step.trajectory_id):
         trajectory = left.pop(name, None)
         if trajectory is not None:
