@@ -3,6 +3,7 @@
 import hashlib
 import io
 import random
+from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
@@ -14,7 +15,9 @@ NAMES = ("ok", "cancel", "submit", "next", "search", "open")
 MOST_SCREENS = 6
 
 
-def mixed_samples(count: int, seed: int) -> tuple[list[TrainSample], dict[str, bytes]]:
+def mixed_samples(
+    count: int, seed: int, sizes: Sequence[tuple[int, int]] = SIZES
+) -> tuple[list[TrainSample], dict[str, bytes]]:
     """Samples and their screenshots: a third show one small screen, the others up to `MOST_SCREENS` of any size."""
     draw = random.Random(seed)
     pngs: dict[str, bytes] = {}
@@ -22,7 +25,7 @@ def mixed_samples(count: int, seed: int) -> tuple[list[TrainSample], dict[str, b
     for number in range(count):
         single = draw.random() < 0.35
         screens = 1 if single else min(MOST_SCREENS, 1 + int(draw.lognormvariate(0.9, 0.7)))
-        size = SIZES[0] if single else draw.choice(SIZES)
+        size = sizes[0] if single else draw.choice(sizes)
         shown = [_screen(draw, size, pngs) for _ in range(screens)]
         steps = screens - 1 + (0 if single else int(draw.lognormvariate(1.0, 0.9)))
         past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(steps))

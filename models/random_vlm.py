@@ -35,6 +35,7 @@ def build_random(
     layers: int = 2,
     heads: int = 4,
     kv_heads: int = 4,
+    head_width: int = 16,
     vision_hidden: int = 64,
     vision_layers: int = 2,
 ) -> None:
@@ -45,7 +46,7 @@ def build_random(
         texts: what its tokeniser is learnt from.
         seed: draws the weights.
         out: directory to make.
-        hidden, layers, heads, kv_heads: the text stack; heads are 16 wide.
+        hidden, layers, heads, kv_heads, head_width: the text stack; the width is a multiple of 16.
         vision_hidden, vision_layers: the vision tower; heads are 32 wide.
 
     Raises:
@@ -58,7 +59,7 @@ def build_random(
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
     tokenizer = _tokenizer(texts)
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
-    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads), vision)
+    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads, head_width), vision)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: Any = AutoModelForImageTextToText.from_config(config)
@@ -86,8 +87,9 @@ def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, 
     )
 
 
-def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int) -> dict[str, Any]:
+def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
     """What the text stack's configuration says of its size."""
+    axes = [width // 4, width // 8, width // 8]
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
     return {
         "hidden_size": hidden,
@@ -95,8 +97,8 @@ def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int) -> di
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
-        "head_dim": 16,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
+        "head_dim": width,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": axes},
         "max_position_embeddings": 32768,
         **(experts if kind == "qwen3_vl_moe" else {}),
     }

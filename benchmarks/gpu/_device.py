@@ -18,10 +18,13 @@ from models.random_vlm import build_random
 NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."
 TINY = {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 4, "vision_hidden": 64, "vision_layers": 2}
 SIZES: dict[str, dict[str, int]] = {
-    "cuda": {"hidden": 2048, "layers": 24, "heads": 16, "kv_heads": 8, "vision_hidden": 1024, "vision_layers": 24},
+    "cuda": {
+        "hidden": 2048, "layers": 16, "heads": 16, "kv_heads": 8, "head_width": 128,
+        "vision_hidden": 1024, "vision_layers": 24,
+    },
     "cpu": TINY,
-}
-"""Random Qwen3-VL models: about a billion weights for a GPU, a tiny one to try the program on a CPU."""
+}  # fmt: skip
+"""Random Qwen3-VL models: 0.8 billion weights for a GPU, a tiny one to try the program on a CPU."""
 
 
 def chosen(description: str) -> argparse.Namespace | None:

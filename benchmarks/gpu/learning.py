@@ -28,9 +28,12 @@ from schemas.config.training import TrainConfig
 from schemas.tables.task import TaskEntry
 
 SIZES: dict[str, dict[str, int]] = {
-    "cuda": {"hidden": 1024, "layers": 16, "heads": 16, "kv_heads": 16, "vision_hidden": 512, "vision_layers": 12},
+    "cuda": {
+        "hidden": 1024, "layers": 12, "heads": 16, "kv_heads": 8, "head_width": 64,
+        "vision_hidden": 512, "vision_layers": 12,
+    },
     "cpu": TINY,
-}
+}  # fmt: skip
 """Random Qwen3-VL models: above 100 million weights for a GPU, a tiny one to try the program on a CPU."""
 FAKE = ("click-target", "two-steps")
 STOPPING_S = 60

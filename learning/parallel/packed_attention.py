@@ -7,6 +7,7 @@ holds a stretch of the tokens on both sides of attention and whole sequences of 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -85,7 +86,8 @@ def _variable_length(
     """All documents in one call of the GPU's flash kernel."""
     from torch.nn.attention.varlen import varlen_attn
 
-    starts = torch.tensor(edges, dtype=torch.int32, device=query.device)
+    starts = _starts(edges, query.device)
+    grouped = query.shape[1] != key.shape[1]
     longest = max(end - start for start, end in pairwise(edges))
     made = varlen_attn(
         query,
@@ -97,10 +99,16 @@ def _variable_length(
         longest,
         scale=scaling,
         window_size=(-1, 0) if causal else (-1, -1),
-        enable_gqa=query.shape[1] != key.shape[1],
+        **({"enable_gqa": grouped} if "enable_gqa" in (varlen_attn.__kwdefaults__ or {}) else {}),
     )
     assert isinstance(made, Tensor)
     return made
+
+
+@lru_cache(maxsize=8)
+def _starts(edges: tuple[int, ...], device: torch.device) -> Tensor:
+    """The edges on the GPU: all layers ask for the same, and each copy would wait for the work before it."""
+    return torch.tensor(edges, dtype=torch.int32, device=device)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, causal: bool) -> Tensor:

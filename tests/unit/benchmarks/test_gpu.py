@@ -29,12 +29,12 @@ def test_without_a_gpu_a_gpu_benchmark_says_so_in_one_line(words: tuple[str, ...
     assert done.stdout.startswith("skipped: there is no GPU here") and done.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["cost_model", "replay", "save_stall"])
+@pytest.mark.parametrize("name", ["cost_model", "replay", "save_stall", "train_step"])
 def test_the_tiny_setting_measures_every_arm(name: str, tmp_path: Path) -> None:
     done = started(name, "--device", "cpu", "--short", "--json", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "out.json").read_text())
-    arms = {"cost_model": 2, "replay": 4, "save_stall": 3}
+    arms = {"cost_model": 2, "replay": 4, "save_stall": 3, "train_step": 2}
     assert len(written["rows"]) == arms[name] and not written["bars"]
 
 
