@@ -40,6 +40,11 @@ from learning.resume import Kept
 from learning.writing import is_finished, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, UsageError
 
+SMALLER = (
+    "Lower train.token_cap (a token of a screen is several patches in the vision tower, whose activations it does not "
+    "count), or set train.activation_checkpointing=true or train.lora.rank."
+)
+
 
 def train(job: Job) -> None:
     """Trains as one rank of `WORLD_SIZE`; rank 0 reports and writes.
@@ -197,6 +202,9 @@ def main() -> int:
         if os.environ.get("RANK", "0") == "0":
             send(error=str(error))
         return error.exit_code
+    except torch.OutOfMemoryError as error:
+        send(error=str(FlywheelError(f"The GPU's memory is full: {str(error).partition('. GPU')[0]}.", SMALLER)))
+        return 1
     finally:
         end_ranks(ranks)
     return 0

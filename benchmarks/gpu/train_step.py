@@ -1,6 +1,6 @@
 """The trainer's own step on one GPU: tokens and samples per second, memory, and what a step's time is spent on.
 
-The learner, the planner and the encoder are the trainer's, on samples of up to six screens of up to 1920 x 1080 pixels;
+The learner, the planner and the encoder are the trainer's, on samples of up to six screens of up to 1280 x 800 pixels;
 a batch is planned and its screens decoded one step ahead, in one thread. `waiting` is what the GPU stands still for
 that. Operations are the cost model's: what forward and backward need, without what activation checkpointing computes
 again. `--device cpu`: a tiny setting, to try it.
@@ -28,7 +28,7 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample
 
-SCREENS = {"cuda": ((640, 480), (1280, 800), (1920, 1080)), "cpu": SIZES}
+SCREENS = {"cuda": ((640, 480), (1024, 640), (1280, 800)), "cpu": SIZES}
 BATCH = {"cuda": 16, "cpu": 4}
 STEPS = {"cuda": 12, "cpu": 2}
 WARM = 2
@@ -121,7 +121,7 @@ def main() -> int:
     if options is None:
         return 0
     device = options.device
-    cap = {"token_cap": 16384} if device == "cuda" else {}
+    cap = {"token_cap": 8192} if device == "cuda" else {}
     twice = cap | {"activation_checkpointing": True}
     arms: dict[str, dict[str, Any]] = {"plain": cap, "activation checkpointing": twice}
     count = (WARM + (STEPS[device] // 2 if options.short else STEPS[device])) * BATCH[device]

