@@ -46,9 +46,9 @@ class Speeds:
     """Seconds that every block of a micro-batch takes beside its operations: starting them, gathering its weights."""
 
 
-GPU = Speeds(operations=4e14, near=100.0, far=10.0, bytes=2, block=1e-3)
-"""An H100-class GPU at 40 % of its bf16 peak, NVLink and 400 Gb InfiniBand by FlexSP's measured ratio (their release
-has 96 to 120 GB/s inside a node, 5 to 10 between nodes). Assumed, not measured here."""
+GPU = Speeds(operations=2.6e14, near=100.0, far=10.0, bytes=2, block=1e-3)
+"""An H100: operations and blocks as measured on one (docs/measurements.md); NVLink and 400 Gb InfiniBand by FlexSP's
+measured ratio (their release has 96 to 120 GB/s inside a node, 5 to 10 between nodes), assumed."""
 CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
 """One core and shared memory. Assumed, not measured here."""
 
