@@ -87,7 +87,9 @@ def _variable_length(
     from torch.nn.attention.varlen import varlen_attn
 
     starts = _starts(edges, query.device)
-    grouped = query.shape[1] != key.shape[1]
+    # an older torch (2.11) takes fewer keys than queries without being asked
+    asked = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if asked else {}
     longest = max(end - start for start, end in pairwise(edges))
     made = varlen_attn(
         query,
@@ -99,7 +101,7 @@ def _variable_length(
         longest,
         scale=scaling,
         window_size=(-1, 0) if causal else (-1, -1),
-        **({"enable_gqa": grouped} if "enable_gqa" in (varlen_attn.__kwdefaults__ or {}) else {}),
+        **grouped,
     )
     assert isinstance(made, Tensor)
     return made

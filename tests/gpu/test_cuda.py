@@ -48,13 +48,14 @@ def test_packed_attention_on_a_gpu_is_attention_of_each_document(keys: int, caus
     parts = [torch.randn(1, heads, edges[-1], 64) for heads in (8, keys, keys)]
     weight = torch.randn(1, edges[-1], 8, 64)
     on_gpu = [part.to("cuda", torch.bfloat16).requires_grad_() for part in parts]
-    made, _ = packed_attention(torch.nn.Module(), *on_gpu, None, is_causal=causal, packed=Packed(edges))
+    q, k, v = on_gpu
+    made, _ = packed_attention(torch.nn.Module(), q, k, v, None, is_causal=causal, packed=Packed(edges))
     (made * weight.cuda()).sum().backward()
     exact = [part.detach().cpu().double().requires_grad_() for part in on_gpu]
-    alone = [
-        F.scaled_dot_product_attention(*(part[:, :, a:b] for part in exact), is_causal=causal, enable_gqa=keys < 8)
-        for a, b in pairwise(edges)
-    ]
+    alone = []
+    for start, end in pairwise(edges):
+        q, k, v = (part[:, :, start:end] for part in exact)
+        alone.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=keys < 8))
     wanted = torch.cat(alone, dim=2).transpose(1, 2)
     (wanted * weight).sum().backward()
     assert apart(made, wanted) < 1e-2
@@ -113,7 +114,7 @@ def test_a_checkpoint_holds_a_gpu_s_tensors_as_they_were_when_it_was_begun(tmp_p
     assert all(torch.equal(on_cpu[name], before[name].cpu()) for name in state)
 
 
-def start(plan: Job) -> subprocess.Popen[str]:
+def begun(plan: Job) -> subprocess.Popen[str]:
     path = plan.out.with_name(f"{plan.out.name}.json")
     path.write_text(plan.model_dump_json())
     command = [sys.executable, "-m", "learning.trainer", str(path)]
@@ -124,7 +125,7 @@ def start(plan: Job) -> subprocess.Popen[str]:
 
 def whole(plan: Job) -> list[dict[str, Any]]:
     """A training to its end; its messages."""
-    out, errors = start(plan).communicate(timeout=280)
+    out, errors = begun(plan).communicate(timeout=280)
     messages = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert messages and "checkpoint" in messages[-1], out[-2000:] + errors[-3000:]
     assert messages.pop(0) == {"processes": 1, "device": "cuda", "gpus_here": torch.cuda.device_count()}
@@ -148,7 +149,7 @@ def test_a_training_that_is_killed_on_a_gpu_goes_on_to_the_same_loss_and_its_chi
 ) -> None:
     plan = job(tmp_path, "qwen3_vl", 64, 40, WIDE, processes=1, checkpoint_every=4)
     unbroken = losses(whole(plan.model_copy(update={"out": tmp_path / "unbroken"})))
-    running = start(plan)
+    running = begun(plan)
     assert running.stdout is not None
     for line in running.stdout:
         if json.loads(line).get("step", 0) >= 10 and list(steps_folder(plan).glob("**/*.json")):
