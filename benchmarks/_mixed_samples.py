@@ -27,10 +27,10 @@ def mixed_samples(
         screens = 1 if single else min(MOST_SCREENS, 1 + int(draw.lognormvariate(0.9, 0.7)))
         size = sizes[0] if single else draw.choice(sizes)
         shown = [_screen(draw, size, pngs) for _ in range(screens)]
-        steps = screens - 1 + (0 if single else int(draw.lognormvariate(1.0, 0.9)))
-        past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(steps))
+        past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in shown[1:])
         x, y = draw.random(), draw.random()
-        told = f'Click on the "{draw.choice(NAMES)}" button.'
+        hints = 0 if single else 4 * int(draw.lognormvariate(1.0, 0.9))
+        told = f'Click on the "{draw.choice(NAMES)}" button.' + f" Look for {draw.choice(NAMES)}." * hints
         samples.append(TrainSample(f"mix/{number}", tuple(shown), told, past, "Click it.", to_json(Click(x=x, y=y))))
     return samples, pngs
 
