@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Words, print_json, resolve
+from apps.options import LAPTOP, AsJson, ConfigFile, Overrides, print_json, resolve
 from tasks.shared.console import out
 
 Place = Annotated[
@@ -17,12 +17,12 @@ Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the 
 
 
 def inspect(
-    place: Place, words: Words = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+    place: Place, overrides: Overrides = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
 ) -> None:
     """Show what a checkpoint holds."""
     from learning.checkpoint import inspect as look
 
-    found = look(_store(place, config, words), step)
+    found = look(_store(place, config, overrides), step)
     if as_json:
         print_json(found)
     else:
@@ -30,12 +30,12 @@ def inspect(
 
 
 def verify(
-    place: Place, words: Words = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+    place: Place, overrides: Overrides = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
 ) -> None:
     """Read every byte of a checkpoint and compare it with what was saved; exit status 1 if it differs."""
     from learning.checkpoint import verify as check
 
-    found = check(_store(place, config, words), step)
+    found = check(_store(place, config, overrides), step)
     if as_json:
         print_json(found)
     else:
@@ -50,7 +50,7 @@ def reshard(
     place: Place,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="Where the new checkpoint goes.")],
     ranks: Annotated[int, typer.Option("--ranks", help="How many ranks it is cut for.")],
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     step: Step = None,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def reshard(
     """Write a checkpoint again for another number of ranks; loading does not need it."""
     from learning.checkpoint import reshard as cut
 
-    made = cut(_store(place, config, words), _store(to, config, words), ranks, step)
+    made = cut(_store(place, config, overrides), _store(to, config, overrides), ranks, step)
     if as_json:
         print_json({"place": to, "step": made.step, "ranks": made.ranks})
     else:
@@ -71,7 +71,7 @@ def export(
     parent: Annotated[
         Path, typer.Option("--parent", metavar="DIR", help="The Hugging Face directory the training began from.")
     ],
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     step: Step = None,
     prefix: Annotated[str, typer.Option("--prefix", help="What stands before the names of the modules.")] = "model.",
@@ -80,21 +80,21 @@ def export(
     """Write a checkpoint's weights as a folder that plain transformers loads."""
     from learning.export import export as write
 
-    made = write(_store(place, config, words), parent, to, step, prefix)
+    made = write(_store(place, config, overrides), parent, to, step, prefix)
     if as_json:
         print_json(made)
     else:
         typer.echo(f"step {made['step']} is in {made['directory']}")
 
 
-def _store(place: str, config: Path, words: list[str] | None) -> Any:
+def _store(place: str, config: Path, overrides: list[str] | None) -> Any:
     """The store of a place; S3 is reached as the config's lake is."""
     from learning.checkpoint import open_store
     from storage.address import resolve as reach
 
     if not place.startswith("s3://"):
         return open_store(place)
-    address = reach(resolve(config, words).lake.model_copy(update={"uri": place}))
+    address = reach(resolve(config, overrides).lake.model_copy(update={"uri": place}))
     return open_store(address.uri, address.filesystem)
 
 

@@ -35,5 +35,5 @@ def make_prefect_home() -> None:
 
 
 def home() -> Path:
-    """The work folder, as `tasks.shared.places` finds it, without the imports that it needs."""
+    """The work folder, as `tasks.shared.paths` finds it, without the imports that it needs."""
     return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()

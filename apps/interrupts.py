@@ -59,8 +59,8 @@ class Interrupts:
             with contextlib.suppress(psutil.Error):
                 child.kill()
         psutil.wait_procs(children, timeout=2)
-        said = f"flywheel: ended by {signal.Signals(number).name}; {KEPT}.\n"
-        os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + said).encode())
+        text = f"flywheel: ended by {signal.Signals(number).name}; {KEPT}.\n"
+        os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())
         os._exit(128 + number)
 
     def _watch(self) -> None:

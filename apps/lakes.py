@@ -13,11 +13,11 @@ def open_lake(config: Config) -> Lake:
     return Lake.open(config.lake, create=False)
 
 
-def laps(lake: Lake) -> list[dict[str, Any]]:
+def begun_iterations(lake: Lake) -> list[dict[str, Any]]:
     """The iterations begun so far, oldest first, without the preparation."""
     return [row for row in iterations(lake) if row["iteration"] >= 0]
 
 
-def is_finished(lap: dict[str, Any]) -> bool:
+def is_finished(row: dict[str, Any]) -> bool:
     """Whether an iteration's last stage is recorded."""
-    return STAGES[-1] in lap["stages_s"]
+    return STAGES[-1] in row["stages_s"]

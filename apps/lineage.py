@@ -50,8 +50,8 @@ def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
 
 
 def _link(row: PolicyVersion) -> dict[str, Any]:
-    told = row.model_dump(include={"parent", "iteration", "method", "status", "code"})
-    return {"policy": row.policy_version, **told}
+    known = row.model_dump(include={"parent", "iteration", "method", "status", "code"})
+    return {"policy": row.policy_version, **known}
 
 
 def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
@@ -107,11 +107,11 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         key=lambda one: (one["created_at"], one["gate"] == DECISION),
     )
     trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, policy)["ids"]]
-    told = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
+    shown = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",
         "trajectory": name,
-        **{key: row[key] for key in told},
+        **{key: row[key] for key in shown},
         "failure_boundary": row["failure_boundary"],
         "verdicts": [{key: one[key] for key in VERDICT} for one in verdicts],
         "policies": trained,
@@ -127,8 +127,8 @@ def _show_policy(found: dict[str, Any]) -> None:
     console = out()
     for depth, link in enumerate(found["chain"]):
         made = f"iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
-        said = f"{link['policy']}  [dim]{made}"
-        console.print("  " * depth + ("from " if depth else "") + said)
+        text = f"{link['policy']}  [dim]{made}"
+        console.print("  " * depth + ("from " if depth else "") + text)
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")

@@ -11,7 +11,7 @@ from schemas.config import Config, load_config
 from schemas.failure import UsageError
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The config file.")]
-Words = Annotated[
+Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else.")]
@@ -19,9 +19,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing
 LAPTOP = Path("configs/laptop.toml")
 
 
-def resolve(file: Path, words: list[str] | None) -> Config:
-    """The config of a file with words over it; raises UsageError as `load_config` does."""
-    return load_config(file, words or ())
+def resolve(file: Path, overrides: list[str] | None) -> Config:
+    """The config of a file with overrides; raises UsageError as `load_config` does."""
+    return load_config(file, overrides or ())
 
 
 def print_json(value: Any) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.environment import home
-from apps.lakes import is_finished, laps
+from apps.lakes import begun_iterations, is_finished
 from environments.catalog import catalog
 from environments.environment import Environment
 from environments.registry import environments_of
@@ -13,7 +13,7 @@ from schemas.config import Config
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.shared.console import out
-from tasks.shared.places import lake_if_any
+from tasks.shared.paths import lake_if_any
 from tasks.shared.preflight import parts
 
 BYTES_PER_TRAJECTORY = 15_000
@@ -72,7 +72,7 @@ def show_plan(config: Config, iterations: int) -> None:
     for part in parts(config):
         part.examine()
     lake = lake_if_any(config)
-    new = lake is None or not laps(lake)
+    new = lake is None or not begun_iterations(lake)
     megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6
     lines = {
         "tasks": f"{plan.tasks} in the suite: {', '.join(config.suite.tasks)}",
@@ -96,7 +96,7 @@ def show_plan(config: Config, iterations: int) -> None:
 
 
 def _stand(lake: Lake | None) -> str:
-    begun = laps(lake) if lake else []
+    begun = begun_iterations(lake) if lake else []
     stands = f"{sum(is_finished(one) for one in begun)} iterations are finished"
     if unfinished := [one for one in begun if not is_finished(one)]:
         stages = [stage for stage in STAGES if stage in unfinished[-1]["stages_s"]]

@@ -17,7 +17,7 @@ from schemas.failure import UsageError
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.shared.console import out
-from tasks.shared.places import cache_folder
+from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from apps.lakes import is_finished, laps
+from apps.lakes import begun_iterations, is_finished
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.policies import reigning
@@ -31,34 +31,34 @@ BAR_WIDTH = 10
 
 def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
-    finished = [{key: lap[key] for key in KEYS} for lap in laps(lake) if is_finished(lap)]
+    finished = [{key: row[key] for key in KEYS} for row in begun_iterations(lake) if is_finished(row)]
     return {"lake": lake.uri, "champion": _champion(lake), "iterations": finished}
 
 
 def show_status(lake: Lake) -> None:
     """The table for people, an unfinished iteration included; it fits 80 columns."""
-    rows = laps(lake)
+    rows = begun_iterations(lake)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("iteration", "success", "", "95 %", "played", "seconds", "policy", "outcome"):
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", no_wrap=True)
-    for lap in rows:
-        table.add_row(*_cells(lap))
+    for row in rows:
+        table.add_row(*_cells(row))
     console = out()
     console.print(table if rows else "No iteration has begun yet.")
-    trend = sparkline([lap["success"] for lap in rows if lap["success"] is not None])
-    explorer = next((lap["explorer"] for lap in reversed(rows)), None)
-    said = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
-    own = [lap["verified"] for lap in rows if lap["verified"]]
-    fixed = [lap["verified_fixed_mix"] for lap in rows if lap["verified_fixed_mix"]]
-    unseen = [lap["held_out"] for lap in rows if lap["held_out"]]
+    trend = sparkline([row["success"] for row in rows if row["success"] is not None])
+    explorer = next((row["explorer"] for row in reversed(rows)), None)
+    text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
+    own = [row["verified"] for row in rows if row["verified"]]
+    fixed = [row["verified_fixed_mix"] for row in rows if row["verified_fixed_mix"]]
+    unseen = [row["held_out"] for row in rows if row["held_out"]]
     if own:
-        said += f"\nits own plays that succeed, P(V=1 | iteration) {_trend(own, 'rate')}"
+        text += f"\nits own plays that succeed, P(V=1 | iteration) {_trend(own, 'rate')}"
     if fixed:
-        said += f"\nthe same of a fixed mix of {fixed[-1]['tasks']} tasks {_trend(fixed, 'rate')}"
+        text += f"\nthe same of a fixed mix of {fixed[-1]['tasks']} tasks {_trend(fixed, 'rate')}"
     if unseen:
-        said += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
-    said += "\nin brackets and under 95 %: intervals, trajectories"
-    console.print(f"{said}\nlake {lake.uri}")
+        text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
+    text += "\nin brackets and under 95 %: intervals, trajectories"
+    console.print(f"{text}\nlake {lake.uri}")
 
 
 def bar(share: float | None, width: int = BAR_WIDTH) -> str:
@@ -78,17 +78,17 @@ def _champion(lake: Lake) -> str:
     return row.policy_version if row else ""
 
 
-def _cells(lap: dict[str, Any]) -> list[str]:
-    low, high = lap["ci"] or (None, None)
-    outcome = ("[green]promoted[/green]" if lap["promoted"] else "kept old") if is_finished(lap) else "under way"
+def _cells(row: dict[str, Any]) -> list[str]:
+    low, high = row["ci"] or (None, None)
+    outcome = ("[green]promoted[/green]" if row["promoted"] else "kept old") if is_finished(row) else "under way"
     return [
-        str(lap["iteration"]),
-        _number(lap["success"]),
-        f"[cyan]{bar(lap['success'])}[/cyan]",
+        str(row["iteration"]),
+        _number(row["success"]),
+        f"[cyan]{bar(row['success'])}[/cyan]",
         "-" if low is None else f"{low:.2f} to {high:.2f}",
-        str(lap["trajectories"]),
-        f"{lap['wall_s']:.0f}",
-        lap["policy"] or "-",
+        str(row["trajectories"]),
+        f"{row['wall_s']:.0f}",
+        row["policy"] or "-",
         outcome,
     ]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from apps import checkpoint
-from apps.options import LAPTOP, AsJson, ConfigFile, Words, numbers, print_json, resolve, seed_range, task_names
+from apps.options import LAPTOP, AsJson, ConfigFile, Overrides, numbers, print_json, resolve, seed_range, task_names
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
 Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
@@ -20,10 +20,10 @@ Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-
 
 
 def run(
-    words: Words = None, config: ConfigFile = LAPTOP, iterations: Iterations = None, dry_run: DryRun = False
+    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Iterations = None, dry_run: DryRun = False
 ) -> None:
     """Turn the wheel; go on where the lake stands."""
-    resolved = resolve(config, words)
+    resolved = resolve(config, overrides)
     if dry_run:
         from apps.plan import show_plan
 
@@ -34,12 +34,12 @@ def run(
         turn(resolved, iterations or resolved.iterations)
 
 
-def status(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def status(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show iterations, success, data and the champion."""
     from apps.lakes import open_lake
     from apps.status import show_status, status_of
 
-    lake = open_lake(resolve(config, words))
+    lake = open_lake(resolve(config, overrides))
     if as_json:
         print_json(status_of(lake))
     else:
@@ -47,7 +47,7 @@ def status(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = F
 
 
 def report(
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
@@ -55,7 +55,7 @@ def report(
     """Write the report page and say where it is."""
     from apps.report.build import build_report
 
-    page = build_report(resolve(config, words))
+    page = build_report(resolve(config, overrides))
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
     else:
@@ -64,12 +64,12 @@ def report(
         webbrowser.open(page.as_uri())
 
 
-def doctor(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def doctor(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Check browser, storage, versions, disk, memory and cores before anything is spent."""
     from apps.doctor import show_checks
     from tasks.shared.preflight import examine
 
-    checks = examine(resolve(config, words))
+    checks = examine(resolve(config, overrides))
     well = all(check.ok for check in checks)
     if as_json:
         print_json({"ok": well, "checks": [check.as_dict() for check in checks]})
@@ -79,12 +79,12 @@ def doctor(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = F
         sys.exit(1)
 
 
-def lineage(name: Name, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show what a policy was made from, or which policies a trajectory went into."""
     from apps.lakes import open_lake
     from apps.lineage import lineage_of, show_lineage
 
-    found = lineage_of(open_lake(resolve(config, words)), name)
+    found = lineage_of(open_lake(resolve(config, overrides)), name)
     if as_json:
         print_json(found)
     else:
@@ -92,7 +92,7 @@ def lineage(name: Name, words: Words = None, config: ConfigFile = LAPTOP, as_jso
 
 
 def evaluate(
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     policy: PolicyName = "champion",
     tasks: Tasks = None,
@@ -106,7 +106,7 @@ def evaluate(
     """Measure a policy on held-out seeds, without touching the champion."""
     from apps.policies import measure, show_measured
 
-    measured = measure(resolve(config, words), policy, task_names(tasks), seed_range(seeds), attempts)
+    measured = measure(resolve(config, overrides), policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
         print_json({key: value for key, value in measured.items() if plays or key != "plays"})
     else:
@@ -114,7 +114,7 @@ def evaluate(
 
 
 def retrain(
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
     as_json: AsJson = False,
@@ -122,7 +122,7 @@ def retrain(
     """Train, evaluate and promote from pinned data, without collecting."""
     from apps.policies import retrain_policy
 
-    done: dict[str, Any] = retrain_policy(resolve(config, words), like)
+    done: dict[str, Any] = retrain_policy(resolve(config, overrides), like)
     if as_json:
         print_json(done)
     else:
@@ -131,7 +131,7 @@ def retrain(
 
 def adopt(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face model directory, in safetensors.")],
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     name: Annotated[str | None, typer.Option(help="Its version; adopted-NNNN if not given.")] = None,
     as_json: AsJson = False,
@@ -139,7 +139,7 @@ def adopt(
     """Bring a checkpoint from elsewhere into the lake, evaluate it, and promote it if it is not worse."""
     from apps.policies import adopt_policy
 
-    done = adopt_policy(resolve(config, words), directory, name)
+    done = adopt_policy(resolve(config, overrides), directory, name)
     if as_json:
         print_json(done)
     else:
@@ -147,7 +147,7 @@ def adopt(
 
 
 def merge(
-    words: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
+    named: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
     config: ConfigFile = LAPTOP,
     weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Searched if not given.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="The search tries multiples of 1 / parts.")] = 4,
@@ -156,20 +156,20 @@ def merge(
     """Interpolate policies trained from one start; the weights are searched by held-out success."""
     from apps.policies import merge_policies
 
-    resolved = resolve(config, [word for word in words if "=" in word])
-    named = [word for word in words if "=" not in word]
-    done = merge_policies(resolved, named, numbers(weights, "--weights"), parts)
+    resolved = resolve(config, [one for one in named if "=" in one])
+    policies = [one for one in named if "=" not in one]
+    done = merge_policies(resolved, policies, numbers(weights, "--weights"), parts)
     if as_json:
         print_json(done)
     else:
-        said = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
-        typer.echo(f"{done['policy']}: {done['status']}; {said}")
+        text = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
+        typer.echo(f"{done['policy']}: {done['status']}; {text}")
 
 
 def export(
     policy: PolicyName,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
-    words: Words = None,
+    overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
     as_json: AsJson = False,
 ) -> None:
@@ -177,30 +177,30 @@ def export(
     from apps.lakes import open_lake
     from apps.policies import export_policy
 
-    version = export_policy(open_lake(resolve(config, words)), policy, to)
+    version = export_policy(open_lake(resolve(config, overrides)), policy, to)
     if as_json:
         print_json({"policy": version, "directory": str(to.absolute())})
     else:
         typer.echo(f"{version} is in {to}")
 
 
-def explain(task: TaskName, words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
     from apps.curriculum import explanation, show_explanation
     from apps.lakes import open_lake
 
-    found = explanation(open_lake(resolve(config, words)), task)
+    found = explanation(open_lake(resolve(config, overrides)), task)
     if as_json:
         print_json(found)
     else:
         show_explanation(found)
 
 
-def upgrade(words: Words = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def upgrade(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
 
-    made = bring_up(resolve(config, words).lake, (lambda step: None) if as_json else typer.echo)
+    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else typer.echo)
     if as_json:
         print_json({"steps": made})
     elif not made:

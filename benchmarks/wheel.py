@@ -84,34 +84,34 @@ def _rows(config: Config, options: argparse.Namespace, name: str, seed: int) -> 
     arm_words = (*options.words, f"lake.uri={folder}/lake", f"seed={seed}", *ARMS[name])
     arm = Arm(name, seed, options.config, folder, arm_words)
     arm.turn(options.iterations)
-    laps = arm.iterations()[: options.iterations]
+    turned = arm.iterations()[: options.iterations]
     cost, explorer = arm.cost(), arm.measure_explorer(config.suite.tasks, options.test_seeds)
     reigning, rows = FIRST, []
-    for lap in [None, *laps]:
-        reigning = lap["policy"] if lap and lap["promoted"] else reigning
+    for row in [None, *turned]:
+        reigning = row["policy"] if row and row["promoted"] else reigning
         measured = arm.measure(reigning, config.suite.tasks, options.test_seeds)
-        rows.append(_row(arm, lap, reigning, measured, explorer, cost))
+        rows.append(_row(arm, row, reigning, measured, explorer, cost))
     return rows
 
 
-def _row(arm: Arm, lap: Row | None, reigning: str, measured: Row, explorer: dict[str, float], cost: Row) -> Row:
+def _row(arm: Arm, row: Row | None, reigning: str, measured: Row, explorer: dict[str, float], cost: Row) -> Row:
     return {
         "arm": arm.name,
         "seed": arm.seed,
-        "iteration": lap["iteration"] if lap else -1,
+        "iteration": row["iteration"] if row else -1,
         "reigns": reigning,
         "success": measured["success"],
         "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
         "ci": measured["ci"],
-        "trajectories": lap["trajectories"] if lap else 0,
-        "stages s": lap["wall_s"] if lap else None,
-        "between s": lap["orchestration_s"] if lap else None,
+        "trajectories": row["trajectories"] if row else 0,
+        "stages s": row["wall_s"] if row else None,
+        "between s": row["orchestration_s"] if row else None,
         "peak GiB": cost["peak_gib"],
         "lake MB": cost["lake_mb"],
         "tasks": {task: value["success"] for task, value in measured["tasks"].items()},
         "plays": measured["plays"],
         "explorer": explorer,
-        "stages_s": lap["stages_s"] if lap else {},
+        "stages_s": row["stages_s"] if row else {},
         "code": cost["code"],
         "turns": cost["turns"],
     }

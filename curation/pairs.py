@@ -29,7 +29,7 @@ class PartingStep:
     accepted: bool
     """Whether the newest decision sends it to supervised training."""
     verified: bool
-    """Whether a verifier, not a judge, said how it ended."""
+    """Whether a verifier, not a judge, decided how it ended."""
     step: int
     screenshot: str
     raw_text: str

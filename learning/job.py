@@ -9,7 +9,7 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 
-TIED = "FLYWHEEL_TIED"
+PARENT = "FLYWHEEL_PARENT"
 """Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 
-from learning.job import TIED, Job
+from learning.job import PARENT, Job
 from models.tiny.layout import is_tiny, read_config
 from schemas.failure import UsageError
 
@@ -76,7 +76,7 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
     os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
     os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
     command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
-    theirs = {name: value for name, value in os.environ.items() if name != MESSAGES} | {TIED: str(os.getpid())}
+    theirs = {name: value for name, value in os.environ.items() if name != MESSAGES} | {PARENT: str(os.getpid())}
     return [
         subprocess.Popen(command, env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(1, world)
@@ -105,8 +105,8 @@ def gpus_of(job: Job) -> int:
 
 def watch_parent() -> None:
     """Ends this process when the one that started it is gone, if it is to: looks every second."""
-    if TIED in os.environ:
-        threading.Thread(target=_watch, args=(int(os.environ[TIED]),), daemon=True).start()
+    if PARENT in os.environ:
+        threading.Thread(target=_watch, args=(int(os.environ[PARENT]),), daemon=True).start()
 
 
 def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:

@@ -48,7 +48,7 @@ def roll_out_all(
         planned: what to roll out.
         actors_of: who acts in a trajectory.
         sink: takes finished trajectories in chunks, from another thread, one chunk at a time.
-        bar: makes the progress bar, whose tasks have a field `said`.
+        bar: makes the progress bar, whose tasks have a field `message`.
         label: the word on it.
         for_data: record the page's elements too, and hand on every attempt; else only the attempt that stands.
         admit: whether a trajectory may begin: None for not yet, False to end the rollout. Somebody waits for what is
@@ -61,7 +61,7 @@ def roll_out_all(
         return 0.0
     judge = required_judge(config.judge) if any(one.task.verifier == JUDGED for one in planned) else None
     with bar() as progress:
-        shown = progress.add_task(label, total=len(planned), said="")
+        shown = progress.add_task(label, total=len(planned), message="")
         run = _Run(config, actors_of, judge, for_data, admit, lambda: progress.advance(shown))
         return run_until_interrupted(run.run(planned, sink))
 

@@ -116,8 +116,8 @@ def _check(expectation: Expectation) -> Any:
     import great_expectations.expectations as gxe
 
     check = getattr(gxe, expectation.kind)
-    said = {"severity": expectation.severity, "notes": expectation.because, "meta": {"name": _name(expectation)}}
-    return check(**expectation.arguments, **said)
+    about = {"severity": expectation.severity, "notes": expectation.because, "meta": {"name": _name(expectation)}}
+    return check(**expectation.arguments, **about)
 
 
 def _rows(lake: Lake, contract: Table, iteration: int) -> pd.DataFrame:

@@ -40,10 +40,10 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
     unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
     rows = measure(config, lake, policy, {"suite": suite, "held_out": unseen}, iteration)
     numbers, rest = (summary([row for row in rows if row.suite == name]) for name in ("suite", "held_out"))
-    said = f"success {told(numbers)} over {len(suite)} tasks"
+    text = f"success {rate_text(numbers)} over {len(suite)} tasks"
     if unseen:
-        said += f"; never trained on: {told(rest)} over {len(unseen)}"
-    return {"policy": policy.version, "suite": numbers, "held_out": rest, "say": said}
+        text += f"; never trained on: {rate_text(rest)} over {len(unseen)}"
+    return {"policy": policy.version, "suite": numbers, "held_out": rest, "say": text}
 
 
 def measure(
@@ -117,7 +117,7 @@ def summary(rows: Sequence[Evaluation]) -> dict[str, Any]:
     return {"success": interval.mean, "ci": [interval.low, interval.high], "tasks": tasks}
 
 
-def told(measured: Mapping[str, Any]) -> str:
+def rate_text(measured: Mapping[str, Any]) -> str:
     """A summary's mean and interval for people; `unknown` where every play was an environment failure."""
     if measured["success"] is None:
         return "unknown"

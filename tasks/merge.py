@@ -18,7 +18,7 @@ from storage.lake import Lake
 from tasks.measure import measured
 from tasks.shared.claims import claim
 from tasks.shared.console import err
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, last_iteration, policies, policy_row, register
 from tasks.shared.run import run_of
 from tasks.shared.weights import checkpoint_folder
@@ -119,9 +119,9 @@ def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> l
         merge_checkpoints(folders, shares, out)
         success = measured(config, VlmPolicy(out, config.policy), None, seeds)["success"]
         tried.append(Tried(shares, success))
-        said = ", ".join(f"{share:.2f}" for share in shares)
+        listed = ", ".join(f"{share:.2f}" for share in shares)
         err().print(
-            f"[dim]{'merge':>12}[/dim]  weights {said}: success {success if success is None else f'{success:.3f}'}"
+            f"[dim]{'merge':>12}[/dim]  weights {listed}: success {success if success is None else f'{success:.3f}'}"
         )
     shutil.rmtree(out, ignore_errors=True)
     return tried

@@ -14,8 +14,8 @@ from schemas.config import Config
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.evaluate import explorer_policy, measure, summary, told, validation_seeds
-from tasks.shared.places import work_folder
+from tasks.evaluate import explorer_policy, measure, rate_text, summary, validation_seeds
+from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, register
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
@@ -38,8 +38,8 @@ def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
     first = validation_seeds(config, "train", config.evaluate.untrained_seeds)
     explorer = summary(measure(config, lake, explorer_policy(config), {"suite": random}, iteration))
     untrained = summary(measure(config, lake, load_policy(config, lake, INITIAL), {"suite": first}, iteration))
-    said = f"explorer {told(explorer)}; untrained policy {told(untrained)}"
-    return {"explorer": explorer, "untrained": untrained, "say": said}
+    text = f"explorer {rate_text(explorer)}; untrained policy {rate_text(untrained)}"
+    return {"explorer": explorer, "untrained": untrained, "say": text}
 
 
 def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:

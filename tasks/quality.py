@@ -5,7 +5,7 @@ from typing import Any
 from schemas.failure import GateRefused
 from schemas.tables.quality import QualityResult
 from storage.quality import run_gate
-from tasks.shared.places import docs_folder
+from tasks.shared.paths import docs_folder
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
@@ -34,8 +34,8 @@ def check_quality(run: Run, iteration: int) -> dict[str, Any]:
 
 
 def _refusal(iteration: int, rows: list[QualityResult]) -> str:
-    said = []
+    failed = []
     for row in rows[:5]:
         what = f"the check itself broke: {row.error}" if row.error else f"{row.unexpected} rows, such as {row.examples}"
-        said.append(f"{row.table}: {row.expectation} ({row.because}): {what}")
-    return f"The quality gate refuses iteration {iteration}. " + "; ".join(said)
+        failed.append(f"{row.table}: {row.expectation} ({row.because}): {what}")
+    return f"The quality gate refuses iteration {iteration}. " + "; ".join(failed)

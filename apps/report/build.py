@@ -17,7 +17,7 @@ from apps.report.replays import replays
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 
 PAGE = "index.html"
 ALL = "window.vegaEmbed = vegaEmbed;"
@@ -47,7 +47,7 @@ def render(config: Config, lake: Lake, folder: Path) -> str:
     """The page as text."""
     found = gather(config, lake, folder)
     specs = {
-        "success": charts.success(found["laps"]),
+        "success": charts.success(found["iterations"]),
         "played": charts.played(found["played"]),
         "heat": charts.heat(found["tasks"]),
         "funnel": charts.funnel(found["funnel"]),

@@ -13,20 +13,20 @@ SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
 
 
-def success(laps: Rows) -> Spec:
+def success(iterations: Rows) -> Spec:
     """Held-out success per iteration with 95 % intervals, and the explorer's line."""
     rows = [
         {
-            "iteration": lap["label"],
-            "success": lap["success"],
-            "low": lap["ci"][0],
-            "high": lap["ci"][1],
-            "policy": lap["policy"],
+            "iteration": row["label"],
+            "success": row["success"],
+            "low": row["ci"][0],
+            "high": row["ci"][1],
+            "policy": row["policy"],
         }
-        for lap in laps
-        if lap["success"] is not None
+        for row in iterations
+        if row["success"] is not None
     ]
-    explorer = next((lap["explorer"] for lap in laps if lap["explorer"] is not None), None)
+    explorer = next((row["explorer"] for row in iterations if row["explorer"] is not None), None)
     if not rows:
         return None
     x = _iteration([row["iteration"] for row in rows])

@@ -11,7 +11,7 @@ from schemas.tables.stage import PREPARE, STAGES
 from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.places import docs_folder
+from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
 from tasks.shared.status import iterations, verified
 
@@ -24,13 +24,13 @@ FIXED = "policy, same tasks"
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
     """Everything the page shows but the replayed trajectories; `page_folder` is what links start from."""
-    laps = iterations(lake)
+    rows = iterations(lake)
     return {
         "lake": lake.uri,
         "champion": champion.policy_version if (champion := reigning(lake)) else "",
-        "laps": [{**lap, "label": label(lap["iteration"])} for lap in laps],
-        "turned": sum(lap["wall_s"] for lap in laps if lap["iteration"] >= 0),
-        "between": sum(lap["orchestration_s"] or 0.0 for lap in laps if lap["iteration"] >= 0),
+        "iterations": [{**row, "label": label(row["iteration"])} for row in rows],
+        "turned": sum(row["wall_s"] for row in rows if row["iteration"] >= 0),
+        "between": sum(row["orchestration_s"] or 0.0 for row in rows if row["iteration"] >= 0),
         "played": played(lake),
         "tasks": tasks(lake),
         "funnel": ask(lake, "funnel").to_pylist(),
@@ -38,9 +38,9 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "quality": quality(lake),
         "docs": data_docs(config, lake, page_folder),
         "stages": [
-            {"iteration": label(lap["iteration"]), "stage": stage, "seconds": seconds, "order": order(stage)}
-            for lap in laps
-            for stage, seconds in lap["stages_s"].items()
+            {"iteration": label(row["iteration"]), "stage": stage, "seconds": seconds, "order": order(stage)}
+            for row in rows
+            for stage, seconds in row["stages_s"].items()
         ],
         "policies": list(reversed(policies(lake).values())),
         "config": json.dumps(json.loads(config.canonical()), indent=2),

@@ -44,7 +44,7 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
             **row,
             "task": names[row["task_id"]],
             "outcome": outcome(row),
-            "said": reasons.get(row["trajectory_id"], ""),
+            "reason": reasons.get(row["trajectory_id"], ""),
             "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],
         }
         for row in chosen

@@ -50,7 +50,7 @@ def base_of(device: str) -> Path:
     return folder
 
 
-def words_for(device: str, config: str) -> list[str]:
+def overrides_for(device: str, config: str) -> list[str]:
     """What differs from the benchmark on two cores: the policy, the suite, and training that suits the model."""
     suite = load_config(config, []).suite
     tasks = [name for name in sorted(_entries(config)) if name not in (*suite.held_out, *suite.practice)]
@@ -102,9 +102,9 @@ def main() -> int:
         print(NO_GPU)
         return 0
     short = ["--short"] if options.device == "cpu" else []
-    words = words_for(options.device, options.config)
+    overrides = overrides_for(options.device, options.config)
     started = time.perf_counter()
-    command = [sys.executable, "-m", "benchmarks.learning", options.name, *words, *more, "--config", options.config]
+    command = [sys.executable, "-m", "benchmarks.learning", options.name, *overrides, *more, "--config", options.config]
     code = timed([*command, *short], options.minutes)
     if code is None:
         minutes = (time.perf_counter() - started) / 60

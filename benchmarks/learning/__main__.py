@@ -28,7 +28,7 @@ OWN = {
     "ablation": {"seeds": 5},
     "curriculum": {"seeds": 5, "iterations": 8},
 }
-"""What differs from the usual unless told otherwise."""
+"""What differs from the usual unless asked otherwise."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
         curves = _curves(options, environment)
         found += table(environment, curves)
         rows += [
-            {"environment": environment, "arm": name, "seed": seed, "iteration": lap, "trajectories": count,
+            {"environment": environment, "arm": name, "seed": seed, "iteration": iteration, "trajectories": count,
              "success": success}
             for name, by_seed in curves.items()
             for seed, curve in by_seed.items()
-            for lap, (count, success) in enumerate(curve)
+            for iteration, (count, success) in enumerate(curve)
         ]  # fmt: skip
         if options.figure:
             path = options.figure.with_stem(f"{options.figure.stem}-{environment}")
@@ -98,12 +98,12 @@ def table(environment: str, curves: Mapping[str, Mapping[int, Curve]]) -> list[d
     return [*found, {"environment": environment, "seed": "all", **whole, "low": low, "high": high}]
 
 
-def reigns(laps: Sequence[Mapping[str, Any]]) -> list[tuple[int, str | None]]:
+def reigns(iterations: Sequence[Mapping[str, Any]]) -> list[tuple[int, str | None]]:
     """Trajectories played so far, and the policy that reigns, after each iteration; None while none was trained."""
     played, version, found = 0, None, []
-    for lap in laps:
-        played += lap["trajectories"]
-        version = lap["policy"] if lap["promoted"] else version
+    for iteration in iterations:
+        played += iteration["trajectories"]
+        version = iteration["policy"] if iteration["promoted"] else version
         found.append((played, version))
     return found
 
@@ -145,11 +145,11 @@ def _curves(options: argparse.Namespace, environment: str) -> dict[str, dict[int
     """Every arm's curve by training seed."""
     settings = () if options.short else SETTINGS[environment]
     words = (*settings, *options.words, *PLACES[environment], *(FEW[environment] if options.short else ()))
-    laps = options.start + options.iterations
+    iterations = options.start + options.iterations
     curves: dict[str, dict[int, Curve]] = {name: {} for name in ARMS}
     for seed in training_seeds(options.seeds):
         for name, word in ARMS.items():
-            curves[name][seed] = _curve(_arm(options, words, name, word, seed), laps, options.test_seeds)
+            curves[name][seed] = _curve(_arm(options, words, name, word, seed), iterations, options.test_seeds)
     return curves
 
 
@@ -159,12 +159,14 @@ def _arm(options: argparse.Namespace, words: tuple[str, ...], name: str, word: s
     return Arm(name, seed, options.config, folder, (*words, word, f"lake.uri={folder}/lake", f"seed={seed}"))
 
 
-def _curve(arm: Arm, laps: int, test_seeds: int) -> Curve:
+def _curve(arm: Arm, iterations: int, test_seeds: int) -> Curve:
     """Turns an arm, and measures whoever reigned on the way."""
-    arm.turn(laps)
+    arm.turn(iterations)
     tasks = load_config(arm.config, arm.words).suite.tasks
     curve = []
-    for count, version in reigns([lap for lap in arm.iterations() if 0 <= lap["iteration"] < laps]):
+    for count, version in reigns(
+        [iteration for iteration in arm.iterations() if 0 <= iteration["iteration"] < iterations]
+    ):
         plays = arm.measure(version, tasks, test_seeds, FIRST_TEST_SEED)["plays"] if version else []
         won = [success for _, _, success in plays if success is not None]
         curve.append((count, sum(won) / len(won) if won else 0.0))
@@ -175,10 +177,10 @@ def _points(curves: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
     """The mean over training seeds after each iteration, with its 95 % interval (normal, over seeds)."""
     points = []
     for name, by_seed in curves.items():
-        for laps in zip(*by_seed.values(), strict=True):
-            values = [success for _, success in laps]
+        for reached in zip(*by_seed.values(), strict=True):
+            values = [success for _, success in reached]
             half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
             mean = float(np.mean(values))
-            played = float(np.mean([count for count, _ in laps]))
+            played = float(np.mean([count for count, _ in reached]))
             points.append({"arm": name, "trajectories": played, "mean": mean, "low": mean - half, "high": mean + half})
     return points

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _last(arm: Arm) -> str:
     """The policy that the arm trained last."""
-    trained = [lap["policy"] for lap in arm.iterations() if lap["policy"]]
+    trained = [row["policy"] for row in arm.iterations() if row["policy"]]
     if not trained:
         raise FlywheelError(f"{arm.folder}: nothing was trained.", "Turn more iterations.")
     return trained[-1]

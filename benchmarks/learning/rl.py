@@ -77,15 +77,15 @@ def _row(arm: Arm, options: argparse.Namespace, tasks: tuple[str, ...], plays: d
     for task, seed, success in measured["plays"]:
         if success is not None:
             plays.setdefault(arm.name, {})[arm.seed, task, seed] = success
-    laps = arm.iterations()
-    rates = [lap["verified"]["rate"] for lap in laps if lap["verified"]]
+    turned = arm.iterations()
+    rates = [row["verified"]["rate"] for row in turned if row["verified"]]
     return {
         "arm": arm.name,
         "seed": arm.seed,
         "policy": version,
         "success": measured["success"],
         "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
-        "trajectories": sum(lap["trajectories"] for lap in laps),
+        "trajectories": sum(row["trajectories"] for row in turned),
         "passes": None,
         "P(V=1)": rates[-1] if rates else None,
         "ci": measured["ci"],

@@ -23,7 +23,7 @@ from storage.lake import Lake
 from tasks.collect.collect import write
 from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 from tasks.shared.policies import version_of
 from tasks.shared.run import run_of
 from tasks.shared.weights import load_policy

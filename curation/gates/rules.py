@@ -49,7 +49,7 @@ class RulesGate(Gate[RuleOptions]):
 def repeats_itself(text: str, most: int) -> bool:
     """Whether a phrase of whole words follows itself more than `most` times in a row; time linear in the text.
 
-    A phrase of p words is said n times in a row where (n - 1) p words in succession equal those p before them.
+    A phrase of p words occurs n times in a row where (n - 1) p words in succession equal those p before them.
     """
     words = text.split()
     longest = (PHRASE[1] + 1) // 2  # words of one letter

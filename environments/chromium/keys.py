@@ -1,4 +1,4 @@
-"""Keyboard keys by the lower-case names that policies use, as Chromium wants them told."""
+"""Keyboard keys by the lower-case names that policies use, as Chromium takes them."""
 
 from dataclasses import dataclass
 from typing import Any

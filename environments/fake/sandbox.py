@@ -68,7 +68,7 @@ class FakeSandbox(Sandbox):
 
     async def _perform(self, action: act.Action) -> None:
         if self._task.template == "dies" and self._seed % DEADLY == 0:
-            raise SandboxFailure("the fake box died, as it was told to")
+            raise SandboxFailure("the fake box died, as it was made to")
         if isinstance(action, act.Click):
             _click(self._scene, action.x * WIDTH, action.y * HEIGHT)
         elif isinstance(action, act.Type):
@@ -98,8 +98,8 @@ def _scene(template: str, seed: int) -> _Scene:
     names = [colour] if colour in COLOURS else chance.sample(sorted(COLOURS), count)
     buttons = dict(zip(names, _places(chance, count), strict=True))
     if clicks > 1:
-        said = ", then the ".join(f'"{name}" button' for name in names)
-        return _Scene(f"Click the {said}.", names, buttons)
+        text = ", then the ".join(f'"{name}" button' for name in names)
+        return _Scene(f"Click the {text}.", names, buttons)
     if template == "enter-text":
         word = chance.choice(_WORDS)
         return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word)

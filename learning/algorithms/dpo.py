@@ -66,11 +66,11 @@ def sides_of(pair: Preference) -> list[Rollout]:
     return [
         Rollout(
             pair.pair_id,
-            len(pair.said),
+            len(pair.past_replies),
             pair.task_id,
             pair.screenshots,
             pair.instruction,
-            pair.said,
+            pair.past_replies,
             text,
             weight=pair.weight,
             ended=False,

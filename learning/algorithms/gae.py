@@ -27,11 +27,11 @@ def advantages(
         lam: in [0, 1], one or one per row (...).
     """
     reward, value = (np.asarray(each, dtype=np.float64) for each in (rewards, values))
-    said, share = np.asarray(mask, dtype=bool), np.asarray(lam, dtype=np.float64)
+    own, share = np.asarray(mask, dtype=bool), np.asarray(lam, dtype=np.float64)
     found = np.zeros_like(reward)
     after, ahead = np.zeros(reward.shape[:-1]), np.zeros(reward.shape[:-1])
     for t in range(reward.shape[-1] - 1, -1, -1):
-        now = said[..., t]
+        now = own[..., t]
         delta = reward[..., t] + gamma * after - value[..., t]
         ahead = np.where(now, delta + gamma * share * ahead, ahead)
         after = np.where(now, value[..., t], after)

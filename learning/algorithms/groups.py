@@ -188,6 +188,6 @@ def _rollout(steps: Rows, number: int, replies: Sequence[str], history_images: i
         task_id=row["task_id"],
         screenshots=tuple(seen["screenshot"] for seen in screens),
         instruction=row["instruction"],
-        said=tuple(replies[:number]),
+        past_replies=tuple(replies[:number]),
         reply=replies[number],
     )

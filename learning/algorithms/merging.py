@@ -58,9 +58,9 @@ def interpolate(states: Sequence[Mapping[str, Tensor]], shares: Sequence[float])
 def check_shares(shares: Sequence[float], policies: int) -> None:
     """Raises `UsageError` unless there is one share per policy, none negative, and they add up to 1."""
     if len(shares) != policies or min(shares) < 0 or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
-        said = ", ".join(f"{share:g}" for share in shares)
+        listed = ", ".join(f"{share:g}" for share in shares)
         raise UsageError(
-            f"`--weights {said}`: {policies} policies need {policies} weights of at least 0 that add up to 1.",
+            f"`--weights {listed}`: {policies} policies need {policies} weights of at least 0 that add up to 1.",
             "Write, for example, --weights 0.6,0.4.",
         )
 

@@ -1,7 +1,7 @@
 """Losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
 
 PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch (2503.14476),
-the clipped value loss, VAPO's loss on positive examples (2504.05118), weights for what another policy said, and DPO.
+the clipped value loss, VAPO's loss on positive examples (2504.05118), weights for replies of another policy, and DPO.
 """
 
 import torch
@@ -49,7 +49,7 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None 
 
     Args:
         values: the critic's now.
-        old: the critic's when the tokens were said.
+        old: the critic's when the tokens were generated.
         returns: targets.
         clip: how far from `old` a value may move in one update; no clip if not given.
     """

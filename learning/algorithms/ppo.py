@@ -78,7 +78,7 @@ class PpoObjective(GroupObjective):
         return {**super().metrics(counts), **self.valuation.metrics()}
 
     def state(self) -> State:
-        """The critic's weights and moments, and what it said before the policy moved."""
+        """The critic's weights and moments, and what it estimated before the policy moved."""
         return {**self.critic.state(), **self.valuation.state()}
 
     def restored(self, step: int) -> None:

@@ -110,7 +110,7 @@ class Valuation:
         return self.tokens.of([sample for sample in samples if self._samples[sample].correct])
 
     def state(self) -> State:
-        """What the critic said before the policy moved, to be saved and loaded in place.
+        """What the critic estimated before the policy moved, to be saved and loaded in place.
 
         With a stream there is a checkpoint after each batch, and the next batch has values of its own.
         """

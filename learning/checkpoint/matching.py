@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits the state that it is to fill, said by name where it does not."""
+"""Whether a checkpoint fits the state that it is to fill, named where it does not."""
 
 import difflib
 from collections.abc import Sequence

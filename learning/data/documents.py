@@ -66,10 +66,10 @@ def _before(steps: int, screens: Sequence[Observation]) -> list[Observation]:
 
 def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[Turn]:
     """Its past replies as the policy remembered them."""
-    before = _before(len(rollout.said), screens)
+    before = _before(len(rollout.past_replies), screens)
     read = [
         family.read(Completion(text), (screen.width, screen.height))
-        for text, screen in zip(rollout.said, before, strict=True)
+        for text, screen in zip(rollout.past_replies, before, strict=True)
     ]
     return [Turn(reply.thought, reply.action_text, screen) for reply, screen in zip(read, before, strict=True)]
 

@@ -19,7 +19,7 @@ class Preference:
     screenshots: tuple[str, ...]
     """sha256 of the screenshots shown, oldest first, the current one last."""
     instruction: str
-    said: tuple[str, ...]
+    past_replies: tuple[str, ...]
     """Replies of all steps before, oldest first."""
     chosen: str
     rejected: str
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
         ("task_id", pa.string()),
         ("screenshots", pa.list_(pa.string())),
         ("instruction", pa.string()),
-        ("said", pa.list_(pa.string())),
+        ("past_replies", pa.list_(pa.string())),
         ("chosen", pa.string()),
         ("rejected", pa.string()),
         ("weight", pa.float64()),
@@ -51,4 +51,4 @@ def read_preferences(path: Path) -> Rows[Preference]:
 
 
 def _preference(row: dict[str, Any]) -> Preference:
-    return Preference(**{**row, "screenshots": tuple(row["screenshots"]), "said": tuple(row["said"])})
+    return Preference(**{**row, "screenshots": tuple(row["screenshots"]), "past_replies": tuple(row["past_replies"])})

@@ -24,12 +24,12 @@ class Rollout:
     screenshots: tuple[str, ...]
     """sha256 of the screenshots shown, oldest first, the current one last."""
     instruction: str
-    said: tuple[str, ...]
+    past_replies: tuple[str, ...]
     """Replies of all steps before as the policy's family writes them, oldest first."""
     reply: str
     """The reply as text, as the policy's family writes it, without an end."""
     token_ids: tuple[int, ...] = ()
-    """The reply as it was drawn, its end included; none if no model said it: then the text is encoded."""
+    """The reply as it was drawn, its end included; none if no model generated it: then the text is encoded."""
     logprobs: tuple[float, ...] = ()
     """Log probabilities that the tokens were drawn with; none if nobody knows them."""
     temperature: float = 1.0
@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(
         ("task_id", pa.string()),
         ("screenshots", pa.list_(pa.string())),
         ("instruction", pa.string()),
-        ("said", pa.list_(pa.string())),
+        ("past_replies", pa.list_(pa.string())),
         ("reply", pa.string()),
         ("token_ids", pa.list_(pa.int32())),
         ("logprobs", pa.list_(pa.float32())),
@@ -81,4 +81,4 @@ def read_rollouts(path: Path) -> Rows[Rollout]:
     return Rows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
 
 
-_LISTS = ("screenshots", "token_ids", "logprobs", "said")
+_LISTS = ("screenshots", "token_ids", "logprobs", "past_replies")

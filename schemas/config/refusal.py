@@ -19,8 +19,8 @@ def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> Non
     """
     found = {old: new for old, new in renamed.items() if _holds(fields, old.split("."))}
     if found:
-        told = (f"`{old}` is now {new if ' ' in new else f'`{new}`'}" for old, new in found.items())
-        raise UsageError(f"Config: {'; '.join(told)}.", "Write the new key in place of the old one.")
+        lines = (f"`{old}` is now {new if ' ' in new else f'`{new}`'}" for old, new in found.items())
+        raise UsageError(f"Config: {'; '.join(lines)}.", "Write the new key in place of the old one.")
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:

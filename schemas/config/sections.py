@@ -214,7 +214,7 @@ class JudgeConfig(Section):
     """`endpoint`: a model behind OpenAI's chat completions. `fake`: for tests. Or `my_package.my_judge:MyJudge`."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """The judge's own keys; of `endpoint`: `url`, `model`, `key_variable` (the environment variable that holds the key,
-    FLYWHEEL_JUDGE_KEY unless said otherwise) and `timeout_s`."""
+    FLYWHEEL_JUDGE_KEY unless another is named) and `timeout_s`."""
     threshold: Share = 0.5
     """The score from which a trajectory counts as a success; rewards of groups are the scores themselves."""
     screens: Count = 5
@@ -264,7 +264,7 @@ class Config(Section):
     seed: Whole = 0
     """Of all that is drawn: which seeds are played, what is sampled, the training. Two lakes of one config agree."""
     iterations: Count = 4
-    """How many iterations `flywheel run` turns unless told otherwise."""
+    """How many iterations `flywheel run` turns unless asked otherwise."""
     lake: LakeConfig = LakeConfig()
     environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
     """Where agents act: each section is an environment, with keys of its own; MiniWoB++ if there is none."""

@@ -26,7 +26,7 @@ class Trajectory(Row):
     policy: Text
     """Who played: `explorer`, `policy`, or `relay` (the policy first, then the explorer from the state it reached)."""
     policy_version: Text
-    """The version that began the iteration; weights that are renewed meanwhile are told by step."""
+    """The version that began the iteration; weights that are renewed meanwhile stand with the step."""
     instruction: Text
     n_steps: Int32
     reward: Float32 | None

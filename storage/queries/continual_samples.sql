@@ -1,4 +1,4 @@
--- What a continual training is told of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
+-- What a continual training reads of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
 -- The instruction is left out: nothing of a failure is learnt as a reply to it.
 --
 -- $drawn has a row for each: `sample`, kind, task_id, `source` (a screenshot, or the annotation that compares two),

@@ -6,7 +6,7 @@
 -- What was measured and is not in `policies` is the explorer, once per lake, so its line is the same in every row.
 -- `wall_s` is the stages' own work, `orchestration_s` what lay between them.
 WITH
-laps AS (
+iterations AS (
     SELECT iteration FROM policies
     UNION SELECT iteration FROM stages
     UNION SELECT iteration FROM trajectories
@@ -48,7 +48,7 @@ took AS (
     FROM stages GROUP BY iteration
 )
 SELECT
-    laps.iteration,
+    iterations.iteration,
     made.policy_version,
     measured.success,
     coalesce(measured.n, 0) AS n,
@@ -64,11 +64,11 @@ SELECT
     coalesce(took.wall_s, 0.0) AS wall_s,
     took.orchestration_s,
     took.stages_s
-FROM laps
+FROM iterations
 LEFT JOIN made USING (iteration)
 LEFT JOIN measured ON measured.player = made.policy_version AND measured.suite = 'suite'
 LEFT JOIN measured AS held_out ON held_out.player = made.policy_version AND held_out.suite = 'held_out'
 LEFT JOIN measured AS explorer ON explorer.player = 'explorer' AND explorer.suite = 'suite'
 LEFT JOIN played USING (iteration)
 LEFT JOIN took USING (iteration)
-ORDER BY laps.iteration
+ORDER BY iterations.iteration

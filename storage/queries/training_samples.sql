@@ -1,4 +1,4 @@
--- What a supervised training is told of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
+-- What a supervised training reads of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
 --
 -- $drawn has a row for each: `sample`, trajectory_id, `way` (the steps that lead to it, itself the last), `grounding`
 -- (whether only its questions are trained on), `weight`, `positions` (when it is trained on); all but the first three
@@ -15,20 +15,20 @@ annotated AS (
     WHERE kind = 'thought'
     GROUP BY trajectory_id, step
 ),
-told AS (
+found AS (
     SELECT
         sample, place, s.screenshot,
-        {'thought': coalesce(nullif(s.thought, ''), a.thought, ''), 'action': s.action} AS said
+        {'thought': coalesce(nullif(s.thought, ''), a.thought, ''), 'action': s.action} AS content
     FROM walked JOIN steps s USING (trajectory_id, step) LEFT JOIN annotated a USING (trajectory_id, step)
 ),
 contents AS (
     SELECT
         sample,
         list(screenshot ORDER BY place) FILTER (place > -$history_images) AS screenshots,
-        list(said ORDER BY place) FILTER (place < 0) AS history,
+        list(content ORDER BY place) FILTER (place < 0) AS history,
         any_value(screenshot) FILTER (place = 0) AS screen,
-        any_value(said) FILTER (place = 0) AS said
-    FROM told GROUP BY sample
+        any_value(content) FILTER (place = 0) AS content
+    FROM found GROUP BY sample
 ),
 questions AS (
     SELECT
@@ -38,7 +38,7 @@ questions AS (
 )
 SELECT
     t.task_id, c.screenshots, t.instruction, coalesce(c.history, []) AS history,
-    if(d.grounding, '', c.said.thought) AS thought, if(d.grounding, NULL, c.said.action) AS action,
+    if(d.grounding, '', c.content.thought) AS thought, if(d.grounding, NULL, c.content.action) AS action,
     coalesce(q.asked, []) AS questions, d.weight, 'step' AS kind, d.positions
 FROM drawn d
 JOIN trajectories t USING (trajectory_id)

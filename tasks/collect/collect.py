@@ -133,9 +133,9 @@ def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:
     for kind in sorted({row["policy"] for row in rows}):
         played = [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
         numbers[kind] = {"trajectories": len(played), "successes": sum(played)}
-    said = [
+    by_actor = [
         f"{kind} {numbers[kind]['successes']} of {numbers[kind]['trajectories']}"
         for kind in numbers
         if isinstance(numbers[kind], dict)
     ]
-    return {**numbers, "say": f"{len(rows)} trajectories; successes: " + ", ".join(said)}
+    return {**numbers, "say": f"{len(rows)} trajectories; successes: " + ", ".join(by_actor)}

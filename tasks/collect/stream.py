@@ -28,7 +28,7 @@ from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool
 from tasks.shared.console import bar
 from tasks.shared.material import Recipe, seed_of
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
 

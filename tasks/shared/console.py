@@ -21,7 +21,7 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Standard error: what is said while results are made."""
+    """Standard error: what is printed while results are made."""
     return _console(stderr=True)
 
 
@@ -38,14 +38,14 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
 
 
 def bar(transient: bool = True) -> Progress:
-    """A progress bar in the house style; its tasks may set a `said` field."""
+    """A progress bar in the house style; its tasks may set a `message` field."""
     console = err()
     return Progress(
         TextColumn("{task.description:>14}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[message]}"),
         console=console,
         transient=transient,
         disable=not console.is_terminal,

@@ -13,7 +13,7 @@ from uuid import uuid4
 from models.tiny.layout import TRAINING
 from storage.lake import Lake
 from tasks.shared.claims import Owner
-from tasks.shared.places import cache_folder
+from tasks.shared.paths import cache_folder
 
 FOLDER = "readers"
 

@@ -20,7 +20,7 @@ from schemas.registry import options_of
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from tasks.shared.machine import machine_probes
-from tasks.shared.places import home, lake_if_any
+from tasks.shared.paths import home, lake_if_any
 
 
 def examine(config: Config) -> list[Check]:

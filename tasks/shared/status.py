@@ -1,4 +1,4 @@
-"""The wheel's laps as people and `flywheel status --json` see them: the status query with its intervals."""
+"""The wheel's iterations as people and `flywheel status --json` see them: the status query with its intervals."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from learning.job import TIED, Job
+from learning.job import PARENT, Job
 from learning.launch import MESSAGES
 from schemas.failure import FlywheelError
 from tasks.shared.console import err
@@ -38,7 +38,7 @@ class TrainerProcess:
             **os.environ,
             "OMP_NUM_THREADS": str(job.train.threads),
             "OMP_WAIT_POLICY": "PASSIVE",
-            TIED: str(os.getpid()),
+            PARENT: str(os.getpid()),
         }
         command = [sys.executable, "-m", "learning.trainer", str(folder / "job.json")]
         source, sink = os.pipe()

@@ -10,7 +10,7 @@ from schemas.config import Config
 from storage.lake import Lake
 from tasks.shared.console import err
 from tasks.shared.masters import read_masters
-from tasks.shared.places import cache_folder
+from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
 

@@ -32,9 +32,9 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
     rows = ask(lake, "groups", **asked, **steering).to_pylist()
     weights = {row["task_id"]: row["weight"] for row in rows if row["weight"] > 0}
     if not weights:
-        said = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)
+        reasons = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)
         raise FlywheelError(
-            f"Nothing to learn from in groups: {said}.",
+            f"Nothing to learn from in groups: {reasons}.",
             "Train with train.method=sft first, or change suite.tasks or train.group.highest.",
         )
     groups = {**{row["task_id"]: 0 for row in rows}, **apportion(weights, chosen.groups)}

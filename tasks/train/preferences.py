@@ -46,7 +46,7 @@ def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> It
             task_id=row["task_id"],
             screenshots=tuple(row["screenshots"]),
             instruction=row["instruction"],
-            said=tuple(_past(step, family) for step in row["past"]),
+            past_replies=tuple(_past(step, family) for step in row["past"]),
             chosen=_side(row["chosen"], row["chosen_action"], row["kind"], size, family),
             rejected=_side(row["rejected"], row["rejected_action"], row["kind"], size, family),
         )

@@ -13,7 +13,7 @@ from schemas.config import Config
 from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.material import Material, Recipe, seed_of, write_pictures
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import result_of, stage
@@ -139,10 +139,10 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
 def _run(job: Job, folder: Path) -> dict[str, Any]:
     """Starts the trainer, shows its progress, returns its last numbers."""
     with bar() as progress, TrainerProcess(job, folder) as trainer:
-        shown = progress.add_task("train", total=job.steps, said="")
+        shown = progress.add_task("train", total=job.steps, message="")
 
-        def hear(said: dict[str, Any]) -> None:
-            if "step" in said:
-                progress.update(shown, completed=said["step"], said=f"loss {said['loss']:.3f}")
+        def hear(message: dict[str, Any]) -> None:
+            if "step" in message:
+                progress.update(shown, completed=message["step"], message=f"loss {message['loss']:.3f}")
 
         return trainer.listen(hear)

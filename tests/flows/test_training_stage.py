@@ -17,7 +17,7 @@ from schemas.failure import FlywheelError
 from schemas.observation import Observation
 from storage.lake import Lake
 from tasks.shared.material import Recipe
-from tasks.shared.places import work_folder
+from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder, load_policy
 from tasks.train.train import PINNED, train_from

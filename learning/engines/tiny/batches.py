@@ -199,7 +199,7 @@ class Batcher:
             for question in draw.sample(sample.questions, min(most, len(sample.questions))):
                 click = _moved(Click(x=question.x, y=question.y), shift)
                 if click is not None:
-                    ask(row, question.name, self._said(click))
+                    ask(row, question.name, self._written(click))
         if sample.questions and sample.kind == "step" and draw.random() < self._train.copying:
             self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
@@ -209,35 +209,35 @@ class Batcher:
         typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
-    def _where(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+    def _where(self, row: _Row, name: str, reply: list[tuple[int, float]]) -> None:
         """Grounding: a name, answered by a place."""
-        places = [index for index, (_, place) in enumerate(said) if place >= 0]
-        row.add(self._ids(f'"{name}"'), said[: places[-1] + 1], QUESTION_WEIGHT, places[0])
+        places = [index for index, (_, place) in enumerate(reply) if place >= 0]
+        row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
-    def _what(self, row: _Row, name: str, said: list[tuple[int, float]]) -> None:
+    def _what(self, row: _Row, name: str, reply: list[tuple[int, float]]) -> None:
         """Reading: a place, answered by a name."""
-        place = [token for token, at in said if at >= 0]
+        place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
 
     def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
         """Instruction and history as `prompt_text` writes them; of two screens the question alone."""
         if sample.kind == "inverse_dynamics":
             return self._ids(f"{WHAT_WAS_DONE}{START}")
-        said = [sample.instruction]
+        parts = [sample.instruction]
         for past in sample.history:
             action = from_json(past.action)
             text = self._family.write(_moved(action, shift) or action, SCREEN)
-            said.append(f"{START}{format_reply(past.thought, text)}{END}")
-        return self._tokenizer.encode("".join([*said, START])).ids
+            parts.append(f"{START}{format_reply(past.thought, text)}{END}")
+        return self._tokenizer.encode("".join([*parts, START])).ids
 
     def _reply(self, thought: str, action: Action) -> list[tuple[int, float]]:
         lead = format_reply(thought, "")
-        return [*((token, -1.0) for token in self._ids(lead)), *self._said(action), (self._end, -1.0)]
+        return [*((token, -1.0) for token in self._ids(lead)), *self._written(action), (self._end, -1.0)]
 
     def _plain(self, text: str) -> list[tuple[int, float]]:
         return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
 
-    def _said(self, action: Action) -> list[tuple[int, float]]:
+    def _written(self, action: Action) -> list[tuple[int, float]]:
         """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""
         fields = action.model_dump()
         places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]

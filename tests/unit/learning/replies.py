@@ -74,7 +74,7 @@ def preferences(rollouts: list[Rollout]) -> list[Preference]:
             rollout.task_id,
             rollout.screenshots,
             rollout.instruction,
-            rollout.said,
+            rollout.past_replies,
             f"Thought: Here.\nAction: click(start_box='({100 * at},250)')",
             "Action: wait()",
         )

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from learning.data.sample import read_samples, read_screenshots, write_samples
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.forward import outputs_of
-from learning.job import TIED, Job, read_job
+from learning.job import PARENT, Job, read_job
 from learning.resume import steps_folder
 from learning.trainer import train
 from models.policy import Context
@@ -45,7 +45,7 @@ def test_a_trainer_whose_starter_is_gone_ends_and_writes_nothing(folder: Path) -
     gone = subprocess.Popen(["true"])
     gone.wait()
     plan = job(folder, steps=100_000)
-    assert started(plan, folder, **{TIED: str(gone.pid)}).returncode == 1
+    assert started(plan, folder, **{PARENT: str(gone.pid)}).returncode == 1
     assert not plan.out.exists()
 
 

@@ -268,7 +268,7 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     assert (correction["chosen_action"], correction["rejected_action"]) == (None, clicks["t0"])
     first, second = preferences_of([parting, correction | {"chosen": CORRECTED}], TinyFamily(PolicyConfig()))
     assert (first.chosen, first.rejected) == tuple(f"Action: click(start_box='({x},500)')" for x in (120, 900))
-    assert first.said == (first.chosen,) and second.chosen == CORRECTED.replace("123", "120")
+    assert first.past_replies == (first.chosen,) and second.chosen == CORRECTED.replace("123", "120")
     (gibberish,) = preferences_of([parting | {"rejected_action": None}], TinyFamily(PolicyConfig()))
     assert gibberish.rejected == "no"
 

@@ -91,7 +91,7 @@ def test_all_steps_of_a_play_share_its_advantage_and_show_the_last_screens_and_a
     found = train_on(plays_of(rows, POLICY, PLAIN), nothing, PLAIN, 0).rollouts
     assert [rollout.advantage for rollout in found] == [1.0, 1.0, 1.0, -1.0]
     assert found[2].screenshots == ("screen-1", "screen-2")
-    assert found[2].said == ("Action: wait()",) * 2
+    assert found[2].past_replies == ("Action: wait()",) * 2
     assert found[2].token_ids == (1, 2, 3) and found[2].temperature == 0.7
 
 
