@@ -40,6 +40,8 @@ WORK, RANKS, MOST = 700_000, 1_024, 4
 """What the search for 1,024 ranks may do, in sequences placed; fewer ranks get more, up to four times as much."""
 LAST = 8
 """The end of the search may do one part in so many more."""
+PACKED = 4
+"""About one part in so many goes into packings, beside those that fill groups whole, which are always made."""
 EFFORT = 16
 """How often, roughly, a sequence is planned in another micro-batch."""
 ABORTED = 4
@@ -98,7 +100,7 @@ class _Search:
         self._size, self._degrees = len(load.tokens), np.array(load.degrees)
         self._sums = np.concatenate([[0], np.cumsum(load.tokens)])
         self._room = np.array(load.room) * (ranks // self._degrees)
-        self._last = work // LAST
+        self._last, self._packings = work // LAST, work // (PACKED * self._size)
         self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
         self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
         """What looking for mixtures of one micro-batch costs, in sequences placed; measured."""
@@ -139,11 +141,12 @@ class _Search:
         """The quickest packing, its micro-batches with other mixtures where those are quicker; none that is sure to
         take longer than the limit."""
         load, ranks = self._load, self._ranks
-        best, found = math.inf, list[list[Bin]]()
+        best, found, left = math.inf, list[list[Bin]](), self._packings
         for share, floor in product(SHARES, range(len(load.degrees))):
-            if least(load, ranks, floor, share) < min(best, limit):
+            if (share == 1.0 or left > 0) and least(load, ranks, floor, share) < min(best, limit):
                 made = packed(load, ranks, floor, share)
                 load.work.left -= self._size
+                left -= 1
                 if (time := packed_ms(load, made)) < best:
                     best, found = time, made
         made = [filled(load, ranks, groups) for groups in found]
