@@ -68,9 +68,9 @@ def show_plan(config: Config, iterations: int) -> None:
     Raises:
         FlywheelError: a part that the config names cannot be used.
     """
-    plan = plan_of(config)
     for part in parts(config):
         part.examine()
+    plan = plan_of(config)
     lake = lake_if_any(config)
     new = lake is None or not begun_iterations(lake)
     megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6

@@ -11,6 +11,7 @@ from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.shared.claims import claim
+from tasks.shared.descent import require_descent
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, last_iteration, policy_row
 from tasks.shared.run import run_of
@@ -24,7 +25,7 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     made from.
 
     Raises:
-        UsageError: there is no such policy, or it was not trained from data.
+        UsageError: there is no such policy, it was not trained from data, or the lake's policies are not the config's.
     """
     lake = run_of(config, create=False).lake
     pins = _today(config, lake) if like is None else _repeated(lake, like)
@@ -45,6 +46,7 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
 
 
 def _today(config: Config, lake: Lake) -> dict[str, Any]:
+    require_descent(config, lake)
     return {
         "parent": champion(lake).policy_version,
         "iteration": last_iteration(lake),

@@ -33,7 +33,9 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
             near = get_close_matches(where[-1], _known(root, where[:-1]), n=1)
             lines.append(f"unknown key {key}" + (f"; did you mean `{near[0]}`?" if near else "."))
         else:
-            lines.append(f"{key}: {item['msg'].lower()} (got {item.get('input')!r}).")
+            given = item.get("input")
+            got = "" if is_section(given) else f" (got {given!r})"
+            lines.append(f"{key}: {item['msg'].removeprefix('Value error, ')}{got}.")
     return "Config: " + " ".join(lines)
 
 

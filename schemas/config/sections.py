@@ -120,6 +120,15 @@ class CollectConfig(Section):
     chunk: Count = 64
     """Finished trajectories per write to the lake."""
 
+    @model_validator(mode="after")
+    def _whole(self) -> "CollectConfig":
+        if self.policy_share + self.relay_share > 1:
+            raise ValueError(
+                f"policy_share {self.policy_share:g} and relay_share {self.relay_share:g} are more than 1 together; "
+                "lower one of them"
+            )
+        return self
+
 
 class ServerConfig(Section):
     """An OpenAI-compatible server that runs the policy's model, in place of this process."""

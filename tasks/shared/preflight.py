@@ -19,6 +19,7 @@ from schemas.failure import FlywheelError, LakeError
 from schemas.registry import options_of
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
+from tasks.shared.descent import require_descent
 from tasks.shared.machine import machine_probes
 from tasks.shared.paths import home, lake_if_any
 
@@ -66,6 +67,7 @@ def parts(config: Config) -> list[Probe]:
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
         Probe("training", lambda: _training(config)),
+        Probe("descent", lambda: _descent(config)),
     ]
 
 
@@ -111,6 +113,15 @@ def _training(config: Config) -> str:
         require_peft(train.lora)
     rate = check_training(train, config.policy.base)
     return f"{train.method} at learning rate {rate:g}{' with adapters' if train.lora.rank else ''}"
+
+
+def _descent(config: Config) -> str:
+    """That the policies of the lake, if there is one, are this config's."""
+    lake = lake_if_any(config)
+    if lake is None:
+        return "no policy yet"
+    require_descent(config, lake)
+    return "the lake's policies are this config's"
 
 
 def _server(config: Config) -> str:

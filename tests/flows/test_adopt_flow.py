@@ -77,7 +77,7 @@ def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(small: Config, 
 
 
 @pytest.mark.parametrize(
-    ("keys", "past_replies"),
+    ("keys", "said"),
     [
         ({"base": "other"}, r"policy\.base=.*other.*descends from policy-initial.*policy\.base=tiny"),
         ({"hidden": 96}, r"policy\.hidden=96.*policy\.hidden=192"),

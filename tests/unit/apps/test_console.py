@@ -32,7 +32,7 @@ def test_what_is_piped_is_neither_wrapped_nor_coloured_however_narrow_the_termin
 
 def test_nothing_moves_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with bar() as progress:
-        progress.update(progress.add_task("train", total=2, past_replies=""), completed=2)
+        progress.update(progress.add_task("train", total=2, message=""), completed=2)
     assert capsys.readouterr() == ("", "") and not err().is_terminal
 
 

@@ -103,9 +103,9 @@ def test_an_episode_ends_at_the_first_wrong_action_and_the_reward_stands_on_the_
     policy = Reader(TOKENS)
     imitate(policy, key, rng)
     plays = play(policy, 64, key, rng)
-    assert sorted(np.concatenate(plays.tokens).tolist()) == list(range(len(plays.past_replies)))
+    assert sorted(np.concatenate(plays.tokens).tolist()) == list(range(len(plays.said)))
     for tokens, won in zip(plays.tokens, plays.success, strict=True):
-        states, said = plays.states[tokens], plays.past_replies[tokens].numpy()
+        states, said = plays.states[tokens], plays.said[tokens].numpy()
         actions = slice(REPLY - 1, None, REPLY)
         right = said[actions] == key[states[actions, 0].numpy()]
         assert len(tokens) % REPLY == 0 and right[:-1].all()

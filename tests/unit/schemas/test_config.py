@@ -47,7 +47,7 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "past_replies"),
+    ("word", "said"),
     [
         ("train.step=3", r"unknown key `train\.step`; did you mean `steps`"),
         ("trian.steps=3", r"unknown key `trian`; did you mean `train`"),

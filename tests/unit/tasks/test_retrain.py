@@ -64,3 +64,14 @@ def test_a_policy_that_was_not_trained_cannot_be_repeated(tmp_path: Path, monkey
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     with pytest.raises(UsageError, match="first was not trained from data"):
         pin_data.fn(trained(tmp_path, parent(tmp_path)), "first")
+
+
+def test_today_s_data_are_not_retrained_from_under_the_config_of_another_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    base = parent(tmp_path)
+    config = trained(tmp_path, base)
+    other = config_of(config.model_dump() | {"policy": {"base": str(base), "dialect": "point"}})
+    with pytest.raises(UsageError, match="policy.dialect=point.*first"):
+        pin_data.fn(other, None)

@@ -65,7 +65,7 @@ def test_published_forms_are_read(case: dict) -> None:
     assert parsed.thought == case["thought"]
 
 
-@pytest.mark.parametrize("past_replies", GOLDEN["broken"])
+@pytest.mark.parametrize("said", GOLDEN["broken"])
 def test_broken_forms_say_what_is_wrong(said: str) -> None:
     parsed = parse_reply(said)
     assert parsed.action is None and parsed.error
