@@ -66,8 +66,8 @@ def parts(config: Config) -> list[Probe]:
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
-        Probe("training", lambda: _training(config)),
         Probe("descent", lambda: _descent(config)),
+        Probe("training", lambda: _training(config)),
     ]
 
 
