@@ -13,6 +13,7 @@ from models.policy import Context
 from models.random_vlm import build_random
 from models.serving.local import TransformersModel
 from schemas.config import Config
+from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
 from storage.lake import Lake
@@ -28,7 +29,7 @@ def test_a_model_of_another_architecture_is_played_trained_and_played_again(smal
     base = tmp_path / "base"
     build_random("qwen2_5_vl", ["Click on the target."] * 8, 0, base)
     policy = small.policy.model_copy(update={"base": str(base), "max_new_tokens": 3})
-    train = small.train.model_copy(update={"steps": 2, "processes": 2, "learning_rate": 1e-3})
+    train = TrainConfig(steps=2, batch=4, processes=2, warmup=1, learning_rate=1e-3)
     flywheel(small.model_copy(update={"policy": policy, "train": train}), iterations=1)
     lake = Lake.open(small.lake)
     row = policy_row(lake, "policy-0000")

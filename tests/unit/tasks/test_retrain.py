@@ -73,5 +73,5 @@ def test_today_s_data_are_not_retrained_from_under_the_config_of_another_policy(
     base = parent(tmp_path)
     config = trained(tmp_path, base)
     other = config_of(config.model_dump() | {"policy": {"base": str(base), "dialect": "point"}})
-    with pytest.raises(UsageError, match="policy.dialect=point.*first"):
+    with pytest.raises(UsageError, match=r"policy\.dialect=point.*first"):
         pin_data.fn(other, None)
