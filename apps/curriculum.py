@@ -25,8 +25,8 @@ def explanation(lake: Lake, task: str) -> dict[str, Any]:
     if not named:
         short = [name.rpartition("/")[2] for name in known]
         near = get_close_matches(task, [*known, *short], n=1, cutoff=0.4)
-        mend = f"Did you mean `{near[0]}`?" if near else f"It holds: {', '.join(short) or 'nothing yet'}."
-        raise UsageError(f"The curriculum of {lake.uri} holds no task `{task}`.", mend)
+        hint = f"Did you mean `{near[0]}`?" if near else f"It holds: {', '.join(short) or 'nothing yet'}."
+        raise UsageError(f"The curriculum of {lake.uri} holds no task `{task}`.", hint)
     if len(named) > 1:
         raise UsageError(f"Several environments have a task `{task}`.", f"Write {' or '.join(named)}.")
     chosen = sorted((row for row in rows if row.task_id == named[0]), key=lambda row: row.iteration)

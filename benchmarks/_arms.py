@@ -77,7 +77,7 @@ class Arm:
             PeakMemory(wheel.pid) as memory,
         ):
             code = wheel.wait()
-        said = {
+        turn = {
             "from": done,
             "to": done + more,
             "wall_s": time.perf_counter() - started,
@@ -85,7 +85,7 @@ class Arm:
             "by_program_gib": {name: size / 2**30 for name, size in memory.peak.programs.items()},
         }
         with (self.folder / "turns.jsonl").open("a") as kept:
-            kept.write(json.dumps(said) + "\n")
+            kept.write(json.dumps(turn) + "\n")
         if code:
             raise SystemExit(f"`{' '.join(command)}` ended with {code}")
 

@@ -78,10 +78,10 @@ def step_samples(lake: Lake, history_images: int) -> list[Sample]:
     """One sample per step, as the trainer makes them: the last screens, all past replies as text, the step's reply."""
     samples: list[Sample] = []
     for instruction, steps in _trajectories(lake):
-        said = _tokens(instruction)
+        tokens = _tokens(instruction)
         for number, step in enumerate(steps):
-            said += _tokens(step["thought"] or "") + _tokens(step["action"])
-            samples.append(Sample(_patches(step), min(number + 1, history_images), said))
+            tokens += _tokens(step["thought"] or "") + _tokens(step["action"])
+            samples.append(Sample(_patches(step), min(number + 1, history_images), tokens))
     return samples
 
 
@@ -105,12 +105,12 @@ def columns(samples: list[Sample]) -> tuple[Ints, Ints, Ints]:
 
 
 def _trajectories(lake: Lake) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    told = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
+    rows = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
     wanted = ["trajectory_id", "step", "screen_width", "screen_height", "thought", "action"]
     steps: dict[str, list[dict[str, Any]]] = {}
     for row in lake.read("steps", wanted).to_pylist():
         steps.setdefault(row["trajectory_id"], []).append(row)
-    for row in sorted(told, key=lambda row: row["trajectory_id"]):
+    for row in sorted(rows, key=lambda row: row["trajectory_id"]):
         if row["trajectory_id"] in steps:
             yield row["instruction"], sorted(steps[row["trajectory_id"]], key=lambda step: step["step"])
 

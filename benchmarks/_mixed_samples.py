@@ -4,10 +4,15 @@ import hashlib
 import io
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from learning.data.sample import write_samples, write_screenshots
+from learning.job import Job
 from schemas.action import Click, to_json
+from schemas.config.sections import PolicyConfig
+from schemas.config.training import TrainConfig
 from schemas.sample import Past, TrainSample
 
 SIZES = ((96, 64), (192, 160), (320, 256))
@@ -30,9 +35,28 @@ def mixed_samples(
         past = tuple(Past(f"Look for {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in shown[1:])
         x, y = draw.random(), draw.random()
         hints = 0 if single else 4 * int(draw.lognormvariate(1.0, 0.9))
-        told = f'Click on the "{draw.choice(NAMES)}" button.' + f" Look for {draw.choice(NAMES)}." * hints
-        samples.append(TrainSample(f"mix/{number}", tuple(shown), told, past, "Click it.", to_json(Click(x=x, y=y))))
+        instruction = f'Click on the "{draw.choice(NAMES)}" button.' + f" Look for {draw.choice(NAMES)}." * hints
+        click = to_json(Click(x=x, y=y))
+        samples.append(TrainSample(f"mix/{number}", tuple(shown), instruction, past, "Click it.", click))
     return samples, pngs
+
+
+def mixed_job(
+    folder: Path, samples: tuple[list[TrainSample], dict[str, bytes]], steps: int, rate: float, train: TrainConfig
+) -> Job:
+    """The training of the model in `folder/model` on samples and their screenshots, which are written beside it."""
+    write_samples(folder / "samples.parquet", samples[0])
+    write_screenshots(folder / "screenshots.parquet", samples[1])
+    return Job(
+        parent=folder / "model",
+        out=folder / "out",
+        samples=folder / "samples.parquet",
+        screenshots=folder / "screenshots.parquet",
+        steps=steps,
+        learning_rate=rate,
+        policy=PolicyConfig(history_images=MOST_SCREENS),
+        train=train,
+    )
 
 
 def _screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) -> str:

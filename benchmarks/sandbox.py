@@ -143,7 +143,7 @@ async def play_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[in
 
 
 def play_selenium(pipe: Connection) -> None:
-    """A worker process: opens the environment of each task it is told, and plays it when told."""
+    """A worker process: opens the environment of each task it is given, and rolls it out when asked."""
     import gymnasium
     import miniwob
     import numpy

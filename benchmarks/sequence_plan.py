@@ -320,6 +320,38 @@ def turned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
+def bars_of(
+    first: dict[str, Any], second: dict[str, Any], others: list[dict[str, Any]], large: list[dict[str, Any]]
+) -> list[Bar]:
+    """What must hold."""
+    oracle, buckets, grid, packing = others[:4]
+    lost = first["worse than one degree"] + second["worse than one degree"]
+    return [
+        Bar("batches worse than the best single degree", lost, 0, "lower"),
+        Bar("tight batches worse than best-fit packing at any one degree", packing["worse"], 0, "lower"),
+        Bar("cases whose optimum was proven", oracle["proven"], oracle["cases"], "higher"),
+        Bar("mean gap to the optimum, 8 ranks", oracle["mean gap"], 0.01, "lower"),
+        Bar("largest gap to the optimum", oracle["largest gap"], 0.04, "lower"),
+        Bar("tokens rounded up by 16 buckets", buckets["rounded up"], 0.04, "lower"),
+        Bar(
+            "rounded up, equal width / ours",
+            buckets["equal width, rounded up"] / buckets["rounded up"],
+            1.0,
+            "higher",
+        ),
+        Bar("released static 64 / ours, 64 ranks, 192K", first["released static 64"] / first["ours"], 1.72, "higher"),
+        Bar("CPU seconds to plan a batch, one core", first["planned in CPU s"], 3.0, "lower"),
+        Bar("ours / every partition listed, the worst batch", grid["most"], 1.002, "lower"),
+        Bar(
+            "1,024 ranks, eight degrees: CPU seconds, the slowest batch",
+            max(row["CPU s"] for row in large),
+            1.0,
+            "lower",
+        ),
+        Bar("1,024 ranks, eight degrees: MiB", max(row["MiB of the process"] for row in large), 500.0, "lower"),
+    ]
+
+
 def main() -> int:
     """Prints the tables; exit code 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -335,40 +367,14 @@ def main() -> int:
     large = large_rows((0, 7) if chosen.short else range(8))
     gui = [gui_like(BATCH, np.random.default_rng(seed)) for seed in range(2 if chosen.short else 8)]
     first, second = cluster_row(name, wiki), cluster_row("GUI mix", gui)
-    grid = listed_row(32 if chosen.short else 512)
-    packing = packing_row()
     others = [
         oracle_row(cases),
         bucket_row(wiki),
-        grid,
-        packing,
+        listed_row(32 if chosen.short else 512),
+        packing_row(),
         *([] if chosen.short else [programme_row(wiki[:4], 5.0)]),
     ]
-    lost = first["worse than one degree"] + second["worse than one degree"]
-    bars = [
-        Bar("batches worse than the best single degree", lost, 0, "lower"),
-        Bar("tight batches worse than best-fit packing at any one degree", packing["worse"], 0, "lower"),
-        Bar("cases whose optimum was proven", others[0]["proven"], cases, "higher"),
-        Bar("mean gap to the optimum, 8 ranks", others[0]["mean gap"], 0.01, "lower"),
-        Bar("largest gap to the optimum", others[0]["largest gap"], 0.04, "lower"),
-        Bar("tokens rounded up by 16 buckets", others[1]["rounded up"], 0.04, "lower"),
-        Bar(
-            "rounded up, equal width / ours",
-            others[1]["equal width, rounded up"] / others[1]["rounded up"],
-            1.0,
-            "higher",
-        ),
-        Bar("released static 64 / ours, 64 ranks, 192K", first["released static 64"] / first["ours"], 1.72, "higher"),
-        Bar("CPU seconds to plan a batch, one core", first["planned in CPU s"], 3.0, "lower"),
-        Bar("ours / every partition listed, the worst batch", grid["most"], 1.002, "lower"),
-        Bar(
-            "1,024 ranks, eight degrees: CPU seconds, the slowest batch",
-            max(row["CPU s"] for row in large),
-            1.0,
-            "lower",
-        ),
-        Bar("1,024 ranks, eight degrees: MiB", max(row["MiB of the process"] for row in large), 500.0, "lower"),
-    ]
+    bars = bars_of(first, second, others, large)
     tables = [turned([first, second]), *([other] for other in others), large]
     return finish("sequence_plan", [first, second, *others, *large], bars, chosen.json, tables)
 

@@ -19,21 +19,19 @@ from typing import Any
 
 import torch
 
-from benchmarks._mixed_samples import MOST_SCREENS, NAMES, mixed_samples
+from benchmarks._mixed_samples import NAMES, mixed_job, mixed_samples
 from benchmarks._report import Bar, finish, options
-from learning.data.sample import Screenshots, write_samples, write_screenshots
+from learning.data.sample import Screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from models.random_vlm import build_random
-from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample
 
 RANKS = 4
 BATCH = 16
-POLICY = PolicyConfig(history_images=MOST_SCREENS)
 
 
 def make_job(folder: Path, batches: int) -> Job:
@@ -42,19 +40,8 @@ def make_job(folder: Path, batches: int) -> Job:
     shape = {"hidden": 128, "layers": 3, "heads": 8, "kv_heads": 4, "vision_hidden": 96, "vision_layers": 3}
     build_random("qwen3_vl", texts, 0, folder / "model", **shape)
     samples, pngs = mixed_samples(batches * BATCH, 0)
-    write_samples(folder / "samples.parquet", samples)
-    write_screenshots(folder / "screenshots.parquet", pngs)
-    job = Job(
-        parent=folder / "model",
-        out=folder / "out",
-        samples=folder / "samples.parquet",
-        screenshots=folder / "screenshots.parquet",
-        steps=batches,
-        learning_rate=1e-4,
-        policy=POLICY,
-        train=TrainConfig(batch=BATCH, processes=RANKS),
-    )
-    chats = Chats(job.parent, POLICY, Screenshots(job.screenshots), 0)
+    job = mixed_job(folder, (samples, pngs), batches, 1e-4, TrainConfig(batch=BATCH, processes=RANKS))
+    chats = Chats(job.parent, job.policy, Screenshots(job.screenshots), 0)
     longest = max(chats.measure(sample).item.tokens for sample in samples)
     capped = job.train.model_copy(update={"token_cap": longest // 2})
     (folder / "job.json").write_text(job.model_copy(update={"train": capped}).model_dump_json())

@@ -1,4 +1,4 @@
-"""A training job: all a trainer process is told, as one JSON file, kept beside the checkpoint it makes."""
+"""A training job: all that a trainer process is given, as one JSON file, kept beside the checkpoint it makes."""
 
 from pathlib import Path
 from typing import Annotated

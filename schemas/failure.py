@@ -30,7 +30,7 @@ class FlywheelError(Exception):
         super().__init__(f"{problem} {hint}".strip())
 
     def __reduce__(self) -> tuple[type["FlywheelError"], tuple[str, str]]:
-        """Pickles whole, so that an error can be told to other processes."""
+        """Pickles whole, so that an error can be handed to other processes."""
         return type(self), (self.problem, self.hint)
 
 

@@ -34,7 +34,7 @@ COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
 
 @dataclass(frozen=True, slots=True)
 class TrainSample:
-    """One screen, or two to compare, with what should be said about it."""
+    """One screen, or two to compare, with what should be answered about it."""
 
     task_id: str
     screenshots: tuple[str, ...]

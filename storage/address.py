@@ -110,7 +110,7 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
 
 def _no_bucket(uri: str) -> LakeError:
     bucket = uri.removeprefix("s3://").split("/")[0]
-    return LakeError(f"There is no bucket `{bucket}` (`lake.uri` is {uri}).", "Make the bucket, or mend `lake.uri`.")
+    return LakeError(f"There is no bucket `{bucket}` (`lake.uri` is {uri}).", "Make the bucket, or correct `lake.uri`.")
 
 
 def require_bucket(address: Address) -> None:

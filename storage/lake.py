@@ -54,7 +54,7 @@ class Lake:
 
         Raises:
             LakeError: not a lake, a lake of another schema version, out of reach, credentials or bucket missing;
-                names the address or variable and the mend.
+                names the address or variable and what to do.
         """
         place = resolve(config)
         if place.uri.startswith("memory://"):

@@ -38,7 +38,7 @@ class Sink(Protocol):
 class ObjectStore(ABC):
     """Files below one place; counts what is read and written.
 
-    Every method raises `LakeError` for what a person can mend: no space, no rights, out of reach.
+    Every method raises `LakeError` for what a person can put right: no space, no rights, out of reach.
     """
 
     gap = 0
@@ -71,7 +71,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put_once(self, name: str, data: bytes) -> bool:
-        """Writes a small file whole unless it exists; of several writers at once exactly one is told True."""
+        """Writes a small file whole unless it exists; of several writers at once exactly one gets True."""
 
     @abstractmethod
     def get(self, name: str) -> bytes:
@@ -338,7 +338,7 @@ class RemoteStore(ObjectStore):
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turns errors of the storage that a person can mend into a `LakeError`; others pass unchanged.
+    """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged.
 
     Every client has its own classes of errors, so it is their text that tells.
     """

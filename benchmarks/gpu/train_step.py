@@ -14,17 +14,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks._mixed_samples import MOST_SCREENS, NAMES, SIZES, mixed_samples
+from benchmarks._mixed_samples import NAMES, SIZES, mixed_job, mixed_samples
 from benchmarks._report import Bar, finish
 from benchmarks.gpu._device import SIZES as MODELS
 from benchmarks.gpu._device import chosen, device_name
-from learning.data.sample import write_samples, write_screenshots
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from models.random_vlm import build_random
-from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample
 
@@ -41,19 +39,8 @@ def job_of(folder: Path, device: str, count: int, **train: Any) -> tuple[Job, li
         texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
         build_random("qwen3_vl", texts, 0, folder / "model", **MODELS[device])
     samples, pngs = mixed_samples(count, 0, SCREENS[device])
-    write_samples(folder / "samples.parquet", samples)
-    write_screenshots(folder / "screenshots.parquet", pngs)
-    job = Job(
-        parent=folder / "model",
-        out=folder / "out",
-        samples=folder / "samples.parquet",
-        screenshots=folder / "screenshots.parquet",
-        steps=count // BATCH[device],
-        learning_rate=1e-5,
-        policy=PolicyConfig(history_images=MOST_SCREENS),
-        train=TrainConfig(batch=BATCH[device], processes=1, device="cuda" if device == "cuda" else "cpu", **train),
-    )
-    return job, samples
+    config = TrainConfig(batch=BATCH[device], processes=1, device="cuda" if device == "cuda" else "cpu", **train)
+    return mixed_job(folder, (samples, pngs), count // BATCH[device], 1e-5, config), samples
 
 
 def steps(learner: Learner, engine: FsdpEngine, count: int, size: int) -> dict[str, float]:

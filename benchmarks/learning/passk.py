@@ -19,7 +19,7 @@ from schemas.config import load_config
 
 BOTH = "pass@k then pass@1"
 GROUPS = ("train.group.groups=200", "train.group.size=8", "train.group.k=4")
-"""Of the arms, unless the benchmark is told otherwise."""
+"""Of the arms, unless the benchmark is asked otherwise."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -95,8 +95,8 @@ def _row(arm: Arm, options: argparse.Namespace, tasks: tuple[str, ...], plays: d
 
 
 def _gap(name: str, gap: Difference) -> dict:
-    said = {"difference": name, "mean": gap.mean, "plays": gap.n, "clusters": gap.clustered}
-    return said | {"95 % by plays": list(gap.plays), "95 % by clusters": list(gap.clusters)}
+    found = {"difference": name, "mean": gap.mean, "plays": gap.n, "clusters": gap.clustered}
+    return found | {"95 % by plays": list(gap.plays), "95 % by clusters": list(gap.clusters)}
 
 
 def _lower(gap: Difference) -> tuple[float, float]:

@@ -127,4 +127,4 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
 def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
     if not future.done():
         future.set_exception(SandboxFailure(why))
-        future.exception()  # marks it as heard: it is told to whoever waits, and nobody may be waiting any more
+        future.exception()  # marks it as heard: it is raised to whoever waits, and nobody may be waiting any more

@@ -161,5 +161,5 @@ class Page:
 
 
 def _heard(work: "asyncio.Future[Any]") -> None:
-    """Marks a failure as heard: it is told to whoever waits, and nobody may be waiting any more."""
+    """Marks a failure as heard: it is raised to whoever waits, and nobody may be waiting any more."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())

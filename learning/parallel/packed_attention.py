@@ -1,7 +1,7 @@
 """Attention over packed documents, for any `transformers` model: no padding, no mask, no token of another document.
 
 Registered under `NAME` among the library's attention functions; a model loaded with `attn_implementation=NAME` calls it
-in every layer. What is packed is told by the keyword `packed` of the model's forward pass; without it a call is one
+in every layer. What is packed is given by the keyword `packed` of the model's forward pass; without it a call is one
 whole sequence (a screen in the vision tower). Inside a sequence-parallel group (`learning.parallel.ulysses`) a rank
 holds a stretch of the tokens on both sides of attention and whole sequences of some heads within it.
 """

@@ -31,7 +31,7 @@ class ModelFamily:
     grid: int = 1
     """Thousandths between coordinates that can be told apart."""
     unit = "thousandths of the screen"
-    """Of coordinates, as a model is told."""
+    """Of coordinates, as the prompt names it."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self.dialect: str = config.dialect

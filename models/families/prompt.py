@@ -33,7 +33,7 @@ SAMPLES = (
 
 
 def system_text(actions: Sequence[str], unit: str = "thousandths of the screen") -> str:
-    """What a model is told of its task and its actions, shown by examples as it writes them; `unit` of coordinates."""
+    """What a model reads of its task and its actions, shown by examples as it writes them; `unit` of coordinates."""
     written = "\n".join(actions)
     return (
         "You use a graphical interface. You see a screenshot and answer with one action, as\n"

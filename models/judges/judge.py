@@ -57,7 +57,7 @@ class Judge(ABC, Generic[Options]):
     section: ClassVar[type[Section]] = Section
     """What `judge.options` must be; a judge with options of its own names theirs."""
     prompt: ClassVar[str] = ""
-    """What a model is told; a judge with another prompt is another judge."""
+    """What a model is asked; a judge with another prompt is another judge."""
 
     def __init__(self, options: Options, tries: int = 1) -> None:
         self.options, self.tries = options, tries

@@ -81,9 +81,9 @@ def learn_pieces(texts: Sequence[str], words: int) -> tuple[list[str], list[str]
             ):
                 segments["".join(document[start:cut])] += 1
                 start = cut
-    spoken = Counter(unit for document in documents for unit in document if unit.isalnum() and len(unit) > 1)
+    seen = Counter(unit for document in documents for unit in document if unit.isalnum() and len(unit) > 1)
     phrases = [text for text, count in segments.most_common() if count >= _SEEN and len(_UNIT.findall(text)) > 1]
-    return phrases[:words], [word for word, count in spoken.most_common(words) if count > 1]
+    return phrases[:words], [word for word, count in seen.most_common(words) if count > 1]
 
 
 def _counts(documents: list[list[str]]) -> Counter[tuple[str, ...]]:

@@ -120,9 +120,9 @@ class PpoConfig(ClippedConfig):
     positive: Annotated[float, Field(ge=0.0)] = 0.0
     """Weight of the supervised loss on the plays that succeeded; VAPO's is 0.1."""
     no_action: Share = 0.1
-    """Taken from the reward of a reply that holds no action."""
+    """Subtracted from the reward of a reply that holds no action."""
     step_cost: Share = 0.0
-    """Taken from the reward of every reply, against plays without an end."""
+    """Subtracted from the reward of every reply, against trajectories without an end."""
     critic_learning_rate: Positive | None = None
     """Of the value head, and of the network of a critic that stands alone. If not set: 1e-3; 1e-5 for the network of a
     critic beside another model than the small policy."""

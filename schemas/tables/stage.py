@@ -24,7 +24,7 @@ PREPARE = -1
 
 
 class Stage(Row):
-    """A finished stage: how long it took and what it said."""
+    """A finished stage: how long it took and what it returned."""
 
     iteration: Int32
     stage: StageName

@@ -59,7 +59,7 @@ def _past(step: Mapping[str, Any], family: ModelFamily) -> str:
 
 
 def _side(text: str, action: str | None, kind: str, size: Size, family: ModelFamily) -> str:
-    """One reply: of a step by its action, of a correction by its text; a step without an action as it was said."""
+    """One reply: of a step by its action, of a correction by its text; a step without an action as it was generated."""
     if action is not None:
         return family.reply(parse_reply(text).thought, from_json(action), size)
     return text if kind == "parting" else family.rewrite(text, size)
