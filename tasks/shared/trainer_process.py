@@ -4,6 +4,8 @@ Its messages come through a pipe of their own. What it or a library prints goes 
 """
 
 import contextlib
+import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -14,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+import pyarrow as pa
 
 from learning.job import PARENT, Job
 from learning.launch import MESSAGES
@@ -32,6 +35,7 @@ class TrainerProcess:
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
+        _hand_back()
         (folder / "job.json").write_text(job.model_dump_json())
         self._log = folder / "trainer.log"
         environ = {
@@ -111,3 +115,11 @@ def _kill(process: psutil.Process) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         psutil.wait_procs(started, timeout=2)
+
+
+def _hand_back() -> None:
+    """Gives the system what reading the data left unused, since the trainer needs it and this process only waits."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError, OSError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
