@@ -15,8 +15,8 @@ from schemas.text import storable
 
 RULES = (
     "You judge whether a graphical interface was used as instructed. You get the instruction, everything the agent "
-    "said, and the last screenshots, the final one last. Judge only by what is there. Answer with JSON: `score`, from "
-    "0 (not done) to 1 (done entirely), and `reason`, one sentence."
+    "said, step by step from step 0, and the last screenshots, the final one last. Judge only by what is there. Answer "
+    "with JSON: `score`, from 0 (not done) to 1 (done entirely), and `reason`, one sentence."
 )
 PAIR_RULES = (
     "You compare two trajectories in which a graphical interface was used as instructed. You get the instruction, then "
@@ -112,7 +112,7 @@ class EndpointJudge(Judge[EndpointOptions]):
 
 def _content(case: Case) -> list[dict[str, Any]]:
     """Text and pictures of a case as parts of a message."""
-    replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies, 1))
+    replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies))
     pictures = [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}
         for png in case.screens

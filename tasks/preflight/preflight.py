@@ -12,7 +12,7 @@ from pathlib import Path
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
-from models.judges.registry import required_judge
+from models.judges.registry import required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
 from schemas.check import Check, Probe
@@ -25,6 +25,7 @@ from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from tasks.preflight.descent import require_descent
 from tasks.preflight.machine import machine_probes
+from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
 from tasks.shared.paths import home, lake_if_any
 
@@ -39,7 +40,8 @@ def require(config: Config) -> None:
 
     Raises:
         UsageError: a part that cannot be found, neither a verifier nor a judge, an option of training that the method
-            or the model does not have, a key that was set and that nothing reads.
+            or the model does not have, a key that was set and that nothing reads, groups that are trained on while they
+            are judged by a judge on probation.
         FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
             answer from the server that is to act.
         LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
@@ -92,6 +94,7 @@ def _judge(config: Config) -> str:
         return "none is needed: every task has a verifier"
     judge = required_judge(config.judge)
     judge.require()
+    require_trusted(config, version_of(judge, config.judge))
     return f"{judge.name} is there"
 
 
