@@ -27,7 +27,6 @@ from typing import Any
 from benchmarks.shared.memory import PeakMemory
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.synthetic_lake import fill
-from models.tiny.build import build_tiny
 from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.tables.stage import PREPARE
@@ -117,6 +116,8 @@ def make(folder: Path, steps: int) -> str:
         return uri
     if not lake.count("screenshots"):
         fill(lake, steps)
+    from models.tiny.build import build_tiny  # the process of a stage does not load `torch`
+
     with tempfile.TemporaryDirectory() as made:
         build_tiny(_config(uri).policy, [f'Click on the button "{word}".' for word in range(100)], 0, Path(made))
         checkpoint = lake.blobs.put_directory(Path(made), f"checkpoints/{INITIAL}")

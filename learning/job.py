@@ -9,6 +9,8 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 
+MESSAGES = "FLYWHEEL_MESSAGES"
+"""Variable with the file descriptor that messages go to; inherited from the process that started this one."""
 PARENT = "FLYWHEEL_PARENT"
 """Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
 

@@ -17,12 +17,10 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 
-from learning.job import PARENT, Job
+from learning.job import MESSAGES, PARENT, Job
 from models.tiny.layout import is_tiny, read_config
 from schemas.failure import UsageError
 
-MESSAGES = "FLYWHEEL_MESSAGES"
-"""Variable with the file descriptor that messages go to; inherited from the process that started this one."""
 ON_CPU = 2
 """Processes of `train.processes=auto` where no GPU is used."""
 PATIENCE = timedelta(days=7)

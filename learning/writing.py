@@ -6,9 +6,9 @@ import socket
 from pathlib import Path
 
 from learning.checkpoint.ranks import Ranks
+from learning.identity import identity
 from learning.job import Job, read_job
 from learning.learner import Learner
-from learning.resume import identity
 from models.tiny.layout import OWN
 from schemas.failure import CheckpointError, UsageError
 

@@ -8,7 +8,6 @@ from typing import Any
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
-from models.tiny.build import build_tiny
 from rollout.interrupt import run_until_interrupted
 from schemas.config import Config
 from schemas.tables.stage import PREPARE
@@ -47,6 +46,8 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     shutil.rmtree(folder)
     source = Path(config.policy.base)
     if config.policy.base == "tiny":
+        from models.tiny.build import build_tiny  # `torch` is not for the process of every flow
+
         build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder)
         source = folder
     method = "random" if config.policy.base == "tiny" else "given"

@@ -83,8 +83,8 @@ def _contexts(start: Arm) -> list[Context]:
     """First screens of trajectories in the start's lake."""
     lake = lake_of(start)
     rows: list[dict[str, Any]] = lake.read("steps", ["trajectory_id", "screenshot"], {"step": 0}).to_pylist()[:SCREENS]
-    rows = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
-    instructions = {row["trajectory_id"]: row["instruction"] for row in rows}
+    asked = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
+    instructions = {row["trajectory_id"]: row["instruction"] for row in asked}
     digests = sorted({row["screenshot"] for row in rows})
     pictures = {row["sha256"]: row for row in lake.read("screenshots", where={"sha256": digests}).to_pylist()}
     return [

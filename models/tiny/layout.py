@@ -1,15 +1,16 @@
-"""What a checkpoint of the small policy holds: its architecture, and its tensors by the network's leaves."""
+"""What a checkpoint of the small policy holds: its architecture, and its tensors by the network's leaves.
+
+Who only asks what a checkpoint is does not wait for `torch`.
+"""
 
 import json
 from pathlib import Path
-from typing import Any
-
-import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from schemas.failure import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CRITIC = "critic.safetensors"
 """What a critic is kept in, beside the weights: `transformers` reads no such file."""
@@ -20,26 +21,8 @@ OWN = ("model*.safetensors*", CRITIC, "job.json", TRAINING)
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."
-ACTIVATIONS = {
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu": F.gelu,
-    "relu": F.relu,
-    "silu": F.silu,
-}
+ACTIVATIONS = ("gelu_pytorch_tanh", "gelu", "relu", "silu")
 """Activations of the vision tower that can be run."""
-
-
-def read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A checkpoint's `config.json` and tensors.
-
-    Raises:
-        CheckpointError: a file is missing or cannot be read.
-    """
-    config = read_config(directory)
-    try:
-        return config, load_file(directory / "model.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{directory}/model.safetensors: {error}.", "The checkpoint is broken.") from error
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -129,7 +112,7 @@ def kind_of(name: str, parts: dict[str, tuple[int, ...]]) -> int:
     return 1 if "embed_tokens" in name or "pos_embed" in name else 2 * all(len(shape) == 1 for shape in parts.values())
 
 
-def check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: dict[str, Tensor]) -> None:
+def check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: "dict[str, Tensor]") -> None:
     """Raises `CheckpointError` for a tensor that is missing or of another shape."""
     for name, shape in (item for part in parts.values() for item in part.items()):
         if name not in state:

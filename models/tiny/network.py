@@ -10,15 +10,18 @@ one flat tensor, so that an optimiser step or an all-reduce is one operation. Lo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from models.tiny.layout import (
-    ACTIVATIONS,
     ATTENTION,
     MLP,
     TEXT,
@@ -27,8 +30,9 @@ from models.tiny.layout import (
     check_state,
     kind_of,
     parts_of,
-    read_checkpoint,
+    read_config,
 )
+from schemas.failure import CheckpointError
 
 
 class Grid(NamedTuple):
@@ -89,7 +93,7 @@ class TinyNet:
     @classmethod
     def load(cls, directory: Path, dtype: torch.dtype = torch.bfloat16) -> TinyNet:
         """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
-        return cls(*read_checkpoint(directory), dtype)
+        return cls(*_read_checkpoint(directory), dtype)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors by their `transformers` names."""
@@ -142,7 +146,7 @@ class TinyNet:
         places = spread @ w[f"{VISION}pos_embed.weight"]
         kernel = w[f"{VISION}patch_embed.proj.weight"].flatten(1)
         x = F.linear(patches.to(self.dtype), kernel, w[f"{VISION}patch_embed.proj.bias"]) + places
-        activate = ACTIVATIONS[vision["hidden_act"]]
+        activate = _activation(vision["hidden_act"])
         for layer in range(vision["depth"]):
             at = f"{VISION}blocks.{layer}."
             y = F.layer_norm(x, (width,), w[f"{at}norm1.weight"], w[f"{at}norm1.bias"], 1e-6)
@@ -297,3 +301,21 @@ def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
     """Weights (n, side) with which cells of a table stand for positions 0..length-1, ends aligned with ends."""
     place = index * ((side - 1) / max(length - 1, 1))
     return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)
+
+
+def _read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A checkpoint's `config.json` and tensors.
+
+    Raises:
+        CheckpointError: a file is missing or cannot be read.
+    """
+    config = read_config(directory)
+    try:
+        return config, load_file(directory / "model.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise CheckpointError(f"{directory}/model.safetensors: {error}.", "The checkpoint is broken.") from error
+
+
+def _activation(name: str) -> Callable[[Tensor], Tensor]:
+    """One of `ACTIVATIONS` by its name in a `config.json`."""
+    return partial(F.gelu, approximate="tanh") if name == "gelu_pytorch_tanh" else getattr(F, name)

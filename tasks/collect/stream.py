@@ -16,8 +16,8 @@ from environments.registry import environments_of, size_of
 from learning.algorithms.method import method_of
 from learning.data.stream import StreamFolder, weights_name
 from learning.engines.choice import optimizer_of
+from learning.identity import sweep
 from learning.job import Job
-from learning.resume import sweep
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.actor import Actor

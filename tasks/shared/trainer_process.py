@@ -18,8 +18,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from learning.job import PARENT, Job
-from learning.launch import MESSAGES
+from learning.job import MESSAGES, PARENT, Job
 from schemas.failure import FlywheelError
 from tasks.shared.console import err
 

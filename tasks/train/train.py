@@ -7,8 +7,8 @@ from typing import Any
 
 from learning.algorithms.method import Source, method_of
 from learning.engines.choice import optimizer_of
+from learning.identity import sweep
 from learning.job import Job
-from learning.resume import sweep
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.shared.console import bar

@@ -19,10 +19,10 @@ from torch import Tensor
 from learning.checkpoint import Checkpoints
 from learning.data.sample import read_samples
 from learning.engines.fsdp.engine import FsdpEngine
+from learning.identity import steps_folder
 from learning.job import Job
 from learning.learner import Learner
 from learning.parallel.packed_attention import Packed, packed_attention
-from learning.resume import steps_folder
 from models.random_vlm import KINDS
 from models.tiny.layout import TRAINING
 from tests.unit.learning.chats import job

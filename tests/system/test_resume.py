@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from learning.identity import steps_folder
 from learning.job import Job
-from learning.resume import steps_folder
 from schemas.config.training import PpoConfig
 from tests.tier import FULL
 from tests.unit.learning.chats import job as any_job

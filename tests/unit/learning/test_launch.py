@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from learning.identity import sweep
 from learning.launch import processes_of
-from learning.resume import sweep
 from learning.trainer import train
 from learning.writing import sweep_leftovers
 from schemas.failure import CheckpointError, UsageError

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from learning.data.sample import write_samples
+from learning.identity import identity, steps_folder, sweep
 from learning.job import Job
-from learning.resume import identity, steps_folder, sweep
 from tests.unit.learning.samples import job, samples
 
 
