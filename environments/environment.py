@@ -13,6 +13,7 @@ from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
 from schemas.tables.task import GuiTask, Split, TaskEntry
+from schemas.world import World
 
 Options = TypeVar("Options", bound=EnvironmentConfig)
 
@@ -60,6 +61,11 @@ class Environment(ABC, Generic[Options]):
     @property
     def lineage(self) -> str | None:
         """Where its tasks come from, with the version."""
+        return None
+
+    @property
+    def world(self) -> World | None:
+        """What new tasks can be made of; None where its sandboxes cannot be set to a state."""
         return None
 
     def probes(self) -> Sequence[Probe]:

@@ -16,6 +16,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
     {
         "miniwob": "environments.miniwob.environment:MiniwobEnvironment",
         "fake": "environments.fake.environment:FakeEnvironment",
+        "site": "environments.site.environment:SiteEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(
@@ -24,6 +25,7 @@ VERIFIERS: Registry[Verifier] = Registry(
     {
         "miniwob": "environments.miniwob.sandbox:InPageReward",
         "fake": "environments.fake.sandbox:FakeVerifier",
+        "state": "environments.state:StateReward",
     },
 )
 

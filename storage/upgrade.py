@@ -20,7 +20,7 @@ OLDEST = 1
 
 
 def upgrade(config: LakeConfig, note: Callable[[str], None]) -> list[str]:
-    """Upgrades the lake at `lake.uri`; does nothing to one of today's version.
+    """Upgrades the lake at `lake.uri`; does nothing to one of today's version but give it columns that came later.
 
     Args:
         config: where the lake is.
@@ -39,11 +39,11 @@ def upgrade(config: LakeConfig, note: Callable[[str], None]) -> list[str]:
         made.append(step)
         note(step)
 
-    if lake.schema_version == SCHEMA_VERSION:
-        return made
     for name, contract in TABLES.items():
         if contract.added and lake.upgrade(name):
             done(f"table {name}: {', '.join(contract.added)}")
+    if lake.schema_version == SCHEMA_VERSION:
+        return made
     if changed := _configs(lake):
         done(f"configs of {changed} policies")
     lake.finish_upgrade()

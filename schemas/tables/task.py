@@ -43,6 +43,8 @@ class GuiTask(Row):
     """Who computes the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
     lineage: Text | None = None
     """Where the task comes from: a catalog and its version, or the task it was made from."""
+    setup: Text | None = None
+    """Of a made task: JSON of the state it starts from and of the checks that its reward is (`schemas.world.Setup`)."""
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
@@ -56,6 +58,7 @@ TABLE = Table(
     name="tasks",
     row=GuiTask,
     key=("task_id",),
+    added={"setup": "NULL::VARCHAR"},
     expectations=(
         unique(("task_id",)),
         *not_null(

@@ -1,0 +1,194 @@
+"""The site in a sandbox, in two skins: pages of a real browser, and pages drawn in this process for tests.
+
+What a page shows and what a click does is decided in `environments.site.app` for both. The browser's page holds no
+state but the text of its fields and reports what was clicked and written after every action; so a state can be set,
+and what a verifier reads is never the page's word for a reward.
+"""
+
+import html
+import io
+import json
+from functools import cache
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from environments.chromium.browser import Browser
+from environments.chromium.page import PageKind
+from environments.chromium.sandbox import BrowserSandbox
+from environments.site.app import Rows, Widget, changed, shown
+from environments.site.tasks import instance
+from environments.state import StatefulSandbox
+from schemas import action as act
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import ActionFailure
+from schemas.observation import Element, Observation
+from schemas.tables.task import GuiTask
+from schemas.world import Setup, Site, State
+
+WIDTH = HEIGHT = 320
+HERE = Path(__file__).parent
+_ROW, _FIELD = 16, 120
+
+
+class SiteSandbox(StatefulSandbox):
+    """What both skins have in common."""
+
+    site: Site
+    _state: State
+    _instruction = ""
+    _seed = 0
+
+    @property
+    def state(self) -> State:
+        """The state now."""
+        return self._state
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer was handed in."""
+        return bool(self._state["submitted"])
+
+    @property
+    def rows(self) -> Rows:
+        """What the page shows now."""
+        return shown(self.site, self._state, self._seed)
+
+    def _set(self, task: GuiTask, seed: int) -> None:
+        """Brings task and seed to their initial state."""
+        if task.setup is not None:
+            self._instruction, self.setup = task.instruction, Setup.model_validate_json(task.setup)
+        else:
+            self._instruction, self.setup = instance(task.template, self.site, seed)
+        self._seed = seed
+        self._state = dict(self.setup.initial)
+
+
+class ChromiumSiteSandbox(BrowserSandbox, SiteSandbox):
+    """The site in a page of a browser."""
+
+    width, height = WIDTH, HEIGHT
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, site: Site) -> None:
+        super().__init__(browser, config)
+        self.site = site
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of the site."""
+        return _page_kind()
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._set(task, seed)
+        await self._open((HERE / "site.html").as_uri(), f"world.__site.show({json.dumps(_html(self.rows))})")
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found = await self._page.evaluate("world.__site.elements()") if elements else ()
+        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
+
+    async def _react(self, action: act.Action) -> None:
+        """Takes in what was done on the page, and shows another one where that changed more than a field's text."""
+        moved = False
+        for done in await self._page.evaluate("world.__site.events()"):
+            before, self._state = self._state, changed(self._state, tuple(map(str, done)))
+            moved = moved or (done[0] != "input" and self._state != before)
+        if moved:
+            await self._page.evaluate(f"world.__site.show({json.dumps(_html(self.rows))})")
+
+
+class DrawnSiteSandbox(SiteSandbox):
+    """The site drawn with PIL: no browser, for tests; no scrolling, and no keys but text."""
+
+    def __init__(self, config: EnvironmentConfig, site: Site) -> None:
+        super().__init__(config)
+        self.site = site
+        self._focused: tuple[str, ...] = ()
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._set(task, seed)
+
+    async def _observe(self, elements: bool) -> Observation:
+        placed = _placed(self.rows)
+        found = tuple(_listed(widget, box) for widget, box in placed) if elements else ()
+        return Observation(_drawn(placed), WIDTH, HEIGHT, self._instruction, found)
+
+    async def _perform(self, action: act.Action) -> None:
+        if isinstance(action, act.Click):
+            x, y = action.x * WIDTH, action.y * HEIGHT
+            hit = next((one for one, (left, top, right, bottom) in _placed(self.rows)
+                        if one.do and left <= x <= right and top <= y <= bottom), None)  # fmt: skip
+            self._focused = hit.do if hit and hit.kind == "text field" else ()
+            if hit and hit.kind != "text field":
+                self._state = changed(self._state, hit.do)
+        elif isinstance(action, act.Type) and self._focused:
+            field = self._focused[1]
+            self._state = changed(self._state, ("input", field, f"{self._state[field]}{action.content}"))
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag | act.Hotkey | act.Type):
+            raise ActionFailure(f"the drawn site cannot perform {action.type}")
+
+    async def _stop(self) -> None:
+        return
+
+
+@cache
+def _page_kind() -> PageKind:
+    return PageKind(WIDTH, HEIGHT, (HERE / "site.css").as_uri(), "")
+
+
+def _html(rows: Rows) -> str:
+    return "".join(f"<div>{' '.join(_tag(widget) for widget in row)}</div>" for row in rows)
+
+
+def _tag(one: Widget) -> str:
+    name, do = html.escape(one.name), html.escape(json.dumps(one.do))
+    match one.kind:
+        case "heading":
+            return f"<h1>{name}</h1>"
+        case "text":
+            return f"<span>{name}</span>"
+        case "link":
+            return f'<a href="#" data-do="{do}">{name}</a>'
+        case "button":
+            return f'<button data-do="{do}">{name}</button>'
+        case _:
+            return f'<input data-do="{do}" value="{html.escape(one.value)}" title="{name}" autocomplete="off">'
+
+
+Box = tuple[int, int, int, int]
+
+
+def _placed(rows: Rows) -> list[tuple[Widget, Box]]:
+    """Each widget with its box in pixels, rows from the top, the last one at the bottom."""
+    font, placed = ImageFont.load_default(10), list[tuple[Widget, Box]]()
+    for at, row in enumerate(rows):
+        top, left = (HEIGHT - _ROW if at == len(rows) - 1 else 2 + at * _ROW), 4
+        for one in row:
+            wide = _FIELD if one.kind == "text field" else round(font.getlength(one.name)) + 6
+            placed.append((one, (left, top, left + wide, top + _ROW - 3)))
+            left += wide + 6
+    return placed
+
+
+def _drawn(placed: list[tuple[Widget, Box]]) -> bytes:
+    image = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(10)
+    for one, box in placed:
+        if one.kind in ("button", "text field"):
+            pen.rectangle(box, outline="black", fill="lightgray" if one.kind == "button" else "white")
+        colour = "blue" if one.kind == "link" else "black"
+        pen.text((box[0] + 3, box[1] + 1), one.value if one.kind == "text field" else one.name, fill=colour, font=font)
+    png = io.BytesIO()
+    image.save(png, "png", compress_level=1)
+    return png.getvalue()
+
+
+def _listed(one: Widget, box: Box) -> Element:
+    kind = "text" if one.kind == "heading" else one.kind
+    left, top, right, bottom = (edge / WIDTH for edge in box)
+    return Element(one.name, kind, (left, top, right, bottom), bool(one.do), one.value)
+
+
+def _element(name: str, kind: str, box: list[float], live: bool, value: str) -> Element:
+    left, top, right, bottom = box
+    return Element(name, kind, (left, top, right, bottom), live, value)

@@ -1,0 +1,46 @@
+"""The site's own tasks, an instance for every seed: what tasks made of the site descend from."""
+
+import random
+from collections.abc import Mapping
+
+from environments.site.world import ROOTS, START
+from schemas.tables.task import TaskEntry
+from schemas.world import Check, Setup, Site
+
+WORDS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk")
+ENTRIES: Mapping[str, TaskEntry] = {
+    ROOTS["open"]: TaskEntry(instruction='Open the page of "{}".', tags=("site", "navigation"), max_steps=8),
+    ROOTS["answer"]: TaskEntry(
+        instruction='Find the {} of "{}" and hand it in as the answer.', tags=("site", "question"), max_steps=8
+    ),
+    ROOTS["cart"]: TaskEntry(
+        instruction='Have {} of "{}" in the cart and nothing else.', tags=("site", "form"), max_steps=8
+    ),
+    ROOTS["note"]: TaskEntry(instruction='Write "{}" as the note.', tags=("site", "form", "typing"), max_steps=6),
+}
+
+
+def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
+    """The instruction and the setup of one of them; each starts a click or two from where it is done."""
+    chance = random.Random(f"{template} {seed}")
+    entity = chance.choice(site.entities)
+    linked = {one.key: one for one in site.entities}
+    words = ENTRIES[template].instruction
+    if template == ROOTS["open"]:
+        while not entity.links:
+            entity = chance.choice(site.entities)
+        target = linked[chance.choice(sorted(entity.links.values()))]
+        return words.format(target.title), _setup(entity.key, page=target.key)
+    if template == ROOTS["answer"]:
+        name = chance.choice(sorted(entity.values))
+        return words.format(name, entity.title), _setup(entity.key, answer=str(entity.values[name]), submitted=True)
+    if template == ROOTS["cart"]:
+        entity, count = chance.choice(site.of_kind(site.goods)), chance.choice((1, 1, 2))
+        return words.format(count, entity.title), _setup(entity.key, cart={entity.key: count})
+    text = chance.choice(WORDS)
+    return words.format(text), _setup("cart", note=text)
+
+
+def _setup(page: str, /, **wanted: object) -> Setup:
+    checks = tuple(Check.model_validate({"field": name, "value": value}) for name, value in wanted.items())
+    return Setup.model_validate({"initial": {**START, "page": page}, "checks": checks})

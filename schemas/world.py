@@ -1,0 +1,169 @@
+"""What new tasks are made of: the state a sandbox can be set to, the linked pages in it, and checks on that state.
+
+A world is described by data alone, so that whoever makes tasks of it needs no sandbox: fields of a JSON state, and a
+site of entities with attributes and links, each attribute with the words it is spoken of in. A task made of it is a
+`Setup`: the state it starts from and the checks that its reward is.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+State = dict[str, Any]
+"""JSON by field."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class StateField(_Part):
+    """One field of a world's state."""
+
+    name: str
+    kind: Literal["page", "text", "flag", "counts", "scores"]
+    """`page`: a page's name; `counts`: how many, at least 1, by an entity's name; `scores`: a list of numbers."""
+    about: str
+
+
+class Attribute(_Part):
+    """What an entity of one kind is like, and how that is put into words."""
+
+    of: str
+    """The kind of entity."""
+    name: str
+    exact: str
+    """Words with `{}` for the value: `costs {}`."""
+    vague: str = ""
+    """Vaguer words: of a number with two `{}` for a range, of a word with one for its family; empty for none."""
+    width: int = 0
+    """Of a number: how many values the range holds that stands for one of them."""
+    families: Mapping[str, str] = {}
+    """Of a word: its family."""
+
+
+class Relation(_Part):
+    """A link from entities of one kind to those of another."""
+
+    of: str
+    name: str
+    to: str
+
+
+class Entity(_Part):
+    """One page of a site."""
+
+    key: str
+    """The name of its page."""
+    kind: str
+    title: str
+    values: Mapping[str, int | str]
+    """By attribute."""
+    links: Mapping[str, str] = {}
+    """Keys of entities by relation."""
+
+
+class Site(_Part):
+    """Linked pages."""
+
+    attributes: tuple[Attribute, ...]
+    relations: tuple[Relation, ...]
+    entities: tuple[Entity, ...]
+    goods: str = ""
+    """The kind of entity that can be put into a cart."""
+
+    def of_kind(self, kind: str) -> list[Entity]:
+        """All entities of a kind."""
+        return [one for one in self.entities if one.kind == kind]
+
+    def about(self, kind: str) -> list[Attribute]:
+        """What entities of a kind are like."""
+        return [one for one in self.attributes if one.of == kind]
+
+    def from_kind(self, kind: str) -> list[Relation]:
+        """Where entities of a kind link to."""
+        return [one for one in self.relations if one.of == kind]
+
+
+class World(_Part):
+    """What an environment can be set to, and be asked for."""
+
+    fields: tuple[StateField, ...]
+    start: Mapping[str, JsonValue]
+    """The state nothing was done in."""
+    pages: tuple[str, ...] = ()
+    """Pages that are no entity's."""
+    site: Site | None = None
+    roots: Mapping[str, str] = {}
+    """The environment's own task for each thing that can be asked: tasks made of that descend from it."""
+    parts: tuple[str, ...] = ()
+    """Own tasks that can be rolled out one after the other in one trajectory."""
+
+    def problem(self, state: Mapping[str, Any]) -> str:
+        """What is wrong with a state; empty if nothing is."""
+        known = {field.name: field.kind for field in self.fields}
+        if missing := known.keys() - state.keys():
+            return f"field {min(missing)} is missing"
+        if unknown := state.keys() - known.keys():
+            return f"there is no field {min(unknown)}"
+        wrong = [name for name, kind in known.items() if not self._fits(kind, state[name])]
+        return f"field {wrong[0]} cannot be {json.dumps(state[wrong[0]])[:80]}" if wrong else ""
+
+    def _fits(self, kind: str, value: Any) -> bool:
+        entities = self.site.entities if self.site else ()
+        match kind:
+            case "page":
+                return value in {*self.pages, *(one.key for one in entities)}
+            case "flag":
+                return isinstance(value, bool)
+            case "counts":
+                goods = {one.key for one in entities if self.site and one.kind == self.site.goods}
+                return isinstance(value, dict) and all(
+                    name in goods and type(count) is int and 0 < count < 100 for name, count in value.items()
+                )
+            case "scores":
+                return isinstance(value, list) and all(
+                    isinstance(one, int | float) and -1 <= one <= 1 and not isinstance(one, bool) for one in value
+                )
+            case _:
+                return isinstance(value, str) and len(value) <= 200
+
+
+class Check(_Part):
+    """One field of the state is to hold one value; of a text case and spaces do not matter."""
+
+    field: str
+    value: JsonValue
+
+    def holds(self, state: Mapping[str, Any]) -> bool:
+        """Whether it does."""
+        return self.field in state and _plain(state[self.field]) == _plain(self.value)
+
+
+class Setup(_Part):
+    """Where a task starts and what its reward is."""
+
+    initial: dict[str, JsonValue]
+    checks: tuple[Check, ...]
+
+    def text(self) -> str:
+        """Canonical JSON."""
+        return json.dumps(self.model_dump(), sort_keys=True)
+
+
+def score(checks: Iterable[Check], state: Mapping[str, Any]) -> float:
+    """1 if there are checks and all of them hold, else 0."""
+    held = [check.holds(state) for check in checks]
+    return float(bool(held) and all(held))
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys: equal values are equal texts."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _plain(value: Any) -> object:
+    """Texts without case and spaces that nobody sees; kinds are kept apart: true is not 1."""
+    return " ".join(value.casefold().split()) if isinstance(value, str) else (type(value) is bool, value)
