@@ -14,6 +14,7 @@ from schemas.tables.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.console import out
+from tasks.shared.learnt import decisions_of
 from tasks.shared.policies import policies, policy_row
 
 VERDICT = ("gate", "gate_version", "passed", "reason", "route")
@@ -46,12 +47,21 @@ def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
         "metrics": json.loads(policy.metrics or "{}"),
         "config": json.loads(policy.config),
         "trajectories": _trained_on(lake, policy),
+        "reviews": _learnt_from(lake, policy),
     }
 
 
 def _link(row: PolicyVersion) -> dict[str, Any]:
     known = row.model_dump(include={"parent", "iteration", "method", "status", "code"})
     return {"policy": row.policy_version, **known}
+
+
+def _learnt_from(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
+    """The decisions of people that a policy's training read."""
+    found = decisions_of(lake, policy)
+    counts = Counter((one.person, one.decision) for one in found)
+    by = [{"person": person, "decision": decision, "n": n} for (person, decision), n in sorted(counts.items())]
+    return {"count": len(found), "by": by, "ids": [one.review_id for one in found]}
 
 
 def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
@@ -133,7 +143,9 @@ def _show_policy(found: dict[str, Any]) -> None:
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")
     console.print(f"checkpoint      {found['checkpoint']}")
-    console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)\n")
+    console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)")
+    said = ", ".join(f"{one['n']} {one['decision']} by {one['person']}" for one in found["reviews"]["by"])
+    console.print(f"people          {said or 'nothing that people decided'}\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
         table.add_column(column, justify="left" if column == "task" else "right")

@@ -8,6 +8,7 @@ from apps.lakes import begun_iterations, is_finished
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.shared.console import out
+from tasks.shared.learnt import learnt_from_people
 from tasks.shared.policies import reigning
 
 KEYS = (
@@ -33,7 +34,8 @@ BAR_WIDTH = 10
 def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
     finished = [{key: row[key] for key in KEYS} for row in begun_iterations(lake) if is_finished(row)]
-    return {"lake": lake.uri, "champion": _champion(lake), "iterations": finished}
+    people = [one.shown for one in learnt_from_people(lake)]
+    return {"lake": lake.uri, "champion": _champion(lake), "iterations": finished, "people": people}
 
 
 def show_status(lake: Lake) -> None:

@@ -156,6 +156,7 @@ def unverified(lake: Lake, config: Config) -> int:
     weights = ask(
         lake, "training_weights", history_images=config.policy.history_images, measured="", balance=1.0, floor=0.15,
         grounding_share=0.0, practice=[], practice_share=0.0, prefixes=config.filter.prefixes,
+        corrections=config.filter.corrections,
     ).to_pylist()  # fmt: skip
     taught = [one for one in weights if one["weight"] and not one["grounding"] and one["trajectory_id"] in rolled]
     wrong = [
@@ -164,7 +165,8 @@ def unverified(lake: Lake, config: Config) -> int:
         if not rolled[one["trajectory_id"]]["success"] or one["step"] < rolled[one["trajectory_id"]]["replayed"]
     ]
     pairs = {one["pair_id"]: one for one in lake.read("pairs").to_pylist() if one["kind"] != "parting"}
-    read = ask(lake, "training_pairs", history_images=config.policy.history_images)["pair_id"].to_pylist()
+    asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
+    read = ask(lake, "training_pairs", **asked)["pair_id"].to_pylist()
     return len(wrong) + sum(not pairs[name]["verified"] for name in read if name in pairs)
 
 

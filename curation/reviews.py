@@ -9,6 +9,7 @@ review became has the review's id, so an undo takes back exactly that.
 from collections.abc import Iterable
 
 from models.families.dialects import format_action, format_reply
+from models.thoughts import templated_thought
 from schemas.action import from_json
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
@@ -81,7 +82,7 @@ def _annotation(review: Review) -> Annotation | None:
         iteration=review.iteration,
         kind="thought" if noted else "correction",
         author=review.person,
-        thought=review.thought or "",
+        thought=review.thought or templated_thought(from_json(review.action or "")),
         action=review.original_action if noted else review.action,
         before=None,
         after=None,
@@ -111,4 +112,6 @@ def _pair(review: Review, trajectory: Trajectory) -> Pair | None:
 
 
 def _reply(thought: str | None, action: str) -> str:
-    return format_reply(thought or "", format_action(from_json(action)))
+    """Either side has a thought, a templated one where nobody had one, so that no preference is for having one."""
+    done = from_json(action)
+    return format_reply(thought or templated_thought(done), format_action(done))

@@ -1,9 +1,10 @@
-"""Retraining from pinned data, without collecting."""
+"""Retraining from pinned data, without collecting: what people corrected meanwhile is tried, and part of it."""
 
 from prefect import flow
 
 from schemas.config import Config
 from tasks.challenge import challenge_champion, evaluate_challenger
+from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
 from tasks.shared.run import open_run, run_name
 
@@ -20,6 +21,8 @@ def retrain(config: Config, like: str | None = None) -> str:
         The new policy's version.
     """
     with open_run(config, create=False):
+        if like is None:
+            verify_corrections(config)
         pins = pin_data(config, like)
         version = train_retrained(config, pins)
         evaluate_challenger(config, version)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from models.completion import Completion
 from models.families.dialects import format_reply
 from models.thoughts import reflective_thought, templated_thought
+from rollout.oversight import PERSON, by_person
 from rollout.trajectory import Reply
 from schemas.action import Action, from_json
 from schemas.tables.step import Step
@@ -27,6 +28,14 @@ def recorded(step: Step, write: Write) -> Reply:
         action=action,
     )
     return Reply(completion, step.actor, step.dialect)
+
+
+def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> Reply:
+    """What a person puts in the place of a recorded step."""
+    completion = by_person(person, thought, action, step.dialect)
+    return Reply(
+        replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
+    )
 
 
 def admitting(reply: Reply) -> Reply:

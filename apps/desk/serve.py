@@ -69,6 +69,7 @@ def _listening(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen()  # so that whoever reads the address can connect at once, and waits
     except OSError as error:
         listening.close()
         problem = f"`desk.port`: cannot listen at {host}, port {port}: {error.strerror or error}."

@@ -11,6 +11,7 @@ from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.learnt import learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
 from tasks.shared.status import iterations, verified
@@ -43,6 +44,7 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
             for stage, seconds in row["stages_s"].items()
         ],
         "policies": list(reversed(policies(lake).values())),
+        "people": people(lake),
         "config": json.dumps(json.loads(config.canonical()), indent=2),
     }
 
@@ -115,6 +117,13 @@ def quality(lake: Lake) -> dict[str, Rows]:
         counts.setdefault(row["iteration"], Counter())[word] += 1
     failing = sorted((row for row in rows if not row["success"]), key=lambda row: (-row["iteration"], row["severity"]))
     return {"counts": [{"iteration": at, **counts[at]} for at in sorted(counts)], "failing": failing[:50]}
+
+
+def people(lake: Lake) -> Rows:
+    """What each policy learned from people and what it was worth, newest first, with short task names."""
+    rows = [one.shown for one in reversed(learnt_from_people(lake))]
+    names = short_names(task for row in rows for task in row["tasks"])
+    return [{**row, "tasks": [names[task] for task in row["tasks"]]} for row in rows]
 
 
 def data_docs(config: Config, lake: Lake, page_folder: Path) -> Rows:

@@ -22,6 +22,9 @@ class ReflectConfig(Section):
     """How often a state is tried before an earlier one is. More finds rarer corrections, and costs steps."""
     ahead: Count = 3
     """How many steps a correction may take, itself the first: one that needs many more corrects another step."""
+    people: bool = True
+    """Whether what people corrected is tried in a sandbox, `attempts` times at most, before it is learnt from. It costs
+    sandbox steps only where there is something to try, and needs no `reflect.on`."""
     recover: bool = True
     """Whether the error itself is performed again and recovered from, where it did not end the trajectory."""
     proposers: Annotated[tuple[str, ...], Field(min_length=1)] = ("policy", "precedent")

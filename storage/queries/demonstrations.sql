@@ -1,6 +1,6 @@
 -- The stored successes of the explorer and of relays that an all-failed group may be shown, newest first, with their steps
 -- in order: of each of the tasks $tasks the newest one, and the newest one on each of the seeds $seeds. A step's thought
--- is its own or the annotated one.
+-- is what a person made of it, its own or the annotated one.
 WITH
 shown AS (
     SELECT trajectory_id, task_id, seed, iteration, instruction
@@ -13,7 +13,7 @@ shown AS (
 SELECT
     t.trajectory_id, t.task_id, t.seed, t.instruction,
     s.step, s.screenshot, s.screen_width, s.screen_height, s.action,
-    coalesce(nullif(s.thought, ''), a.thought, '') AS thought
+    coalesce(a.better, nullif(s.thought, ''), a.thought, '') AS thought
 FROM shown t
 JOIN steps s USING (trajectory_id)
 LEFT JOIN thoughts a USING (trajectory_id, step)

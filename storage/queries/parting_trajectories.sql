@@ -2,7 +2,7 @@
 -- $iteration rolled it out too: what preferences are found in. A failure is one by the verifier, or by the judge where
 -- there is none (`verified` is false then); what an environment ended and what is in quarantine is left out. A success is preferred only if the
 -- newest decision accepted it; one that a gate turned away still shows that its actions did not fail. A step's thought is
--- its own or the newest annotated one. Corrections part from what they correct and are pairs of their own.
+-- what a person made of it, its own or the newest annotated one. Corrections part from what they correct and are pairs of their own.
 WITH
 ended AS (
     SELECT
@@ -18,7 +18,7 @@ both_ways AS (
 )
 SELECT
     e.task_id, e.seed, e.trajectory_id, e.success, e.accepted, e.verified, s.step, s.screenshot, s.raw_text, s.action,
-    coalesce(nullif(s.thought, ''), a.thought, '') AS thought
+    coalesce(a.better, nullif(s.thought, ''), a.thought, '') AS thought
 FROM ended e
 JOIN both_ways USING (task_id, seed)
 JOIN steps s USING (trajectory_id)

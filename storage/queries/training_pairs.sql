@@ -2,14 +2,19 @@
 -- actions of both sides are those of their steps; a side that is no step, as in a correction, has none.
 -- What the newest decision holds back (quarantine) or says nothing of the policy (none) is on neither side, and of two
 -- trajectories that part only one that is still accepted is preferred. A correction that was rolled out is preferred while no gate
--- calls it a failure; one that a person wrote is what the person says.
+-- calls it a failure; one that a person wrote is
+-- what the person says, until a sandbox refutes it; where $corrections is `verified`, only once it was seen to succeed.
 WITH
 held AS (SELECT trajectory_id FROM decisions WHERE route IN ('quarantine', 'none')),
 turned_away AS (SELECT trajectory_id FROM decisions WHERE route <> 'sft'),
 refuted AS (SELECT trajectory_id FROM decisions WHERE route = 'ct'),
+refused AS (
+    SELECT review_id FROM people_corrections
+    WHERE state = 'refuted' OR (state <> 'verified' AND $corrections::VARCHAR <> 'all')
+),
 usable AS (
     FROM pairs
-    WHERE trajectory_id NOT IN (FROM held) AND coalesce(rejected_trajectory_id, '') NOT IN (FROM held)
+    WHERE pair_id NOT IN (FROM refused) AND trajectory_id NOT IN (FROM held) AND coalesce(rejected_trajectory_id, '') NOT IN (FROM held)
         AND (kind <> 'parting' OR trajectory_id NOT IN (FROM turned_away))
         AND (kind = 'parting' OR NOT verified OR trajectory_id NOT IN (FROM refuted))
 )

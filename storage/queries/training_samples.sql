@@ -3,27 +3,21 @@
 -- $drawn has a row for each: `sample`, trajectory_id, `way` (the steps that lead to it, itself the last), `grounding`
 -- (whether only its questions are trained on), `corrected` (whether what a person put in its step's place is), `weight`,
 -- `positions` (when it is trained on); the last two are handed through. A sample shows the last $history_images screens
--- of its way. A step's thought is its own, or the one that was annotated last; a question that was annotated several
+-- of its way. A step's thought is what a person made of it, its own, or the one that was annotated last; a question that was annotated several
 -- times is asked once.
 WITH
 drawn AS (FROM read_parquet($drawn)),
 walked AS (
     SELECT sample, trajectory_id, corrected, unnest(way) AS step, generate_subscripts(way, 1) - len(way) AS place FROM drawn
 ),
-annotated AS (
-    SELECT trajectory_id, step, arg_max(thought, (created_at, annotation_id)) AS thought
-    FROM annotations SEMI JOIN walked USING (trajectory_id, step)
-    WHERE kind = 'thought'
-    GROUP BY trajectory_id, step
-),
 found AS (
     SELECT
         sample, place, s.screenshot,
         CASE WHEN place = 0 AND corrected THEN {'thought': p.thought, 'action': p.action}
-        ELSE {'thought': coalesce(nullif(s.thought, ''), a.thought, ''), 'action': s.action} END AS content
+        ELSE {'thought': coalesce(a.better, nullif(s.thought, ''), a.thought, ''), 'action': s.action} END AS content
     FROM walked
     JOIN steps s USING (trajectory_id, step)
-    LEFT JOIN annotated a USING (trajectory_id, step)
+    LEFT JOIN thoughts a USING (trajectory_id, step)
     LEFT JOIN people_corrections p USING (trajectory_id, step)
 ),
 contents AS (

@@ -12,16 +12,26 @@
 -- `people` and a person marked the error.
 --
 -- A step that a person corrected is no target as it was recorded. What the person put in its place is one (`corrected`),
--- after the very steps that led there, which have no weight.
+-- after the very steps that led there, which have no weight; but not where a sandbox refuted it, nor, where $corrections is
+-- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone.
 --
 -- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
 -- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
 WITH
+undone AS (
+    SELECT trajectory_id FROM people_tries
+    ANTI JOIN people_corrections p ON p.trajectory_id = continues AND p.step = people_tries.step
+        AND p.action = people_tries.action
+),
+taught AS (
+    FROM people_corrections
+    WHERE shown_by IS NULL AND state <> 'refuted' AND (state = 'verified' OR $corrections::VARCHAR = 'all')
+),
 walked AS (
     SELECT
         s.trajectory_id, s.step, s.screenshot, s.action IS NOT NULL AS acted, s.step < t.replayed AS replayed,
-        (t.continues IS NULL OR t.success) AND (
+        (t.continues IS NULL OR t.success) AND s.trajectory_id NOT IN (FROM undone) AND (
             r.route = 'sft' OR coalesce(s.step < r.valid_steps AND (
                 $prefixes::VARCHAR = 'all' OR ($prefixes::VARCHAR = 'people' AND starts_with(r.reason, 'person: '))
             ), false)
@@ -51,7 +61,7 @@ imitated AS (
 grouped AS (
     SELECT
         t.group_id, trajectory_id, step, s.screenshot,
-        md5_number(json_array(i.place, coalesce(nullif(s.thought, ''), a.thought, ''), s.action)::VARCHAR) AS done
+        md5_number(json_array(i.place, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), s.action)::VARCHAR) AS done
     FROM (FROM trajectories WHERE group_id IS NOT NULL) t
     JOIN imitated i USING (trajectory_id)
     JOIN steps s USING (trajectory_id, step)
@@ -83,12 +93,12 @@ samples AS (
     UNION ALL
     SELECT true, first_shown[1], first_shown[2], 0, false FROM screens
 ),
-last_corrected AS (SELECT trajectory_id, max(step) AS last FROM people_corrections GROUP BY trajectory_id),
+last_corrected AS (SELECT trajectory_id, max(step) AS last FROM taught GROUP BY trajectory_id),
 corrections AS (
     SELECT
         false AS grounding, trajectory_id, w.step, p.step IS NULL AS again, true AS corrected,
         row_number() OVER (PARTITION BY trajectory_id ORDER BY w.step) - 1 AS place
-    FROM walked w JOIN last_corrected USING (trajectory_id) LEFT JOIN people_corrections p USING (trajectory_id, step)
+    FROM walked w JOIN last_corrected USING (trajectory_id) LEFT JOIN taught p USING (trajectory_id, step)
     WHERE w.step <= last AND (w.acted OR p.step IS NOT NULL)
 ),
 counted AS (

@@ -17,15 +17,16 @@ from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.replies import Write, admitting, recorded
 from rollout.runner import roll_out_all
-from rollout.trajectory import Beginning, FinishedTrajectory, PlannedTrajectory
+from rollout.trajectory import Beginning, FinishedTrajectory, PlannedTrajectory, Reply
 from schemas.action import from_json
 from schemas.config import Config
 from schemas.observation import elements_of
 from schemas.tables.step import Step
+from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.collect import write
-from tasks.reflect.cases import Case
+from tasks.reflect.cases import Case, Rolled
 from tasks.shared.console import bar
 from tasks.shared.policies import champion
 from tasks.shared.run import Run
@@ -59,10 +60,13 @@ class Attempts:
     def all_of(self, cases: Sequence[Case]) -> None:
         """Rolls out round after round, until every search is over or the steps are used up."""
         while planned := self._round(cases):
-            wanted = [one for one, _ in planned]
-            roll_out_all(self.run.config, wanted, self._actors_of, self._keep, bar, "reflect", for_data=True)
+            self.roll_out([one for one, _ in planned], "reflect")
             for one, case in planned:
                 self._fold(case, one)
+
+    def roll_out(self, planned: Sequence[PlannedTrajectory], label: str) -> None:
+        """Rolls out what is planned and keeps it; `label` is the word on the bar."""
+        roll_out_all(self.run.config, planned, self._actors_of, self._keep, bar, label, for_data=True)
 
     def _actors_of(self, planned: PlannedTrajectory) -> list[Actor]:
         by_version = {one.policy_version: one.actor for one in self.actors}
@@ -149,13 +153,34 @@ class Attempts:
         )
         return self._plan(case, beginning, performed[state].policy_version, 0)
 
+    def going_on(
+        self, rolled: Rolled, task: GuiTask, state: int, reply: Reply, tried: Sequence[Rolled], attempt: int
+    ) -> PlannedTrajectory:
+        """A trajectory up to a state, there a reply, and then whoever's turn it is, until the task's steps are used
+        up."""
+        trajectory, steps = rolled
+        beginning = Beginning(
+            trajectory.trajectory_id,
+            screens_of(steps, state),
+            (*(recorded(step, self.write) for step in steps[:state]), reply),
+            led_nowhere([rolled, *tried], steps[state]),
+            ahead=task.max_steps,
+        )
+        version = self.actors[attempt % len(self.actors)].policy_version
+        return self._planned_as(trajectory, task, beginning, version, attempt)
+
     def _plan(self, case: Case, beginning: Beginning, version: str, attempt: int) -> PlannedTrajectory:
+        return self._planned_as(case.failed, case.task, beginning, version, attempt)
+
+    def _planned_as(
+        self, trajectory: Trajectory, task: GuiTask, beginning: Beginning, version: str, attempt: int
+    ) -> PlannedTrajectory:
         return PlannedTrajectory(
             lake_id=self.run.lake.lake_id,
             run_id=self.run.run_id,
             iteration=self.iteration,
-            task=case.task,
-            seed=case.failed.seed,
+            task=task,
+            seed=trajectory.seed,
             policy=CORRECTION,
             policy_version=version,
             attempt=attempt,

@@ -21,6 +21,7 @@ from tasks.collect.collect import drop_unfinished
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
 from tasks.reflect.cases import Case, cases_of, corrections_of
+from tasks.reflect.people import verify_people
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
@@ -28,15 +29,16 @@ from tasks.shared.stage import stage
 @stage("reflect", retries=1)
 def reflect_on_failures(run: Run, iteration: int) -> dict[str, Any]:
     """With `reflect.on`: corrections of failed trajectories, each seen to succeed, as trajectories, annotations and
-    preferences."""
-    if not run.config.reflect.on:
-        return {"say": "off"}
+    preferences. What people corrected is tried in any case."""
     drop_unfinished(run.lake, iteration)
+    people = verify_people(run)
+    if not run.config.reflect.on:
+        return {"people": people, "say": "off"}
     cases = cases_of(run.config, run.lake, iteration)
     with ExitStack() as stack:
         Attempts(run, iteration, stack).all_of(cases)
     found = _keep(run, iteration, cases)
-    return _numbers(run.lake, iteration, cases, found)
+    return {"people": people, **_numbers(run.lake, iteration, cases, found)}
 
 
 def _keep(run: Run, iteration: int, cases: Sequence[Case]) -> list[Correction]:

@@ -57,7 +57,8 @@ def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[Case, Case]:
 
 def preference_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """All pairs so far; the parent is the reference."""
-    pairs = ask(lake, "training_pairs", recipe.pins, history_images=config.policy.history_images)
+    asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
+    pairs = ask(lake, "training_pairs", recipe.pins, **asked)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
     family = policy_family(config, lake, recipe.parent)
     return Material(

@@ -41,6 +41,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
         practice=[task.task_id for task in catalog(config) if task.split == "practice"],
         practice_share=config.train.practice,
         prefixes=config.filter.prefixes,
+        corrections=config.filter.corrections,
     )
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())

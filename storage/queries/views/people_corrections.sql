@@ -1,5 +1,30 @@
--- What people put in the place of recorded steps, of each step the newest that nobody undid.
-SELECT trajectory_id, step, arg_max(coalesce(thought, ''), revision) AS thought, arg_max(action, revision) AS action
-FROM reviews
-WHERE decision = 'correct' AND review_id NOT IN (SELECT undoes FROM reviews WHERE undoes IS NOT NULL)
-GROUP BY trajectory_id, step
+-- What people put in the place of recorded steps, of each step the newest that nobody undid. `state` is `verified` where it
+-- was seen to succeed: in a sandbox, by the trajectory `shown_by`, or, where only the thought is another, in the recorded
+-- trajectory itself; `refuted` where the action itself ended a sandbox's task without success; else `unverified`. A thought
+-- that a person did not write is the recorded one, and a templated one beside another action.
+WITH
+newest AS (
+    FROM reviews
+    WHERE decision = 'correct' AND review_id NOT IN (SELECT undoes FROM reviews WHERE undoes IS NOT NULL)
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id, step ORDER BY revision DESC) = 1
+),
+tried AS (
+    SELECT
+        continues, step, action, min(trajectory_id) FILTER (won) AS shown_by, bool_or(lost) AS lost,
+        count(*) AS tries, bool_and(NOT repeated) AS other
+    FROM people_tries GROUP BY continues, step, action
+)
+SELECT
+    n.trajectory_id, n.step, n.review_id, n.iteration, n.person, n.action, n.original_action, t.shown_by,
+    coalesce(nullif(n.thought, ''), if(n.action = n.original_action, n.original_thought, a.thought), '') AS thought,
+    coalesce(n.action = n.original_action, false) AS same,
+    CASE
+        WHEN t.shown_by IS NOT NULL OR (n.action = n.original_action AND d.route = 'sft') THEN 'verified'
+        WHEN t.lost THEN 'refuted'
+        ELSE 'unverified'
+    END AS state,
+    coalesce(t.tries, 0) AS tries, coalesce(t.other, false) AS other
+FROM newest n
+LEFT JOIN tried t ON t.continues = n.trajectory_id AND t.step = n.step AND t.action = n.action
+LEFT JOIN decisions d ON d.trajectory_id = n.trajectory_id
+LEFT JOIN annotations a ON a.annotation_id = n.review_id

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.action import Wait, to_json
+from schemas.action import Click, Wait, to_json
 from storage.catalog import ask
 from storage.lake import Lake
 from tests.unit.storage.test_training_queries import SHARES, through_the_lake
@@ -21,8 +21,10 @@ def stored(lake: Lake, row, **changes: object) -> None:
         lake.append("steps", steps)
 
 
-def taught(lake: Lake) -> list[tuple[str, int]]:
-    rows = ask(lake, "training_weights", **SHARES, history_images=1, practice=[]).to_pylist()
+def taught(lake: Lake, corrections: str = "all") -> list[tuple[str, int]]:
+    rows = ask(
+        lake, "training_weights", **(SHARES | {"corrections": corrections}), history_images=1, practice=[]
+    ).to_pylist()
     return [(one["trajectory_id"], one["step"]) for one in rows if one["weight"] is not None]
 
 
@@ -43,10 +45,10 @@ def test_a_pair_of_a_correction_that_is_not_accepted_any_more_is_not_trained_on(
     pair = {"pair_id": "p", "trajectory_id": "c", "step": 2, "iteration": 1, "task_id": "miniwob/a", "seed": 1}
     pair |= {"kind": "correction", "chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t", "verified": True}
     lake.append("pairs", [pair])
-    (found,) = ask(lake, "training_pairs", history_images=2).to_pylist()
+    (found,) = ask(lake, "training_pairs", history_images=2, corrections="all").to_pylist()
     assert (found["pair_id"], found["kind"], len(found["past"])) == ("p", "correction", 2)
     lake.upsert("verdicts", [row("verdicts", trajectory_id="c", route="ct")])
-    assert ask(lake, "training_pairs", history_images=2).num_rows == 0
+    assert ask(lake, "training_pairs", history_images=2, corrections="all").num_rows == 0
 
 
 def test_corrections_are_no_collected_trajectories_and_part_from_nothing(lake: Lake, row) -> None:
@@ -55,3 +57,54 @@ def test_corrections_are_no_collected_trajectories_and_part_from_nothing(lake: L
     assert (funnel["collected"], funnel["sft"], funnel["ct"]) == (1, 0, 1)
     assert {one["kind"] for one in ask(lake, "verified").to_pylist()} == {"policy"}
     assert ask(lake, "parting_trajectories", iteration=1).num_rows == 0
+
+
+def corrected(lake: Lake, row, **attempt: object) -> None:
+    """A failure whose second of two steps a person corrected; how a try in a sandbox went, if `attempt` says so."""
+    better = to_json(Click(x=0.5, y=0.5))
+    lake.append("trajectories", [row("trajectories", trajectory_id="t", success=False, n_steps=2)])
+    lake.append("verdicts", [row("verdicts", trajectory_id="t", route="ct", passed=False)])
+    for place, screen in enumerate("ab"):
+        recorded = {"trajectory_id": "t", "step": place, "screenshot": screen * 64, "action": to_json(Wait())}
+        lake.append("steps", [row("steps", **recorded)])
+    review = {"trajectory_id": "t", "step": 1, "decision": "correct", "action": better, "thought": "There."}
+    lake.append("reviews", [row("reviews", **review, original_action=to_json(Wait()))])
+    sides = {"pair_id": "r0", "trajectory_id": "t", "step": 1, "kind": "correction", "rejected_trajectory_id": "t"}
+    lake.append("pairs", [row("pairs", **sides, verified=False)])
+    if attempt:
+        made = {"trajectory_id": "c", "policy": "correction", "continues": "t", "replayed": 1, "n_steps": 2} | attempt
+        lake.append("trajectories", [row("trajectories", **made)])
+        lake.append("verdicts", [row("verdicts", trajectory_id="c", route="sft" if made["success"] else "ct")])
+        for place, (screen, actor, action) in enumerate([("a", "policy", to_json(Wait())), ("b", "person", better)]):
+            step = {"trajectory_id": "c", "step": place, "screenshot": screen * 64, "actor": actor, "action": action}
+            lake.append("steps", [row("steps", **step)])
+
+
+def preferred(lake: Lake, corrections: str) -> int:
+    return ask(lake, "training_pairs", history_images=1, corrections=corrections).num_rows
+
+
+def test_a_person_s_correction_that_no_sandbox_tried_teaches_unless_only_verified_ones_do(lake: Lake, row) -> None:
+    corrected(lake, row)
+    assert taught(lake) == [("t", 1)] and taught(lake, "verified") == []
+    assert (preferred(lake, "all"), preferred(lake, "verified")) == (1, 0)
+
+
+def test_one_that_succeeded_is_taught_by_the_trajectory_that_shows_it_and_not_twice(lake: Lake, row) -> None:
+    corrected(lake, row, success=True)
+    assert taught(lake) == taught(lake, "verified") == [("c", 1)]
+    assert preferred(lake, "verified") == 1
+    lake.append("reviews", [row("reviews", review_id="u", trajectory_id="t", revision=1, decision="undo", undoes="r0")])
+    assert taught(lake) == []
+
+
+def test_one_that_ended_the_task_without_success_teaches_nobody(lake: Lake, row) -> None:
+    corrected(lake, row, success=False)
+    assert taught(lake) == [] and preferred(lake, "all") == 0
+
+
+def test_one_from_which_nobody_got_on_stays_what_a_person_says(lake: Lake, row) -> None:
+    corrected(lake, row, success=False, n_steps=5)
+    assert taught(lake) == [("t", 1)] and taught(lake, "verified") == [] and preferred(lake, "all") == 1
+    (found,) = ask(lake, "people_corrections").to_pylist()
+    assert (found["state"], found["tries"], found["shown_by"]) == ("unverified", 1, None)

@@ -71,11 +71,12 @@ def test_what_is_in_quarantine_teaches_nobody_until_a_decision_lets_it_out(lake:
             "floor": 0.1,
             "grounding_share": 0.0,
             "prefixes": "all",
+            "corrections": "all",
         }
         weighed = ask(lake, "training_weights", practice=[], practice_share=0.0, **asked)["trajectory_id"].to_pylist()
         parting = ask(lake, "parting_trajectories", iteration=1)["trajectory_id"].to_pylist()
         groups = ask(lake, "training_groups", iteration=1, groups=None)["trajectory_id"].to_pylist()
-        pairs = ask(lake, "training_pairs", history_images=1)["pair_id"].to_pylist()
+        pairs = ask(lake, "training_pairs", history_images=1, corrections="all")["pair_id"].to_pylist()
         return set(weighed), set(parting), set(groups), set(pairs)
 
     assert trained() == ({"good"}, {"good", "failure"}, {"good", "failure"}, {"kept"})
@@ -99,7 +100,7 @@ def test_the_steps_before_an_error_are_imitated_where_who_marked_it_is_believed(
     rejected = {"passed": False, "route": "ct", "error_step": 2, "valid_steps": 2, "reason": f"{by}: from step 2"}
     lake.append("verdicts", [row("verdicts", **rejected)])
     asked = {"history_images": 1, "measured": "p1", "balance": 0.0, "floor": 0.1, "grounding_share": 0.0}
-    asked |= {"practice": [], "practice_share": 0.0, "prefixes": prefixes}
+    asked |= {"practice": [], "practice_share": 0.0, "prefixes": prefixes, "corrections": "all"}
     found = ask(lake, "training_weights", **asked).to_pylist()
     assert [(one["step"], one["place"]) for one in found] == [(at, at) for at in imitated]
     assert sum(one["weight"] for one in found) == (pytest.approx(1.0) if imitated else 0)

@@ -24,7 +24,7 @@ from tests.unit.storage.plain_samples import continual_samples, questions_of, sa
 
 POSITIONS, SEED = 2_000, 3
 SHARES = {"balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "measured": "p1"}
-SHARES |= {"prefixes": "people"}
+SHARES |= {"prefixes": "people", "corrections": "all"}
 CORRECTED = "Thought: There.\nAction: click(start_box='(123,500)')"
 
 
@@ -247,7 +247,7 @@ def test_a_pair_comes_with_the_last_screens_and_all_replies_before_its_step(lake
     pair = {"pair_id": "p", "trajectory_id": "t0", "iteration": 1, "task_id": "miniwob/a", "seed": 1, "kind": "parting"}
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True}
     lake.append("pairs", [{**pair, "step": 2}, {**pair, "pair_id": "q", "step": 0}])
-    late, early = ask(lake, "training_pairs", history_images=2).to_pylist()
+    late, early = ask(lake, "training_pairs", history_images=2, corrections="all").to_pylist()
     assert late["screenshots"] == ["1" * 64, "2" * 64]
     assert [past["raw_text"] for past in late["past"]] == ["reply 0", "reply 1"]
     assert (early["screenshots"], early["past"], early["instruction"]) == (["0" * 64], [], "Click.")
@@ -264,7 +264,7 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "t1", "verified": True, "step": 1}
     corrected = {"pair_id": "q", "kind": "correction", "rejected_trajectory_id": "t0"}
     lake.append("pairs", [pair, pair | corrected])
-    parting, correction = ask(lake, "training_pairs", history_images=1).to_pylist()
+    parting, correction = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
     assert (parting["chosen_action"], parting["rejected_action"]) == (clicks["t0"], clicks["t1"])
     assert (correction["chosen_action"], correction["rejected_action"]) == (None, clicks["t0"])
     first, second = preferences_of([parting, correction | {"chosen": CORRECTED}], TinyFamily(PolicyConfig()))

@@ -90,7 +90,7 @@ def test_a_correction_is_an_annotation_and_a_pair_and_keeps_what_was_there(lake:
     (pair,) = lake.read("pairs").to_pylist()
     assert (pair["kind"], pair["rejected_trajectory_id"], pair["verified"]) == ("correction", "t0", False)
     assert "The other one." in pair["chosen"] and "This one." in pair["rejected"]
-    (row,) = ask(lake, "training_pairs", history_images=1).to_pylist()
+    (row,) = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
     assert row["rejected_action"] == CLICK
     assert decision(lake)[0] == "ct"
 

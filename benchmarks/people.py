@@ -1,0 +1,171 @@
+"""What 200 decisions of a person are worth, beside 200 further trajectories.
+
+`python -m benchmarks.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
+
+Of every training seed the wheel turns a few iterations; then two arms go on from copies of the same lake, on the four
+tasks in which its champion is weakest. `people`: a scripted annotator (benchmarks/shared/annotator.py) decides 200
+times at the API of a real `flywheel desk`, then `flywheel retrain`. `collected`: 200 further trajectories of the same
+tasks, and the iteration's training. Both train once, from the same champion, for the same number of steps. The sandbox
+steps that either takes are in the table. Success on the four tasks is paired by training seed, task and test seed.
+Every arm is a lake under FLYWHEEL_HOME: a run that was cut short goes on where it stood.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.learning._start import NETWORK, branch, lake_of, reigning
+from benchmarks.shared.annotator import annotate, desk_of
+from benchmarks.shared.arms import Arm, root_of
+from benchmarks.shared.paired import Difference, difference
+from benchmarks.shared.report import Bar, add_options, finish
+from storage.catalog import ask
+
+Row = dict[str, Any]
+TASKS = 'suite.tasks=["click-target","click-of-three","two-steps","three-steps","enter-text"]'
+LONG = (*NETWORK, TASKS, "evaluate.seeds=8", "train.steps_first=300", "train.steps=150")
+SHORT = (*LONG, "train.steps_first=20", "train.steps=10")
+WEAKEST = 4
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the arms and prints the tables; exit code 1 if the bar is missed."""
+    options = _options(words)
+    rows = [
+        row for seed in range(options.first_seed, options.first_seed + options.seeds) for row in _seed(options, seed)
+    ]
+    lifts = [
+        _lift(rows, ours, theirs)
+        for ours, theirs in (("people", "collected"), ("people", "start"), ("collected", "start"))
+    ]
+    bar = Bar("people minus collected, lower end", lifts[0]["clusters, low"], 0.0, "higher")
+    return finish("people", [*rows, *lifts], [bar], options.json, [rows, lifts])
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.people", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="--short: hardly any training; enough to see that the benchmark works.",
+    )  # fmt: skip
+    parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config")
+    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--decisions", type=int, default=200, help="and further trajectories of the other arm")
+    parser.add_argument("--trajectories", type=int, default=60, help="collected per task and iteration before")
+    parser.add_argument("--iterations", type=int, default=3, help="before")
+    parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--test-seeds", type=int, default=60, help="test seeds per task")
+    options = add_options(parser).parse_args(words)
+    options.words = [*(SHORT if options.short else LONG), *options.words]
+    if options.short:
+        options.decisions, options.iterations, options.seeds, options.test_seeds = 16, 1, 1, 8
+    return options
+
+
+def _seed(options: argparse.Namespace, seed: int) -> list[Row]:
+    start = _start(options, seed)
+    weak = _weakest(start)
+    champion = reigning(start)
+    people, made = _people(options, start, weak)
+    collected, other = _collected(options, start, weak)
+    return [
+        _measured(options, start, start, champion, weak),
+        _measured(options, start, people, made, weak),
+        _measured(options, start, collected, other, weak),
+    ]
+
+
+def _start(options: argparse.Namespace, seed: int) -> Arm:
+    root = root_of(options.config, options.words)
+    folder = root.parents[1] / "people" / f"{root.name}-{options.trajectories}" / f"start-{seed}"
+    words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=1"]
+    words.append(f"collect.trajectories_per_task={options.trajectories}")
+    arm = Arm("start", seed, options.config, folder, tuple(words))
+    arm.turn(options.iterations)
+    return arm
+
+
+def _weakest(start: Arm) -> list[str]:
+    """The tasks in which the champion's validation success is the least."""
+    won: dict[str, list[bool]] = {}
+    for row in (
+        lake_of(start).read("evaluations", where={"policy_version": reigning(start), "suite": "suite"}).to_pylist()
+    ):
+        if row["success"] is not None:
+            won.setdefault(row["task_id"], []).append(row["success"])
+    return sorted(won, key=lambda task: (sum(won[task]) / len(won[task]), task))[:WEAKEST]
+
+
+def _people(options: argparse.Namespace, start: Arm, weak: Sequence[str]) -> tuple[Arm, str]:
+    """The arm in which somebody decides, and the policy that was retrained on it."""
+    arm = branch(start, "people")
+    kept = arm.folder / "decided.json"
+    left = options.decisions - lake_of(arm).count("reviews")
+    if left > 0:
+        with desk_of(arm) as address:
+            annotate(address, weak, left)
+    if not kept.exists():
+        made = json.loads(arm.flywheel("retrain", "--json"))["policy"]
+        kept.write_text(json.dumps({"policy": made}))
+    return arm, json.loads(kept.read_text())["policy"]
+
+
+def _collected(options: argparse.Namespace, start: Arm, weak: Sequence[str]) -> tuple[Arm, str]:
+    """The arm that collects further trajectories of the same tasks, and the policy that it trains."""
+    each = options.decisions // len(weak)
+    names = json.dumps([task.rpartition("/")[2] for task in weak])
+    more = (f"suite.tasks={names}", "curriculum.method=uniform", f"collect.trajectories_per_task={each}")
+    arm = branch(start, "collected", *more)
+    arm.turn(options.iterations + 1)
+    return arm, arm.iterations()[-1]["policy"]
+
+
+def _measured(options: argparse.Namespace, start: Arm, arm: Arm, version: str, weak: Sequence[str]) -> Row:
+    measured = arm.measure(version, [task.rpartition("/")[2] for task in weak], options.test_seeds)
+    lake, before = lake_of(arm), set(_ids(start))
+    new = [one for one in lake.read("trajectories").to_pylist() if one["trajectory_id"] not in before]
+    decided = lake.read("reviews", ["decision"])["decision"].to_pylist()
+    states = [one["state"] for one in ask(lake, "people_corrections").to_pylist()]
+    return {
+        "arm": arm.name,
+        "seed": arm.seed,
+        "policy": version,
+        "success": measured["success"],
+        "decisions": len(decided),
+        "corrected": decided.count("correct"),
+        "verified": states.count("verified"),
+        "new trajectories": len(new),
+        "successes": sum(bool(one["success"]) for one in new),
+        "sandbox steps": sum(one["n_steps"] for one in new),
+        "plays": measured["plays"],
+    }
+
+
+def _ids(arm: Arm) -> list[str]:
+    return lake_of(arm).read("trajectories", ["trajectory_id"])["trajectory_id"].to_pylist()
+
+
+def _lift(rows: Sequence[Row], ours: str, theirs: str) -> Row:
+    """The paired difference of two arms, with its interval over training seeds and tasks."""
+
+    def plays(arm: str) -> dict[tuple[int, str, int], bool]:
+        return {
+            (row["seed"], task, seed): won
+            for row in rows
+            if row["arm"] == arm
+            for task, seed, won, *_ in row["plays"]
+            if won is not None
+        }
+
+    found: Difference = difference(plays(ours), plays(theirs))
+    return {
+        "arm": ours, "minus": theirs, "mean": found.mean, "trajectories, low": found.trajectories[0],
+        "clusters, low": found.clusters[0], "clusters, high": found.clusters[1], "paired": found.n,
+        "clusters": found.clustered,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

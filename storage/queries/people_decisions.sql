@@ -1,0 +1,15 @@
+-- People's decisions that hold and that a training may read, in order: words on whole trajectories, corrections with their
+-- `state` (null for what is none), overrides, and thoughts that were noted of a step; of the pinned versions or of today.
+SELECT r.review_id, r.trajectory_id, r.person, r.decision, r.step, t.task_id, p.state
+FROM reviews r
+JOIN trajectories t ON t.trajectory_id = r.trajectory_id
+LEFT JOIN people_corrections p ON p.review_id = r.review_id
+WHERE r.review_id NOT IN (SELECT undoes FROM reviews WHERE undoes IS NOT NULL)
+    AND (
+        r.decision = 'error_step'
+        OR (r.decision IN ('accept', 'reject') AND (r.step IS NULL OR t.policy = 'person'))
+        OR (r.decision = 'correct' AND p.state IS NOT NULL)
+        OR r.decision = 'override'
+        OR (r.decision = 'note' AND r.step IS NOT NULL AND r.thought <> '')
+    )
+ORDER BY r.created_at, r.review_id

@@ -1,0 +1,164 @@
+"""What people corrected, tried in a sandbox before it is learnt from.
+
+The recorded steps before the corrected one are replayed in a new sandbox of the same task and seed, as in a reflection;
+there the person's action is performed, and whoever proposes corrections goes on from it. What succeeds is a trajectory
+that is taught with all that follows; what the action itself ended in vain is taught no more. What is in the lake is not
+tried again, so a kill loses nothing.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from curation.annotation import Decision, annotations_of
+from environments.catalog import catalog
+from rollout.replies import corrected
+from rollout.trajectory import PlannedTrajectory
+from schemas.action import from_json
+from schemas.config import Config
+from schemas.table import utc_now
+from schemas.tables.pair import Pair
+from schemas.tables.task import JUDGED, GuiTask
+from schemas.text import counted
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.filter import decide
+from tasks.reflect.attempts import Attempts
+from tasks.reflect.cases import Rolled
+from tasks.shared.console import err
+from tasks.shared.reviews import settle
+from tasks.shared.run import Run, run_of
+from tasks.shared.trajectories import stored
+
+State = Literal["verified", "refuted", "unverified"]
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A correction that holds, and what is known of it; fields as in `storage/queries/views/people_corrections.sql`."""
+
+    trajectory_id: str
+    step: int
+    review_id: str
+    iteration: int
+    person: str
+    action: str
+    thought: str
+    same: bool
+    state: State
+    shown_by: str | None
+    tries: int
+    other: bool
+    task_id: str
+
+
+@dataclass(slots=True)
+class _Open:
+    """A correction that is being tried."""
+
+    given: Corrected
+    rolled: Rolled
+    task: GuiTask
+    tried: list[Rolled] = field(default_factory=list[Rolled])
+
+    @property
+    def over(self) -> bool:
+        """Whether trying again would tell nothing: it succeeded, the action itself ended it, or nothing repeated."""
+        return any(
+            one.success is not False or (one.n_steps == one.replayed + 1 and one.termination != "max_steps")
+            for one, _ in self.tried
+        )
+
+
+@task(name="verify", cache_policy=NO_CACHE)
+def verify_corrections(config: Config) -> dict[str, Any]:
+    """See `verify_people`."""
+    return verify_people(run_of(config, create=False))
+
+
+def verify_people(run: Run) -> dict[str, Any]:
+    """With `reflect.people`: tries every correction of people that a sandbox may tell more about; returns how many are
+    in which state."""
+    settle(run.lake)
+    if not (run.config.reflect.people and run.lake.count("reviews", {"decision": "correct"})):
+        return {}
+    waiting = _waiting(run, corrections_by_people(run.lake))
+    for iteration, group in groupby(waiting, key=lambda one: one.given.iteration):
+        with ExitStack() as stack:
+            _try(run, iteration, list(group), Attempts(run, iteration, stack))
+    found = corrections_by_people(run.lake)
+    _prefer(run.lake, found)
+    states = Counter(one.state for one in found)
+    if waiting:
+        err().print(f"people: {counted(len(waiting), 'correction')} tried; in all {_listed(states)}")
+    return dict(states)
+
+
+def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None) -> list[Corrected]:
+    """The corrections that hold, of pinned versions of the tables or of today."""
+    return [Corrected(**row) for row in ask(lake, "people_corrections", versions).to_pylist()]
+
+
+def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
+    """Those of training tasks with a verifier that are worth a try, by iteration."""
+    tasks = {one.task_id: one for one in catalog(run.config) if one.split == "train" and one.verifier != JUDGED}
+    most = run.config.reflect.attempts
+    left = [
+        one
+        for one in found
+        if one.state == "unverified" and not one.same and not one.other and one.tries < most and one.task_id in tasks
+    ]
+    rolled = {one.trajectory_id: (one, steps) for one, steps in stored(run.lake, {one.trajectory_id for one in left})}
+    return [
+        _Open(one, rolled[one.trajectory_id], tasks[one.task_id])
+        for one in left
+        if _repeatable(rolled[one.trajectory_id], one.step)
+    ]
+
+
+def _repeatable(rolled: Rolled, step: int) -> bool:
+    trajectory, steps = rolled
+    return trajectory.split == "train" and step < len(steps) and all(one.action for one in steps[:step])
+
+
+def _try(run: Run, iteration: int, group: Sequence[_Open], attempts: Attempts) -> None:
+    """Attempt after attempt at all that is open, then the gates' word on them, and what is annotated of any other."""
+    names: set[str] = set()
+    for number in range(run.config.reflect.attempts):
+        planned = [(one, _planned(one, attempts, number)) for one in group if not one.over]
+        attempts.roll_out([plan for _, plan in planned if plan.trajectory_id not in attempts.stored], "people")
+        for one, plan in planned:
+            one.tried.append(attempts.stored[plan.trajectory_id])
+            names.add(plan.trajectory_id)
+    decisions, _ = decide(run.config, run.lake, iteration, names)
+    routes = {one.trajectory_id: Decision(one.route, one.reason, one.error_step, one.valid_steps) for one in decisions}
+    steps = (steps for name, (_, steps) in attempts.stored.items() if name in names)
+    run.lake.append("annotations", list(annotations_of(routes, steps, utc_now())))
+
+
+def _planned(one: _Open, attempts: Attempts, number: int) -> PlannedTrajectory:
+    given, (_, steps) = one.given, one.rolled
+    reply = corrected(steps[given.step], given.person, given.thought, from_json(given.action), attempts.write)
+    return attempts.going_on(one.rolled, one.task, given.step, reply, one.tried, number)
+
+
+def _prefer(lake: Lake, found: Sequence[Corrected]) -> None:
+    """A verified correction's preference has its context from the trajectory that shows it, as a reflection's has."""
+    shown = {one.review_id: one.shown_by for one in found if one.shown_by}
+    rows = lake.rows(Pair, {"pair_id": sorted(shown)}) if shown else []
+    better = [
+        one.model_copy(update={"trajectory_id": shown[one.pair_id], "verified": True})
+        for one in rows
+        if not one.verified
+    ]
+    lake.upsert("pairs", better)
+
+
+def _listed(states: Mapping[State, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
