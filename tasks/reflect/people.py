@@ -160,5 +160,5 @@ def _prefer(lake: Lake, found: Sequence[Corrected]) -> None:
     lake.upsert("pairs", better)
 
 
-def _listed(states: Mapping[State, int]) -> str:
+def _listed(states: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
