@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps import checkpoint, data
+from apps import checkpoint, data, synthesis
 from apps.options import (
     LAPTOP,
     AsJson,
@@ -282,6 +282,7 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: A
 VERBS = (run, status, report, doctor, lineage, evaluate, refilter, retrain, adopt, merge, export, desk, judge, upgrade)
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),
+    "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
 }

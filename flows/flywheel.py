@@ -14,6 +14,7 @@ from tasks.quality import check_quality
 from tasks.reflect.reflect import reflect_on_failures
 from tasks.shared.iterations import close_iteration, plan_iterations
 from tasks.shared.run import open_run, run_name
+from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.turning import turning
 
 
@@ -30,6 +31,8 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
         planned = plan_iterations(config, iterations)
         prepare_lake(config, -1)
         for iteration in planned:
+            if config.synthesis.on:
+                synthesize_tasks(config, iteration)
             choose_tasks(config, iteration)
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)

@@ -3,13 +3,13 @@
 from typing import Any
 
 from curation.curriculum import apportion, mix
-from environments.catalog import catalog
 from schemas.config import Config
 from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import ask
 from tasks.shared.iterations import IN_GROUPS
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.suite import tasks_of
 from tasks.train.groups import choose_groups
 
 
@@ -17,7 +17,8 @@ from tasks.train.groups import choose_groups
 def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     config, lake = run.config, run.lake
-    tasks = [task.task_id for task in catalog(config) if task.split == "train"]
+    known = tasks_of(config, lake)
+    tasks = [task.task_id for task in known if task.split == "train"]
     if config.train.in_groups:
         groups = choose_groups(config, lake, iteration, tasks)
         lake.append("curriculum", groups)
@@ -26,7 +27,7 @@ def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
             IN_GROUPS: True,
             "say": f"most for {groups[0].task_id}: {groups[0].reason}",
         }
-    practice = [task.task_id for task in catalog(config) if task.split == "practice"]
+    practice = [task.task_id for task in known if task.split == "practice"]
     chosen = config.curriculum
     weighed = ask(
         lake,

@@ -19,9 +19,12 @@ from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.suite import made_tasks
 from tasks.shared.weights import load_policy
 
 SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
+SUITES = ("suite", "held_out", "synthesized")
+"""The collected tasks of the config, those that are never collected, and the made ones."""
 
 
 @stage("evaluate", retries=1)
@@ -39,12 +42,18 @@ def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -
     chosen = config.evaluate
     suite = validation_seeds(config, "train", chosen.seeds)
     unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
-    rows = measure(config, lake, policy, {"suite": suite, "held_out": unseen}, iteration)
-    numbers, rest = (summary([row for row in rows if row.suite == name]) for name in ("suite", "held_out"))
+    plans: dict[str, SeedsOf] = {"suite": suite, "held_out": unseen}
+    if made := made_tasks(config, lake):
+        plans["synthesized"] = [(task, suite[0][1]) for task in made]
+    rows = measure(config, lake, policy, plans, iteration)
+    numbers, rest, new = (summary([row for row in rows if row.suite == name]) for name in SUITES)
     text = f"success {rate_text(numbers)} over {counted(len(suite), 'task')}"
     if unseen:
         text += f"; never trained on: {rate_text(rest)} over {len(unseen)}"
-    return {"policy": policy.version, "suite": numbers, "held_out": rest, "say": text}
+    if made:
+        text += f"; made tasks: {rate_text(new)} over {len(made)}"
+    more = {"synthesized": new} if made else {}
+    return {"policy": policy.version, "suite": numbers, "held_out": rest, **more, "say": text}
 
 
 def measure(

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from schemas.config.judging import FilterConfig, JudgeConfig
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
+from schemas.config.synthesis import SynthesisConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, seam
@@ -264,6 +265,7 @@ class Config(Section):
     environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
     """Where agents act: each section is an environment, with keys of its own; MiniWoB++ if there is none."""
     suite: SuiteConfig
+    synthesis: SynthesisConfig = SynthesisConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     collect: CollectConfig = CollectConfig()
     policy: PolicyConfig = PolicyConfig()

@@ -8,6 +8,7 @@ from schemas.tables import (
     evaluation,
     pair,
     policy,
+    proposal,
     quality,
     reflection,
     review,
@@ -23,6 +24,7 @@ TABLES: dict[str, Table] = {
     module.TABLE.name: module.TABLE
     for module in (
         task,
+        proposal,
         trajectory,
         step,
         screenshot,

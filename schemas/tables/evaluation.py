@@ -9,8 +9,8 @@ class Evaluation(Row):
 
     policy_version: Text
     suite: Text
-    """`suite` (the collected tasks on held-out seeds), `held_out` (tasks never collected), or the name of an ad-hoc
-    call."""
+    """`suite` (the collected tasks on held-out seeds), `held_out` (tasks never collected), `synthesized` (made
+    tasks), `synthesis` (proposals that were tried), or the name of an ad-hoc call."""
     task_id: Text
     seed: Int64
     iteration: Int32

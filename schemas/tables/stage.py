@@ -7,10 +7,10 @@ from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, no
 _Turned = Literal[
     "curriculum", "collect", "filter", "reflect", "annotate", "quality", "ct", "train", "evaluate", "promote"
 ]
-StageName = Literal["prepare", "import", _Turned]
+StageName = Literal["prepare", "import", "synthesize", _Turned]
 STAGES: tuple[StageName, ...] = get_args(_Turned)
 """The stages of an iteration, in order; `prepare` is the one stage before the first iteration, and an imported data set
-begins with `import`."""
+begins with `import`, and an iteration with `synthesize` where tasks are made."""
 PREPARE = -1
 """The iteration number under which the lake's preparation is recorded."""
 IMPORTS = -2

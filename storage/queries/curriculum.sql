@@ -26,7 +26,7 @@ shown AS (
     WHERE policy IN ('explorer', 'relay') AND iteration < $iteration
     UNION ALL
     SELECT task_id, success, 'measured' FROM evaluations
-    WHERE suite = 'suite' AND seed < 2000000
+    WHERE suite IN ('suite', 'synthesis') AND seed < 2000000
         AND policy_version NOT IN (SELECT policy_version FROM policies)
 ),
 other_counts AS (

@@ -8,7 +8,6 @@ from typing import Any
 from curation.curriculum import seeds
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
-from environments.catalog import catalog
 from models.policy import EXPLORERS
 from rollout.actor import Actor
 from rollout.runner import missing, roll_out_all
@@ -28,6 +27,7 @@ from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, version_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
+from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 
@@ -61,7 +61,7 @@ def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
     """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same config and
     iteration."""
     config = run.config
-    tasks = {task.task_id: task for task in catalog(config)}
+    tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
     explorer = EXPLORERS.class_of(config.collect.explorer).version
     planned: list[PlannedTrajectory] = []
     for choice in run.lake.rows(CurriculumChoice, {"iteration": iteration}):

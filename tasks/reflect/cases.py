@@ -9,7 +9,6 @@ from curation.reflection import (
     shares,
     states_of,
 )
-from environments.catalog import catalog
 from rollout.trajectory import DISAGREES
 from schemas.config import Config
 from schemas.tables.reflection import Reflection
@@ -18,6 +17,7 @@ from schemas.tables.task import JUDGED, GuiTask
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import trajectories_of
 
 FIRST = ("policy", "relay", "explorer")
@@ -59,7 +59,7 @@ class Case:
 def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
     """The failed trajectories that are gone back to: of training tasks and seeds, with a verifier, that no gate holds
     back."""
-    tasks = {one.task_id: one for one in catalog(config) if one.split == "train" and one.verifier != JUDGED}
+    tasks = {one.task_id: one for one in tasks_of(config, lake) if one.split == "train" and one.verifier != JUDGED}
     decisions = {row["trajectory_id"]: row for row in ask(lake, "decisions", iteration=iteration).to_pylist()}
     rolled = [one for one in trajectories_of(lake, iteration) if one[0].continues is None]
     known = [one for one in lake.rows(Reflection, {"iteration": iteration}) if one.last_step_correct is False]

@@ -5,5 +5,5 @@ WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM po
     AND trajectory_id NOT IN (SELECT trajectory_id FROM decisions WHERE route = 'quarantine')
 UNION ALL
 SELECT task_id, success, iteration FROM evaluations
-WHERE suite = 'suite' AND seed >= 1000000 AND seed < 2000000
+WHERE suite IN ('suite', 'synthesized') AND seed >= 1000000 AND seed < 2000000
     AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')

@@ -1,0 +1,68 @@
+"""Compositions: two tasks in one. On a site their goals are joined; other tasks are rolled out one after the other."""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from curation.synthesis.goal import Goal, agree
+from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
+from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
+from curation.synthesis.vary import verbs_of
+from schemas.config.section import Section
+
+ONE_AFTER_THE_OTHER = "Do {count} tasks one after the other: "
+MOST_TRIED = 100
+
+
+class Compose(Maker[Section]):
+    """Two parents; those that fail first."""
+
+    needs_site = False
+
+    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+        """Pairs, each drawn anew."""
+        return self._joined(material, chance) if material.world.site else self._in_turn(material, chance)
+
+    def _joined(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+        failed = 0
+        while material.parents and failed < MOST_TRIED:
+            parents = [drawn(material.parents, chance) for _ in range(2)]
+            goals = [goal for parent in parents for goal in self._goals(material, parent, chance)]
+            failed += 1
+            if agree(goals):
+                failed = 0
+                names = [parent.task_id for parent in parents]
+                page = near(site_in(material), goals, chance)
+                yield proposal(self, material, goals, start(material, page), names, chance)
+
+    def _goals(self, material: Material, parent: Parent, chance: random.Random) -> Sequence[Goal]:
+        if parent.goals:
+            return parent.goals
+        site, goals = site_in(material), list[Goal]()
+        for verb in verbs_of(material, parent):
+            entity = subject(verb, site, chance)
+            goals.append(goal_for(verb, site, entity, named(entity), chance))
+        return goals
+
+    def _in_turn(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+        """Pairs of the environment's own tasks, the likeliest to teach first: those that fail and succeed."""
+        usable = [one for one in material.parents if one.task_id.partition("/")[2] in material.world.parts]
+        pairs = list(permutations(usable, 2))
+        chance.shuffle(pairs)
+        pairs.sort(key=lambda pair: -sum(one.failures for one in pair))
+        for pair in pairs:
+            parts = [one.task_id.partition("/")[2] for one in pair]
+            said = " ".join(f"({at}) {one.instruction}" for at, one in enumerate(pair, 1))
+            initial = {"parts": " ".join(parts), "rewards": []}
+            yield Proposal(
+                maker=self.name,
+                version=self.version,
+                environment=material.environment,
+                instruction=ONE_AFTER_THE_OTHER.format(count=len(parts)) + said,
+                initial=initial,
+                golden={**initial, "rewards": [1.0] * len(parts)},
+                near_misses=tuple({**initial, "rewards": one} for one in ([1.0], [1.0, 0.0], [0.0], [1.0, -1.0])),
+                parents=tuple(one.task_id for one in pair),
+                max_steps=sum(one.max_steps for one in pair),
+                tags=(self.name, "multi-step"),
+            )

@@ -1,0 +1,171 @@
+"""Makers behind any OpenAI-compatible server: one invents tasks, another one rewards; neither sees the other's work.
+
+Answers are JSON and read strictly: what is anything else is a proposal that is turned away, with what was wrong.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.reward import RewardMaker, Unreadable
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from schemas.config.section import Count, Positive, Section, Whole
+from schemas.world import Check, World
+
+RULES = (
+    "You invent tasks for an agent that uses a graphical interface. You get the fields of its state, some of its "
+    "pages and tasks that there are. Invent one new task. Answer with one JSON object and nothing else: `instruction`, "
+    "one or two sentences that only one final state fits; `initial`, the state it starts from; `golden`, the state in "
+    "which it is done; `near_misses`, three states that look done and are not; `parents`, ids of the tasks it is like. "
+    "Every state has all of the fields."
+)
+REWARD_RULES = (
+    "You write the reward of a task for an agent that uses a graphical interface. You get the instruction, the fields "
+    "of the state and the pages. Answer with one JSON object and nothing else: `checks`, a list of objects with "
+    "`field` and `value`: the values that these fields have if and only if the task is done."
+)
+SHOWN = 40
+"""Pages that the maker of tasks is shown."""
+
+
+class EndpointOptions(Section):
+    """`synthesis.options.endpoint`, and of the reward maker `synthesis.options.reward`."""
+
+    url: str = Field(min_length=1)
+    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
+    model: str = Field(min_length=1)
+    """The model's name there."""
+    key_variable: str = "FLYWHEEL_SYNTHESIS_KEY"
+    """The environment variable that holds the key; no key is sent if it is not set."""
+    timeout_s: Positive = 60.0
+    """Seconds without a byte after which a request has failed."""
+    retries: Whole = 2
+    """How often a request that may still succeed is sent again."""
+    temperature: Positive = 1.0
+    max_tokens: Count = 1024
+
+
+class _Task(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    instruction: str
+    initial: dict[str, JsonValue]
+    golden: dict[str, JsonValue]
+    near_misses: Annotated[list[dict[str, JsonValue]], Field(max_length=20)]
+    parents: list[str] = []
+
+
+class _Reward(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    checks: Annotated[list[Check], Field(min_length=1, max_length=20)]
+
+
+class EndpointMaker(Maker[EndpointOptions]):
+    """Asks a served model for tasks."""
+
+    section = EndpointOptions
+    needs_site = False
+
+    def require(self) -> None:
+        """Asks the server whether it is there and takes the key."""
+        _client(self.options, self.name).require()
+
+    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+        """One for each answer; a server that does not answer ends them."""
+        client = _client(self.options, "endpoint")
+        while True:
+            seed = chance.randrange(2**31)
+            empty = Proposal(self.name, self.version, material.environment, f"answer {seed}", {}, {}, (), (), 1)
+            try:
+                body = _body(self.options, RULES, _told(material, random.Random(seed)), seed)
+                yield self._read(material, client.chat(body)["text"], empty)
+            except NoAnswer as failure:
+                yield replace(empty, problem=f"no answer: {failure}")
+                return
+
+    def _read(self, material: Material, text: str, empty: Proposal) -> Proposal:
+        try:
+            found = _Task.model_validate_json(text)
+        except ValidationError as error:
+            return replace(empty, problem=_wrong(error))
+        if strange := set(found.parents) - {one.task_id for one in material.parents}:
+            return replace(empty, problem=f"parents: there is no task {min(strange)!r:.80}")
+        roots = tuple(f"{material.environment}/{name}" for name in material.world.roots.values())
+        return replace(
+            empty,
+            instruction=found.instruction,
+            initial=found.initial,
+            golden=found.golden,
+            near_misses=tuple(found.near_misses),
+            parents=tuple(found.parents) or roots,
+            max_steps=20,
+            tags=(self.name,),
+        )
+
+
+class EndpointReward(RewardMaker[EndpointOptions]):
+    """Asks a served model for rewards."""
+
+    section = EndpointOptions
+
+    def require(self) -> None:
+        """Asks the server whether it is there and takes the key."""
+        _client(self.options, "reward").require()
+
+    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+        """What it answers."""
+        asked = json.dumps({"instruction": instruction, **_schema(world), "pages": _pages(world)})
+        try:
+            text = _client(self.options, "reward").chat(_body(self.options, REWARD_RULES, asked, 0))["text"]
+            found = _Reward.model_validate_json(text).checks
+        except NoAnswer as failure:
+            raise Unreadable(f"no answer: {failure}") from failure
+        except ValidationError as error:
+            raise Unreadable(_wrong(error)) from error
+        known = {field.name for field in world.fields}
+        if strange := [one.field for one in found if one.field not in known]:
+            raise Unreadable(f"checks: there is no field {strange[0]!r:.80}")
+        return tuple(found)
+
+
+def _told(material: Material, chance: random.Random) -> str:
+    pages = _pages(material.world)
+    tasks = {one.task_id: one.instruction for one in material.parents}
+    shown = chance.sample(pages, min(SHOWN, len(pages)))
+    return json.dumps({**_schema(material.world), "pages": shown, "tasks": tasks})
+
+
+def _schema(world: World) -> dict[str, Any]:
+    return {"fields": [field.model_dump() for field in world.fields], "other_pages": list(world.pages)}
+
+
+def _pages(world: World) -> list[dict[str, Any]]:
+    return [one.model_dump() for one in world.site.entities] if world.site else []
+
+
+def _body(options: EndpointOptions, rules: str, asked: str, seed: int) -> dict[str, Any]:
+    return {
+        "model": options.model,
+        "messages": [{"role": "system", "content": rules}, {"role": "user", "content": asked}],
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "seed": seed,
+        "response_format": {"type": "json_object"},
+    }
+
+
+def _wrong(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or "answer"
+    return f"{where[:80]}: {first['msg']}"
+
+
+def _client(options: EndpointOptions, name: str) -> OpenAIClient:
+    section = f"synthesis.options.{name}"
+    return OpenAIClient(Endpoint(section, options.url, options.key_variable, options.timeout_s, options.retries))

@@ -1,0 +1,28 @@
+"""Those that a config names: who proposes tasks, and who rewards them."""
+
+from typing import Any
+
+from curation.synthesis.maker import Maker, maker_of
+from curation.synthesis.reward import RewardMaker, reward_maker_of
+from schemas.config.synthesis import SynthesisConfig
+from schemas.failure import UsageError
+
+REWARD = "reward"
+"""The name under which the reward maker's own keys stand."""
+
+
+def makers_of(config: SynthesisConfig) -> tuple[list[Maker[Any]], RewardMaker[Any]]:
+    """The makers, in the config's order, and the reward maker.
+
+    Raises:
+        UsageError: an unknown maker, one that is named twice, an unknown option, or options of one that is not named.
+    """
+    for name in config.options.keys() - {*config.makers, REWARD}:
+        raise UsageError(
+            f"`synthesis.options.{name}`: nobody of that name makes tasks.",
+            f"They are {', '.join(config.makers)}, and `{REWARD}`.",
+        )
+    if len(set(config.makers)) < len(config.makers):
+        raise UsageError("`synthesis.makers` names a maker twice.", "Name each once.")
+    makers = [maker_of(name, config.options.get(name, {})) for name in config.makers]
+    return makers, reward_maker_of(config.reward, config.options.get(REWARD, {}))

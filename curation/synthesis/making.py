@@ -1,0 +1,98 @@
+"""What all of our makers share: goals to a whole proposal, and pieces of goals drawn from a site."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from curation.synthesis.goal import Goal, entity_of, golden, in_order, instruction, near_misses
+from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.reference import Ref
+from schemas.world import Entity, Site, State
+
+STEPS = {"open": 4, "answer": 6, "cart": 6, "note": 4}
+"""Steps a goal takes whoever knows where to go, about doubled."""
+HOP_STEPS = 3
+TEXTS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk", "leave it")
+
+
+def proposal(
+    maker: Maker[Any],
+    material: Material,
+    goals: Sequence[Goal],
+    initial: State,
+    parents: Sequence[str],
+    chance: random.Random,
+) -> Proposal:
+    """A proposal for these goals."""
+    site, ordered = site_in(material), in_order(goals)
+    roots = [material.root(goal.verb) for goal in ordered]
+    return Proposal(
+        maker=maker.name,
+        version=maker.version,
+        environment=material.environment,
+        instruction=instruction(site, ordered),
+        initial=initial,
+        golden=golden(site, initial, ordered),
+        near_misses=tuple(near_misses(site, initial, ordered, chance)),
+        parents=tuple(dict.fromkeys([*parents, *roots])),
+        max_steps=2 + sum(STEPS[goal.verb] + goal.count + HOP_STEPS * hops(goal.ref) for goal in ordered),
+        tags=("site", maker.name, *(goal.verb for goal in ordered)),
+        goals=ordered,
+    )
+
+
+def site_in(material: Material) -> Site:
+    """The world's site; only worlds that have one are handed to makers that need it."""
+    assert material.world.site is not None
+    return material.world.site
+
+
+def hops(ref: Ref | None) -> int:
+    """How many pages lie between what is said and what is meant: a name is opened, a description is searched for."""
+    if ref is None:
+        return 0
+    if ref.of is not None:
+        return 1 + hops(ref.of)
+    return (2 if ref.conditions else 1) + (hops(ref.linked.ref) if ref.linked else 0)
+
+
+def start(material: Material, page: str, **others: Any) -> State:
+    """The state in which nothing was done, with a page open."""
+    return {**material.world.start, "page": page, **others}
+
+
+def named(entity: Entity) -> Ref:
+    """An entity by its name."""
+    return Ref(title=entity.title)
+
+
+def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Random) -> Goal:
+    """A goal of this verb about an entity."""
+    if verb == "note":
+        return Goal("note", text=chance.choice(TEXTS))
+    if verb == "answer":
+        return Goal("answer", entity.key, ref, attribute=chance.choice(asked(entity, ref)))
+    return Goal(verb, entity.key, ref, count=chance.choice((1, 2, 3)) if verb == "cart" else 1)
+
+
+def asked(entity: Entity, ref: Ref) -> list[str]:
+    """Attributes of an entity that what is said of it does not give away."""
+    said = {one.attribute for one in ref.conditions}
+    return sorted(set(entity.values) - said)
+
+
+def near(site: Site, goals: Sequence[Goal], chance: random.Random) -> str:
+    """A page from which the first of the goals is a click or two away: the cart where only a note is asked for, the
+    page of what is meant unless that is to be opened, or one that is linked to it."""
+    meant = [goal for goal in in_order(goals) if goal.entity]
+    if not meant:
+        return "cart"
+    entity = entity_of(site, meant[0].entity)
+    linking = [one.key for one in site.entities if entity.key in one.links.values()]
+    linked = chance.choice(linking or sorted(entity.links.values()) or ["home"])
+    return linked if meant[0].verb == "open" else chance.choice((linked, entity.key))
+
+
+def subject(verb: str, site: Site, chance: random.Random) -> Entity:
+    """An entity that a goal of this verb can be about."""
+    return chance.choice(site.of_kind(site.goods) if verb in ("cart", "note") else list(site.entities))

@@ -1,0 +1,122 @@
+"""References: which entity of a site is meant, by its name, by what it is like, or by a link to it.
+
+A described reference is a kind and conditions, each exact or vague; what it means is found by looking at every entity.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.world import Attribute, Entity, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One attribute of an entity: a word (or its family), or a number in [low, high]."""
+
+    attribute: str
+    word: str = ""
+    """The value's, or with `vague` its family's."""
+    low: int = 0
+    high: int = 0
+    vague: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The last condition of a description: where a relation leads to."""
+
+    relation: str
+    ref: "Ref"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """What is meant: a name, or a description, or what `relation` of another reference leads to."""
+
+    title: str = ""
+    kind: str = ""
+    conditions: tuple[Condition, ...] = ()
+    linked: Linked | None = None
+    relation: str = ""
+    of: "Ref | None" = None
+
+
+def meant(site: Site, ref: Ref) -> list[Entity]:
+    """Every entity that a reference fits, in the site's order."""
+    by_key = {one.key: one for one in site.entities}
+    if ref.title:
+        return [one for one in site.entities if one.title == ref.title]
+    if ref.of is not None:
+        reached = [one.links.get(ref.relation) for one in meant(site, ref.of)]
+        return [by_key[key] for key in dict.fromkeys(reached) if key is not None]
+    ends = None if ref.linked is None else {one.key for one in meant(site, ref.linked.ref)}
+    return [
+        one
+        for one in site.of_kind(ref.kind)
+        if all(holds(site, one, condition) for condition in ref.conditions)
+        and (ref.linked is None or ends is None or one.links.get(ref.linked.relation) in ends)
+    ]
+
+
+def holds(site: Site, entity: Entity, condition: Condition) -> bool:
+    """Whether a condition holds of an entity."""
+    value = entity.values.get(condition.attribute)
+    if isinstance(value, int):
+        return condition.low <= value <= condition.high
+    if value is None or not condition.vague:
+        return value == condition.word
+    return attribute_of(site, entity.kind, condition.attribute).families.get(value) == condition.word
+
+
+def attribute_of(site: Site, kind: str, name: str) -> Attribute:
+    """An attribute by its name."""
+    return next(one for one in site.about(kind) if one.name == name)
+
+
+def exactly(site: Site, entity: Entity, name: str) -> Condition:
+    """The condition that an attribute is just what it is of this entity."""
+    value = entity.values[name]
+    return Condition(name, low=value, high=value) if isinstance(value, int) else Condition(name, word=value)
+
+
+def vaguely(site: Site, entity: Entity, name: str) -> Condition | None:
+    """The vaguer form of that condition: a number's range, a word's family; None where there is none."""
+    value, attribute = entity.values[name], attribute_of(site, entity.kind, name)
+    if not attribute.vague:
+        return None
+    if isinstance(value, int):
+        low = value - value % attribute.width
+        return Condition(name, low=low, high=low + attribute.width - 1, vague=True)
+    return Condition(name, word=attribute.families[value], vague=True)
+
+
+def condition_text(site: Site, kind: str, condition: Condition) -> str:
+    """A condition in words: `costs between 200 and 299`."""
+    attribute = attribute_of(site, kind, condition.attribute)
+    if condition.word:
+        return (attribute.vague if condition.vague else attribute.exact).format(condition.word)
+    if condition.vague:
+        return attribute.vague.format(condition.low, condition.high)
+    return attribute.exact.format(condition.low)
+
+
+def ref_text(site: Site, ref: Ref) -> str:
+    """A reference in words: `the product that is red and whose maker is the maker that employs 20 people`."""
+    if ref.title:
+        return f'"{ref.title}"'
+    if ref.of is not None:
+        return f"the {ref.relation} of {ref_text(site, ref.of)}"
+    said = " and ".join(condition_text(site, ref.kind, one) for one in ref.conditions)
+    linked = f"whose {ref.linked.relation} is {ref_text(site, ref.linked.ref)}" if ref.linked else ""
+    that = f"that {said}" if said else ""
+    return f"the {ref.kind} {' and '.join(part for part in (that, linked) if part)}"
+
+
+def unique(site: Site, ref: Ref) -> bool:
+    """Whether exactly one entity is meant."""
+    return len(meant(site, ref)) == 1
+
+
+def fits(site: Site, entity: Entity, conditions: Sequence[Condition]) -> int:
+    """How many of these conditions hold of an entity: those of many are the hardest to tell from the one meant."""
+    return sum(holds(site, entity, one) for one in conditions)

@@ -1,0 +1,31 @@
+"""Variations: what a task asks for, of another thing on the pages, in other words, from another page."""
+
+import random
+from collections.abc import Iterator
+
+from curation.synthesis.goal import Goal
+from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
+from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
+from schemas.config.section import Section
+
+
+class Vary(Maker[Section]):
+    """The parent's verbs with other targets, counts and texts; everything is asked for by name."""
+
+    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+        """From the environment's own tasks and from made ones; those that fail first."""
+        site = site_in(material)
+        while material.parents:
+            parent = drawn(material.parents, chance)
+            goals = list[Goal]()
+            for verb in verbs_of(material, parent):
+                entity = subject(verb, site, chance)
+                goals.append(goal_for(verb, site, entity, named(entity), chance))
+            page = near(site, goals, chance)
+            yield proposal(self, material, goals, start(material, page), [parent.task_id], chance)
+
+
+def verbs_of(material: Material, parent: Parent) -> list[str]:
+    """What a parent asks for."""
+    own = [verb for verb, name in material.world.roots.items() if parent.task_id == f"{material.environment}/{name}"]
+    return own or [goal.verb for goal in parent.goals]

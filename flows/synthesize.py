@@ -1,0 +1,24 @@
+"""New tasks, without turning an iteration."""
+
+from typing import Any
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.prepare import prepare_lake
+from tasks.shared.run import open_run, run_name
+from tasks.synthesize.command import synthesize_now
+
+
+@flow(name="synthesize", flow_run_name=run_name)
+def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> dict[str, Any]:
+    """Makes tasks for the next iteration; returns how many were proposed, accepted, and turned away for what.
+
+    Args:
+        config: the resolved config.
+        iterations: those whose failures count, the first and the one after the last; all if not given.
+    """
+    with open_run(config):
+        if config.synthesis.solver == "champion":
+            prepare_lake(config, -1)
+        return synthesize_now(config, iterations)

@@ -1,0 +1,49 @@
+"""The tasks of a run: the config's catalog, and what was made and accepted in the lake."""
+
+from collections.abc import Mapping
+
+from curation.synthesis.leaks import ancestors
+from environments.catalog import catalog
+from environments.registry import environments_of
+from schemas.config import Config
+from schemas.tables.proposal import Proposal
+from schemas.tables.task import GuiTask
+from storage.lake import Lake
+
+
+def tasks_of(config: Config, lake: Lake) -> list[GuiTask]:
+    """The catalog, and after it the made tasks that are rolled out."""
+    return [*catalog(config), *made_tasks(config, lake)]
+
+
+def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
+    """Accepted tasks, by id: of environments that the config has, made of what is still there, not retired, and not of
+    what is held out by now."""
+    rows = [
+        one for one in lake.rows(Proposal, {"status": "accepted"}) if one.world == worlds(config).get(one.environment)
+    ]
+    if not rows:
+        return []
+    known = {one.task_id: one for one in lake.rows(GuiTask, {"task_id": [row.task_id for row in rows]})}
+    held = {one.task_id for one in catalog(config) if one.split == "held_out"}
+    parents = parents_of(lake)
+    return [
+        known[row.task_id]
+        for row in sorted(rows, key=lambda one: one.task_id)
+        if row.task_id in known and not _descends(row.task_id, parents, held)
+    ]
+
+
+def parents_of(lake: Lake) -> dict[str, list[str]]:
+    """What each made task was made from."""
+    rows = lake.read("proposals", ["task_id", "parents"]).to_pylist()
+    return {row["task_id"]: row["parents"] for row in rows}
+
+
+def worlds(config: Config) -> dict[str, str]:
+    """What tells apart, by environment, what tasks can be made of; only of environments in which some can."""
+    return {one.name: one.lineage or "" for one in environments_of(config) if one.world is not None}
+
+
+def _descends(task: str, parents: Mapping[str, list[str]], held: set[str]) -> bool:
+    return bool(ancestors([task], parents) & held)

@@ -1,0 +1,91 @@
+"""What `flywheel tasks` does: makes tasks outside of an iteration, lists them, takes one out."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from environments.catalog import catalog
+from environments.registry import environments_of
+from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.tables.proposal import Proposal
+from schemas.tables.task import GuiTask
+from storage.lake import Lake
+from tasks.shared.iterations import finished_iterations
+from tasks.shared.run import run_of
+from tasks.shared.suite import made_tasks
+from tasks.synthesize.synthesize import synthesize
+
+
+@task(name="synthesize", cache_policy=NO_CACHE)
+def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
+    """Makes tasks for the iteration that is turned next; done again, it makes no more unless `synthesis.proposals` is
+    raised.
+
+    Args:
+        config: the resolved config.
+        iterations: whose failures count, the first and the one after the last; all so far if not given.
+    """
+    run = run_of(config)
+    done = finished_iterations(run.lake)
+    following = done[-1] + 1 if done else 0
+    return {"iteration": following, **synthesize(run, following, iterations)}
+
+
+def require_worlds(config: Config) -> None:
+    """Raises UsageError where no task can be made of any environment."""
+    if all(one.world is None for one in environments_of(config)):
+        names = ", ".join(config.environments)
+        hint = "Add one, for example [environments.site] to the config, or environments.site.pages=4."
+        raise UsageError(f"`environments`: of {names} no task can be made.", hint)
+
+
+def listed(config: Config, lake: Lake | None) -> list[dict[str, Any]]:
+    """The catalog's tasks and every proposal that was accepted, each with what becomes of it.
+
+    Returns:
+        By task: `task`, `split`, `instruction`, `verifier`, `lineage`, `status` (`catalog`, `made`, `retired`, or
+        `unused`: accepted, but of an environment, a site or a parent that this config does not roll out), and of made
+        ones `solved` of `tries`.
+    """
+    rows = [_row(one, "catalog") for one in catalog(config)]
+    if lake is None:
+        return rows
+    used = {one.task_id for one in made_tasks(config, lake)}
+    made = {one.task_id: one for one in lake.rows(Proposal, {"status": ["accepted", "retired"]})}
+    known = {one.task_id: one for one in lake.rows(GuiTask, {"task_id": sorted(made)})} if made else {}
+    for name, one in sorted(made.items()):
+        status = "retired" if one.status == "retired" else "made" if name in used else "unused"
+        if name in known:
+            rows.append(_row(known[name], status) | {"solved": one.solved, "tries": one.tries, "detail": one.detail})
+    return rows
+
+
+def retire(lake: Lake, name: str, why: str) -> str:
+    """Takes a made task out: it is rolled out no more, and not made again. Returns its id.
+
+    Raises:
+        UsageError: no made task has this name.
+    """
+    rows = {one.task_id: one for one in lake.rows(Proposal, {"status": ["accepted", "retired"]})}
+    named = [one for one in rows if name in (one, one.rpartition("/")[2])]
+    if len(named) != 1:
+        near = get_close_matches(name, list(rows), n=1)
+        hint = f"Did you mean `{near[0]}`?" if near else "`flywheel tasks list` shows those that there are."
+        raise UsageError(f"No made task of {lake.uri} is called `{name}`.", hint)
+    row = rows[named[0]]
+    lake.upsert("proposals", [row.model_copy(update={"status": "retired", "detail": why})])
+    return row.task_id
+
+
+def _row(task: GuiTask, status: str) -> dict[str, Any]:
+    return {
+        "task": task.task_id,
+        "status": status,
+        "split": task.split,
+        "instruction": task.instruction,
+        "verifier": task.verifier,
+        "lineage": task.lineage,
+    }

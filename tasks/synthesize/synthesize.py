@@ -1,0 +1,231 @@
+"""Stage: makes new tasks, has somebody try them, and writes what came of each proposal.
+
+One environment and one maker at a time: what they propose follows from the lake and the config, what is tried is kept
+as evaluations, and the rows of all of it are written in one commit. So a stage that was cut short goes on where it was.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from curation.synthesis.acceptance import Decision, decide, identity, solvable
+from curation.synthesis.goal import to_data
+from curation.synthesis.leaks import held_out
+from curation.synthesis.maker import Maker, Material
+from curation.synthesis.maker import Proposal as Proposed
+from curation.synthesis.makers import makers_of
+from curation.synthesis.reward import RewardMaker
+from environments.catalog import catalog
+from models.policy import Policy
+from schemas.table import utc_now
+from schemas.tables.proposal import Proposal
+from schemas.tables.task import GuiTask
+from schemas.tables.trajectory import SPLIT_STARTS
+from schemas.text import counted
+from schemas.world import Setup, canonical
+from storage.lake import Lake
+from tasks.evaluate import explorer_policy, measure
+from tasks.shared.policies import champion
+from tasks.shared.run import Run
+from tasks.shared.stage import stage
+from tasks.shared.suite import parents_of, worlds
+from tasks.shared.weights import load_policy
+from tasks.synthesize.material import materials
+
+SUITE = "synthesis"
+"""The suite under which trajectories are kept that tried proposals."""
+FIRST_SEED = SPLIT_STARTS["validation"] + 500_000
+"""Of those trajectories; no evaluation and no promotion rolls out these seeds."""
+DRAWS = 20
+"""Draws for each proposal that is wanted: many are known already."""
+VERIFIER = "state"
+Decided = tuple[Proposed, Decision]
+
+
+@stage("synthesize", retries=1)
+def synthesize_tasks(run: Run, iteration: int) -> dict[str, Any]:
+    """Makes tasks for an iteration from what was known before it."""
+    return synthesize(run, iteration)
+
+
+def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None) -> dict[str, Any]:
+    """The same outside of an iteration.
+
+    Args:
+        run: its config says who makes tasks and who tries them.
+        iteration: the one they are made for.
+        evidence: iterations whose failures count; all before if not given.
+
+    Returns:
+        `proposed`, `accepted`, `rejected` by reason, `makers` with the same of each, `tasks`, the accepted ones' ids,
+        `tried` and `solved`, trajectories of those that were tried.
+    """
+    config, lake = run.config, run.lake
+    makers, reward = makers_of(config.synthesis)
+    solver = _Solver(run, iteration)
+    for material in materials(config, lake, iteration, evidence):
+        for maker in makers:
+            if material.world.site is not None or not maker.needs_site:
+                _batch(run, iteration, material, maker, reward, solver)
+    return numbers(lake, iteration)
+
+
+def _batch(
+    run: Run, iteration: int, material: Material, maker: Maker[Any], reward: RewardMaker[Any], solver: "_Solver"
+) -> None:
+    """What one maker proposes for one environment."""
+    config, lake = run.config, run.lake
+    there = lake.rows(Proposal)
+    keys, known = {one.proposal_id for one in there}, {_identity(one) for one in there if one.status != "rejected"}
+    mine = (iteration, material.environment, maker.name)
+    left = config.synthesis.proposals - sum((one.iteration, one.environment, one.maker) == mine for one in there)
+    held = held_out(catalog(config), parents_of(lake))
+    chance = random.Random(f"{config.seed} {mine}")
+    drawn = islice(maker.propose(material, chance), DRAWS * config.synthesis.proposals) if left > 0 else ()
+    decided: list[Decided] = []
+    for proposed in drawn:
+        if proposed.key in keys:
+            continue
+        keys.add(proposed.key)
+        decision = decide(proposed, material.world, reward, held, known, config.synthesis.near_misses)
+        decided.append((proposed, decision))
+        if decision.accepted:
+            known.add(identity(proposed.environment, proposed.instruction))
+        if len(decided) == left:
+            break
+    _write(run, iteration, f"{reward.name}-{reward.version}", solver.tried(decided))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A proposal, what was decided of it, and how often who solved it."""
+
+    proposed: Proposed
+    decision: Decision
+    solver: str | None = None
+    tries: int = 0
+    solved: int = 0
+
+
+class _Solver:
+    """Tries accepted proposals, several at the same time."""
+
+    def __init__(self, run: Run, iteration: int) -> None:
+        self._run, self._iteration = run, iteration
+        self._policy: Policy | None = None
+
+    def tried(self, decided: Sequence[Decided]) -> list[_Tried]:
+        """Each with what came of it; those that were turned away are not tried."""
+        chosen = self._run.config.synthesis
+        accepted = [(proposed, decision) for proposed, decision in decided if decision.accepted]
+        if not accepted or not chosen.tries:
+            return [_Tried(*one) for one in decided]
+        seeds = range(FIRST_SEED, FIRST_SEED + chosen.tries)
+        plan = {SUITE: [(task_of(proposed, decision), seeds) for proposed, decision in accepted]}
+        policy = self._policy = self._policy or self._loaded()
+        rows = measure(self._run.config, self._run.lake, policy, plan, self._iteration)
+        return [self._judged(proposed, decision, policy, rows) for proposed, decision in decided]
+
+    def _judged(self, proposed: Proposed, decision: Decision, policy: Policy, rows: Iterable[Any]) -> _Tried:
+        if not decision.accepted:
+            return _Tried(proposed, decision)
+        chosen = self._run.config.synthesis
+        mine = [one.success for one in rows if one.task_id == proposed.task_id]
+        counting = [success for success in mine if success is not None]
+        solved, failed = sum(counting), len(mine) - len(counting)
+        found = solvable(decision, solved, len(counting), failed, chosen.solved_above, chosen.solved_below)
+        return _Tried(proposed, found, policy.version, len(counting), solved)
+
+    def _loaded(self) -> Policy:
+        config, lake = self._run.config, self._run.lake
+        if config.synthesis.solver == "explorer":
+            return explorer_policy(config)
+        return load_policy(config, lake, champion(lake).policy_version)
+
+
+def task_of(proposed: Proposed, decision: Decision) -> GuiTask:
+    """The task that an accepted proposal is."""
+    setup = Setup(initial=proposed.initial, checks=decision.checks)
+    return GuiTask(
+        task_id=proposed.task_id,
+        environment=proposed.environment,
+        template=proposed.template,
+        instruction=proposed.instruction,
+        tags=list(proposed.tags),
+        split="train",
+        max_steps=proposed.max_steps,
+        verifier=VERIFIER,
+        lineage=f"{proposed.maker}-{proposed.version} of {', '.join(proposed.parents)}",
+        setup=setup.text(),
+    )
+
+
+def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> None:
+    """The tasks, then the proposals that vouch for them."""
+    world, now = worlds(run.config), utc_now()
+    run.lake.append("tasks", [task_of(one.proposed, one.decision) for one in tried if one.decision.accepted])
+    rows = [
+        Proposal(
+            proposal_id=one.proposed.key,
+            iteration=iteration,
+            task_id=one.proposed.task_id,
+            maker=one.proposed.maker,
+            maker_version=one.proposed.version,
+            reward_maker=reward,
+            environment=one.proposed.environment,
+            world=world[one.proposed.environment],
+            instruction=one.proposed.instruction,
+            parents=list(one.proposed.parents),
+            initial=canonical(one.proposed.initial),
+            golden=canonical(one.proposed.golden),
+            near_misses=canonical(list(one.proposed.near_misses)),
+            goals=canonical(to_data(one.proposed.goals)),
+            checks=canonical([check.model_dump() for check in one.decision.checks]),
+            scores=canonical(_scores(one.decision)),
+            solver=one.solver,
+            tries=one.tries,
+            solved=one.solved,
+            status="accepted" if one.decision.accepted else "rejected",
+            reason=one.decision.reason,
+            detail=one.decision.detail,
+            created_at=now,
+        )
+        for one in tried
+    ]
+    run.lake.append("proposals", rows)
+
+
+def _scores(decision: Decision) -> dict[str, Any]:
+    near = list(decision.near_misses)
+    return {"golden": decision.golden, "initial": decision.initial, "near_misses": near}
+
+
+def _identity(row: Proposal) -> str:
+    return identity(row.environment, row.instruction)
+
+
+def numbers(lake: Lake, iteration: int) -> dict[str, Any]:
+    """What was made for an iteration."""
+    rows = lake.rows(Proposal, {"iteration": iteration})
+    makers = {
+        name: _counted([one for one in rows if one.maker == name]) for name in sorted({one.maker for one in rows})
+    }
+    total = _counted(rows)
+    tasks = sorted(one.task_id for one in rows if one.status == "accepted")
+    why = ", ".join(f"{count} {reason}" for reason, count in total["rejected"].items())
+    say = f"{total['accepted']} of {counted(total['proposed'], 'proposal')} accepted" + (f"; {why}" if why else "")
+    return {**total, "makers": makers, "tasks": tasks, "say": say}
+
+
+def _counted(rows: Sequence[Proposal]) -> dict[str, Any]:
+    rejected = Counter(one.reason for one in rows if one.status == "rejected")
+    return {
+        "proposed": len(rows),
+        "accepted": sum(one.status == "accepted" for one in rows),
+        "rejected": dict(sorted(rejected.items())),
+        "tried": sum(one.tries for one in rows),
+        "solved": sum(one.solved for one in rows),
+    }

@@ -1,0 +1,163 @@
+"""When a proposal is a task, and what is never made one."""
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from curation.synthesis import endpoint
+from curation.synthesis.acceptance import decide, identity, solvable
+from curation.synthesis.leaks import held_out, leak, nearest, plain
+from curation.synthesis.maker import maker_of
+from curation.synthesis.makers import makers_of
+from curation.synthesis.reward import RewardMaker, reward_maker_of
+from models.serving.openai import OpenAIClient
+from schemas.config.section import Section
+from schemas.config.synthesis import SynthesisConfig
+from schemas.failure import UsageError
+from schemas.world import Check, World
+from tests.unit.curation.synthesis.parts import MATERIAL, NOTHING, TASKS, WORLD, decided, holding_out, proposed
+
+
+class Lenient(RewardMaker[Section]):
+    """Rewards whatever was handed in."""
+
+    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+        return (Check(field="submitted", value=True),)
+
+
+def answering() -> Any:
+    return next(one for one in proposed("obfuscate", 60) if one.goals[0].verb == "answer")
+
+
+def test_a_reward_that_near_misses_have_as_well_is_turned_away_with_what_it_let_through() -> None:
+    decision = decide(answering(), WORLD, Lenient("lenient", Section()), NOTHING, (), 3)
+    assert decision.reason == "near miss" and "submitted" in decision.detail
+    assert (decision.golden, decision.initial) == (1.0, 0.0) and any(decision.near_misses)
+
+
+def test_a_golden_state_that_the_words_do_not_ask_for_is_turned_away() -> None:
+    one = answering()
+    assert decided(replace(one, golden={**one.golden, "answer": "other"})).reason == "golden"
+    assert decided(replace(one, initial=one.golden)).reason == "initial"
+    assert decided(replace(one, near_misses=one.near_misses[:1])).reason == "few near misses"
+    assert decided(one, known=[identity("site", one.instruction.upper())]).reason == "known"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"page": "nowhere"}, 'field page cannot be "nowhere"'),
+        ({"cart": {"city-0": 1}}, "field cart"),
+        ({"cart": {"product-0": True}}, "field cart"),
+        ({"submitted": 1}, "field submitted"),
+        ({"more": 1}, "there is no field more"),
+        ({"note": "x" * 201}, "field note"),
+    ],
+)
+def test_a_state_that_the_world_cannot_be_in_is_turned_away_naming_the_field(change: Any, told: str) -> None:
+    one = answering()
+    decision = decided(replace(one, golden={**one.golden, **change}))
+    assert decision.reason == "malformed" and told in decision.detail
+
+
+def test_solved_never_or_always_is_turned_away_and_in_between_is_kept() -> None:
+    good = decided(answering())
+    found = [solvable(good, solved, 8, 0, 0.0, 1.0).reason for solved in (0, 1, 7, 8)]
+    assert found == ["never solved", "", "", "always solved"]
+    assert solvable(good, 0, 0, 8, 0.0, 1.0).reason == "environment"
+
+
+@pytest.mark.parametrize("name", ["compose", "vary", "harden", "obfuscate", "chain"])
+def test_nothing_that_descends_from_a_held_out_task_is_made(name: str) -> None:
+    held = holding_out("find-value")
+    for one in proposed(name, 60):
+        asks = any(goal.verb == "answer" for goal in one.goals)
+        assert (decided(one, held).reason == "held out") == asks, one.instruction
+
+
+def test_the_ancestors_of_ancestors_count() -> None:
+    held = holding_out("find-value", parents={"site/made-1": ["site/made-2"], "site/made-2": ["site/find-value"]})
+    assert leak("Something else.", ["site/made-1"], held)[0] == "held out"
+    assert leak("Something else.", ["site/open-page"], held) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "leaks"),
+    [
+        ('Write "thanks" as the note.', True),
+        ('Open the page of "Bo". Then write "thanks, Bo" as a note.', True),
+        ('  WRITE "7"  as the note!', True),
+        ('Open the page of "Bo".', False),
+        ("Find the year of the lamp that is red and hand it in as the answer.", False),
+    ],
+)
+def test_near_duplicates_of_held_out_words_leak_also_as_a_part(words: str, leaks: bool) -> None:
+    assert (leak(words, (), holding_out("write-note"))[0] == "wording") == leaks
+
+
+def test_words_that_a_task_of_the_suite_has_too_tell_nothing_apart() -> None:
+    twin = TASKS[3].model_copy(update={"task_id": "other/write-note", "split": "held_out"})
+    assert leak('Write "thanks" as the note.', (), held_out([*TASKS, twin], {})) == ("", "")
+    assert nearest(plain('Write "{}" as the note.'), plain('Write "a b" as the note.')) == 1.0
+
+
+def test_options_of_nobody_and_makers_that_do_not_exist_are_refused() -> None:
+    for given, told in (
+        ({"options": {"chains": {}}}, r"synthesis\.options\.chains"),
+        ({"options": {"chain": {"hop": 1}}}, r"Unknown key `synthesis\.options\.chain\.hop`"),
+        ({"makers": ("chain", "chain")}, "twice"),
+        ({"makers": ("chian",)}, "chian"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            SynthesisConfig.model_validate(given)
+    assert len(makers_of(SynthesisConfig())[0]) == 5
+
+
+OPTIONS = {"url": "http://127.0.0.1:9/v1", "model": "m", "retries": 0}
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[dict[str, Any]]:
+    """Answers requests in turn, then fails; returns what was asked."""
+    asked, left = list[dict[str, Any]](), list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        if not left:
+            return httpx.Response(500, text="no more")
+        return httpx.Response(200, json={"choices": [{"message": {"content": left.pop(0)}}]})
+
+    monkeypatch.setattr(
+        endpoint, "OpenAIClient", lambda where: OpenAIClient(where, transport=httpx.MockTransport(answer))
+    )
+    return asked
+
+
+def test_a_served_model_proposes_under_the_same_acceptance_and_nonsense_is_kept_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = answering()
+    good = {"instruction": one.instruction, "initial": one.initial, "golden": one.golden,
+            "near_misses": list(one.near_misses), "parents": ["site/find-value"]}  # fmt: skip
+    cheat = {**good, "golden": {**one.golden, "answer": "cheat"}}
+    served(monkeypatch, json.dumps(good), json.dumps(cheat), "no json", json.dumps({**good, "reward": 1}),
+           json.dumps({**good, "parents": ["site/<script>"]}))  # fmt: skip
+    made = list(maker_of("endpoint", OPTIONS).propose(MATERIAL, random.Random(0)))
+    decisions = [decided(each) for each in made]
+    assert [each.reason for each in decisions] == ["", "golden", *["malformed"] * 4]
+    assert "no answer" in decisions[-1].detail and "reward" in decisions[3].detail
+    assert len({each.key for each in made[2:]}) == 4
+
+
+def test_a_served_reward_maker_is_shown_the_words_and_never_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = answering()
+    checks = [check.model_dump() for check in decided(one).checks]
+    asked = served(monkeypatch, json.dumps({"checks": checks}), '{"checks": [{"field": "reward", "value": 1}]}')
+    reward = reward_maker_of("endpoint", OPTIONS)
+    assert decide(one, WORLD, reward, NOTHING, (), 3).accepted
+    assert "near" not in (told := asked[0]["messages"][1]["content"]) and json.dumps(one.golden) not in told
+    assert set(json.loads(told)) == {"instruction", "fields", "other_pages", "pages"}
+    assert decide(one, WORLD, reward, NOTHING, (), 3).reason == "unreadable"
