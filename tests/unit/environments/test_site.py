@@ -1,0 +1,91 @@
+"""The site: the same for the same seed, a state that can be set, and a reward that is read from it alone."""
+
+import asyncio
+
+import pytest
+
+from environments.pool import SandboxPool
+from environments.registry import verifier_of
+from environments.site.app import changed, shown
+from environments.site.environment import SiteConfig, SiteEnvironment
+from environments.site.sandbox import SiteSandbox
+from environments.site.tasks import instance
+from environments.site.world import START, site_of, world_of
+from schemas import action as act
+from schemas.failure import UsageError
+from schemas.observation import Observation, Outcome
+from schemas.registry import options_of
+from schemas.tables.task import GuiTask
+from schemas.world import Check, Setup, score
+
+DRAWN = SiteEnvironment("site", SiteConfig(kind="site", skin="drawn", browsers=1, pages=2))
+
+
+def made(task: GuiTask, setup: Setup) -> GuiTask:
+    return task.model_copy(update={"setup": setup.text()})
+
+
+def test_a_site_is_the_same_for_a_seed_and_another_for_another_and_every_link_leads_somewhere() -> None:
+    assert site_of(0, 96) == site_of(0, 96) != site_of(1, 96)
+    for size in (60, 96, 200):
+        site = site_of(3, size)
+        keys, titles = ([getattr(one, name) for one in site.entities] for name in ("key", "title"))
+        assert len(keys) == size == len(set(keys)) == len(set(titles))
+        assert all(key in set(keys) for one in site.entities for key in one.links.values())
+
+
+@pytest.mark.parametrize("template", list(DRAWN.entries))
+def test_an_own_task_is_another_one_for_another_seed_and_is_never_done_at_its_start(template: str) -> None:
+    site = site_of(0, 96)
+    found = [instance(template, site, seed) for seed in range(40)]
+    assert len({words for words, _ in found}) > 5
+    assert found == [instance(template, site, seed) for seed in range(40)]
+    assert all(score(setup.checks, setup.initial) == 0.0 for _, setup in found)
+    assert all(world_of(site).problem(setup.initial) == "" for _, setup in found)
+
+
+def test_every_page_shows_on_one_screen_and_all_pages_can_be_reached() -> None:
+    site, seen, left = site_of(0, 200), set[str](), ["home"]
+    while left:
+        page = left.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        rows = shown(site, {**START, "page": page, "cart": {"product-0": 2}}, 7)
+        assert len(rows) <= 21
+        left += [one.do[1] for row in rows for one in row if one.do[:1] == ("go",)]
+    assert {one.key for one in site.entities} < seen
+
+
+def test_what_is_done_changes_the_state_until_the_answer_is_handed_in() -> None:
+    state = dict(START)
+    for do in (("add", "product-1"), ("add", "product-1"), ("less", "product-1"), ("use", "red"), ("go", "cart")):
+        state = changed(state, do)
+    assert state == {**START, "cart": {"product-1": 1}, "answer": "red", "page": "cart"}
+    over = changed(state, ("hand in",))
+    assert changed(over, ("go", "home")) == over and over["submitted"]
+
+
+def test_a_made_task_starts_in_its_state_and_its_reward_is_what_its_checks_say() -> None:
+    setup = Setup(initial={**START, "page": "cart"}, checks=(Check(field="note", value="Thank  you"),))
+    verifier = verifier_of("state")
+    assert verifier is not None
+
+    async def write(text: str) -> tuple[Observation, Outcome]:
+        async with SandboxPool([DRAWN]) as pool, pool.lease(made(DRAWN.task("write-note"), setup), 5) as sandbox:
+            assert isinstance(sandbox, SiteSandbox)
+            seen = await sandbox.observe(elements=True)
+            x, y = next(one for one in seen.elements if one.name == "Note" and one.interactive).centre
+            await sandbox.perform(act.Click(x=x, y=y))
+            await sandbox.perform(act.Type(content=text))
+            return seen, await sandbox.verify(verifier)
+
+    seen, right = asyncio.run(write("thank you"))
+    _, wrong = asyncio.run(write("thanks"))
+    assert (right, wrong) == (Outcome(True, 1.0), Outcome(False, 0.0))
+    assert seen.instruction == 'Write "{}" as the note.' and len(seen.png) > 500
+
+
+def test_a_site_of_too_few_pages_is_refused_with_its_key() -> None:
+    with pytest.raises(UsageError, match=r"environments\.site\.entities"):
+        options_of(SiteConfig, {"kind": "site", "entities": 10}, "environments.site")
