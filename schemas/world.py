@@ -6,7 +6,7 @@ site of entities with attributes and links, each attribute with the words it is 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -157,6 +157,12 @@ def score(checks: Iterable[Check], state: Mapping[str, Any]) -> float:
     """1 if there are checks and all of them hold, else 0."""
     held = [check.holds(state) for check in checks]
     return float(bool(held) and all(held))
+
+
+def in_turn(instructions: Sequence[str]) -> str:
+    """The instruction of several tasks one after the other."""
+    said = " ".join(f"({number}) {one}" for number, one in enumerate(instructions, 1))
+    return f"Do {len(instructions)} tasks one after the other: {said}"
 
 
 def canonical(value: object) -> str:

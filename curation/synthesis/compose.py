@@ -9,8 +9,8 @@ from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
 from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
 from curation.synthesis.vary import verbs_of
 from schemas.config.section import Section
+from schemas.world import in_turn
 
-ONE_AFTER_THE_OTHER = "Do {count} tasks one after the other: "
 MOST_TRIED = 100
 
 
@@ -52,13 +52,12 @@ class Compose(Maker[Section]):
         pairs.sort(key=lambda pair: -sum(one.failures for one in pair))
         for pair in pairs:
             parts = [one.task_id.partition("/")[2] for one in pair]
-            said = " ".join(f"({at}) {one.instruction}" for at, one in enumerate(pair, 1))
             initial = {"parts": " ".join(parts), "rewards": []}
             yield Proposal(
                 maker=self.name,
                 version=self.version,
                 environment=material.environment,
-                instruction=ONE_AFTER_THE_OTHER.format(count=len(parts)) + said,
+                instruction=in_turn([one.instruction for one in pair]),
                 initial=initial,
                 golden={**initial, "rewards": [1.0] * len(parts)},
                 near_misses=tuple({**initial, "rewards": one} for one in ([1.0], [1.0, 0.0], [0.0], [1.0, -1.0])),

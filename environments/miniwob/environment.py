@@ -11,6 +11,12 @@ from environments.chromium.environment import ChromiumConfig, ChromiumEnvironmen
 from environments.miniwob.sandbox import MiniwobSandbox
 from environments.sandbox import Sandbox
 from schemas.tables.task import TaskEntry
+from schemas.world import StateField, World
+
+FIELDS = (
+    StateField(name="parts", kind="text", about="the tasks that are rolled out one after the other"),
+    StateField(name="rewards", kind="scores", about="the rewards of those that are done, in order"),
+)
 
 
 class MiniwobConfig(ChromiumConfig):
@@ -28,6 +34,11 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
     def entries(self) -> Mapping[str, TaskEntry]:
         """The tasks of `tasks.toml`."""
         return _entries()
+
+    @property
+    def world(self) -> World:
+        """Its tasks one after the other; what is on their pages is decided by a seed, so nothing else can be set."""
+        return World(fields=FIELDS, start={"parts": "", "rewards": []}, parts=tuple(self.entries))
 
     @property
     def lineage(self) -> str:

@@ -14,12 +14,14 @@ from typing import Any
 from environments.chromium.browser import Browser
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
+from environments.state import StatefulSandbox
 from environments.verifier import Verifier
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Element, Observation, Outcome
 from schemas.tables.task import GuiTask
+from schemas.world import Setup, State, in_turn
 
 WIDTH, HEIGHT = 160, 210
 ACTION_MS, WAIT_MS = 250, 1000
@@ -49,8 +51,8 @@ def _page_kind() -> PageKind:
     return PageKind(WIDTH, HEIGHT, ground, Path(__file__).with_name("page.js").read_text())
 
 
-class MiniwobSandbox(BrowserSandbox):
-    """One MiniWoB++ task in one page; the screen is the task's own 160x210 pixels."""
+class MiniwobSandbox(BrowserSandbox, StatefulSandbox):
+    """One MiniWoB++ task in one page, or several one after the other; the screen is a task's own 160x210 pixels."""
 
     width, height = WIDTH, HEIGHT
 
@@ -59,17 +61,45 @@ class MiniwobSandbox(BrowserSandbox):
         self._instruction = ""
         self.verdict: tuple[bool, Any] = (False, 0.0)
         """What the page says after the last action: whether the task is done, and its raw reward."""
+        self._seed = 0
+        self._parts: list[str] = []
+        self._rewards: list[float] = []
 
     @property
     def kind(self) -> PageKind:
         """Pages of MiniWoB++'s size, with its style and our script."""
         return _page_kind()
 
+    @property
+    def state(self) -> State:
+        """Of tasks one after the other: their names, and the rewards of those that are done."""
+        return {"parts": " ".join(self._parts), "rewards": list(self._rewards)}
+
+    @property
+    def over(self) -> bool:
+        """Whether all of them are done, or one was not done well."""
+        return len(self._rewards) == len(self._parts) or any(reward < 1.0 for reward in self._rewards)
+
     async def _start(self, task: GuiTask, seed: int) -> None:
-        started = await self._open(page_of(task.template), f"world.__wob.start({seed}, notes)")
-        ready, self._instruction, self.verdict = started
+        self._seed = seed
+        if task.setup is None:
+            self._instruction = await self._begin(task.template)
+            return
+        self.setup = Setup.model_validate_json(task.setup)
+        parts, rewards = self.setup.initial["parts"], self.setup.initial["rewards"]
+        assert isinstance(parts, str) and isinstance(rewards, list)
+        self._parts, self._rewards = parts.split(), [float(str(one)) for one in rewards]
+        said = [await self._begin(part) for part in self._parts]
+        self._instruction = in_turn(said)
+        await self._begin(self._parts[min(len(self._rewards), len(self._parts) - 1)])
+
+    async def _begin(self, template: str) -> str:
+        """Opens a task's page and returns its instruction."""
+        started = await self._open(page_of(template), f"world.__wob.start({self._seed}, notes)")
+        ready, said, self.verdict = started
         if not ready:
-            raise SandboxFailure(f"{task.task_id} does not get ready")
+            raise SandboxFailure(f"{template} does not get ready")
+        return said
 
     async def _observe(self, elements: bool) -> Observation:
         png = await self._page.screenshot()
@@ -79,6 +109,10 @@ class MiniwobSandbox(BrowserSandbox):
     async def _react(self, action: act.Action) -> None:
         passed_ms = WAIT_MS if action.type == "wait" else ACTION_MS
         self.verdict = await self._page.evaluate(f"world.__wob.advance({passed_ms})")
+        if self.setup is not None and self.verdict[0] and not self.over:
+            self._rewards.append(float(self.verdict[1]))
+            if not self.over:
+                await self._begin(self._parts[len(self._rewards)])
 
 
 class InPageReward(Verifier):
