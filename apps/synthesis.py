@@ -63,9 +63,9 @@ def _made(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
 
     make_prefect_home()  # before Prefect is imported, which these do
     from tasks.preflight.preflight import require
-    from tasks.synthesize.command import require_worlds
+    from tasks.shared.suite import require_makers
 
-    require_worlds(config)
+    require_makers(config)
     require(config)
     return call("flows.synthesize.synthesize", config, iterations)
 

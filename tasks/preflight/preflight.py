@@ -28,6 +28,7 @@ from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
 from tasks.shared.paths import home, lake_if_any
+from tasks.shared.suite import require_makers
 
 
 def examine(config: Config) -> list[Check]:
@@ -63,6 +64,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("judge", lambda: _judge(config)),
         Probe("server", lambda: _server(config)),
         Probe("proposers", lambda: _proposers(config)),
+        Probe("makers", lambda: _makers(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]
@@ -164,6 +166,13 @@ def _proposers(config: Config) -> str:
         return "none: `reflect.on` is not set"
     require_proposers(config.reflect.proposers, config.reflect.options)
     return ", ".join(config.reflect.proposers)
+
+
+def _makers(config: Config) -> str:
+    if not config.synthesis.on:
+        return "none: `synthesis.on` is not set"
+    require_makers(config)
+    return ", ".join(config.synthesis.makers)
 
 
 def _storage(config: Config) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from curation.synthesis.leaks import ancestors
+from curation.synthesis.makers import makers_of
 from environments.catalog import catalog
 from environments.registry import environments_of
 from schemas.config import Config
+from schemas.failure import UsageError
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
@@ -43,6 +45,22 @@ def parents_of(lake: Lake) -> dict[str, list[str]]:
 def worlds(config: Config) -> dict[str, str]:
     """What tells apart, by environment, what tasks can be made of; only of environments in which some can."""
     return {one.name: one.lineage or "" for one in environments_of(config) if one.world is not None}
+
+
+def require_makers(config: Config) -> None:
+    """That tasks can be made.
+
+    Raises:
+        UsageError: of none of the environments any can.
+        FlywheelError: what a maker needs is not to be had.
+    """
+    if all(one.world is None for one in environments_of(config)):
+        names = ", ".join(config.environments)
+        hint = "Add one, for example [environments.site] to the config, or environments.site.pages=4."
+        raise UsageError(f"`environments`: of {names} no task can be made.", hint)
+    makers, reward = makers_of(config.synthesis)
+    for one in (*makers, reward):
+        one.require()
 
 
 def _descends(task: str, parents: Mapping[str, list[str]], held: set[str]) -> bool:

@@ -7,7 +7,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from environments.catalog import catalog
-from environments.registry import environments_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.proposal import Proposal
@@ -32,14 +31,6 @@ def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> dict[s
     done = finished_iterations(run.lake)
     following = done[-1] + 1 if done else 0
     return {"iteration": following, **synthesize(run, following, iterations)}
-
-
-def require_worlds(config: Config) -> None:
-    """Raises UsageError where no task can be made of any environment."""
-    if all(one.world is None for one in environments_of(config)):
-        names = ", ".join(config.environments)
-        hint = "Add one, for example [environments.site] to the config, or environments.site.pages=4."
-        raise UsageError(f"`environments`: of {names} no task can be made.", hint)
 
 
 def listed(config: Config, lake: Lake | None) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from tasks.collect.collect import plan
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import explorer_policy, measure_suites
 from tasks.shared.run import open_run
-from tasks.shared.suite import made_tasks, tasks_of
-from tasks.synthesize.command import listed, require_worlds, retire
+from tasks.shared.suite import made_tasks, require_makers, tasks_of
+from tasks.synthesize.command import listed, retire
 from tasks.synthesize.synthesize import synthesize_tasks
 from tests.flows.conftest import wheel
 
@@ -127,4 +127,4 @@ def test_what_descends_from_a_held_out_task_is_neither_made_nor_rolled_out(makin
 
 def test_where_no_task_can_be_made_of_anything_it_is_said(small: Config) -> None:
     with pytest.raises(UsageError, match="fake no task can be made"):
-        require_worlds(small)
+        require_makers(small)
