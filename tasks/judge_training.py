@@ -8,47 +8,47 @@ import hashlib
 import json
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from curation.agreement import Confusion, confusion_of
-from learning.judging import Effort, Example, Reading, fit
+from learning.judging.cases import Cases, Example
+from learning.judging.fit import USUAL, Effort, Fitted, fit
+from learning.judging.points import Points, Reading
 from models.judges.local.judge import LocalJudge, LocalOptions, page_of
 from models.judges.registry import case_of, screens_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
-from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.shared.claims import NAME
 from tasks.shared.console import bar
 from tasks.shared.material import pngs_of
-from tasks.shared.opinions import judged_tasks
+from tasks.shared.opinions import Stored, judged_tasks
 from tasks.shared.paths import work_folder
 from tasks.shared.trajectories import trajectories_of
 
 Part = Literal["train", "validation", "test"]
-USUAL = Effort()
 LEAST = 10
 """Trajectories of each outcome that a part needs to say anything."""
-TOGETHER = 256
-"""Trajectories whose screens are read together."""
+TOGETHER = 128
+"""Trajectories whose screens are in memory together; everything else that is learnt from lies on the disk."""
 POINTS = 5
 """Points that are read on each screen."""
 LONGEST = 24
 """Characters from which a text is too long to be a name."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Split:
     """Verified trajectories by part, and what to read on training screens."""
 
-    parts: dict[Part, list[Example]] = field(default_factory=lambda: {"train": [], "validation": [], "test": []})
-    readings: list[Reading] = field(default_factory=list[Reading])
+    parts: dict[Part, Cases]
+    points: Points
 
 
 def train_judge(
@@ -73,24 +73,9 @@ def train_judge(
         raise UsageError(f"`--train {name}` is no name of a judge.", "Use letters, digits, dots and dashes.")
     folder, place = work_folder(lake, "judges") / name, f"judges/{name}"
     if not lake.blobs.store.sizes(place):
-        split = read_split(config, lake, iterations)
-        require_enough(split)
-        with bar() as progress, tempfile.TemporaryDirectory() as made:
-            shown = progress.add_task("judge", total=100, message="")
-            parts = split.parts
-            fitted = fit(
-                parts["train"],
-                parts["validation"],
-                split.readings,
-                effort,
-                config.seed,
-                lambda share: progress.update(shown, completed=100 * share),
-            )
-            fitted.write(Path(made))
-            judge = LocalJudge(LocalOptions(checkpoint=made))
-            report = {"train": len(parts["train"]), **measured(judge, judge.config.threshold, parts["test"])}
-            (Path(made) / "report.json").write_text(json.dumps(report))
-            lake.blobs.put_directory(Path(made), place)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+            _make(config, lake, iterations, effort, Path(made))
+            lake.blobs.put_directory(Path(made) / "judge", place)
     checkpoint = lake.blobs.get_directory(place, folder)
     judge = LocalJudge(LocalOptions(checkpoint=str(checkpoint)))
     threshold = judge.config.threshold
@@ -99,11 +84,26 @@ def train_judge(
     return {"judge": judge.version, "checkpoint": str(checkpoint), "threshold": threshold, "config": keys, "test": test}
 
 
-def measured(judge: LocalJudge, threshold: float, examples: Sequence[Example]) -> dict[str, Any]:
-    """Counts and rates of a judge on examples."""
-    judgements = judge.score([one.case for one in examples])
-    accepted = [(one.score or 0.0) >= threshold for one in judgements]
-    return rates(confusion_of(accepted, [one.success for one in examples]))
+def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort: Effort, work: Path) -> None:
+    """Trains a judge and writes it, with its report, to a folder `judge` within one for work in progress."""
+    with bar() as progress:
+        total = lake.count("trajectories") if iterations is None else None
+        shown = progress.add_task("read", total=total, message="")
+        split = read_split(config, lake, iterations, work, lambda: progress.advance(shown))
+        require_enough(split)
+        shown = progress.add_task("judge", total=100, message="")
+        note = lambda share: progress.update(shown, completed=round(100 * share))  # noqa: E731
+        parts = split.parts
+        fitted = fit(parts["train"], parts["validation"], split.points, effort, config.seed, note)
+    fitted.write(work / "judge")
+    report = {"train": len(parts["train"]), **measured(fitted, parts["test"])}
+    (work / "judge" / "report.json").write_text(json.dumps(report))
+
+
+def measured(fitted: Fitted, cases: Cases) -> dict[str, Any]:
+    """Counts and rates of a judge on cases, at its threshold."""
+    accepted = (fitted.scores(cases) >= fitted.config.threshold).tolist()
+    return rates(confusion_of(accepted, (cases.truth > 0).tolist()))
 
 
 def rates(found: Confusion) -> dict[str, Any]:
@@ -115,39 +115,65 @@ def rates(found: Confusion) -> dict[str, Any]:
     }
 
 
-def read_split(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> Split:
-    """The verified trajectories of a lake, by part; those of practice pages are only learnt from."""
-    split, chance, read = Split(), random.Random(config.seed), set[str]()
+def read_split(
+    config: Config,
+    lake: Lake,
+    iterations: tuple[int, int] | None,
+    work: Path,
+    note: Callable[[], None] = lambda: None,
+) -> Split:
+    """The verified trajectories of a lake, by part; those of practice pages are only learnt from.
+
+    Args:
+        config: `judge.screens`, `seed`.
+        lake: read a few trajectories at a time.
+        iterations: first and end; all if not given.
+        work: where what is read lies while it is needed.
+        note: is called for every trajectory.
+    """
+    chance = random.Random(config.seed)
+    parts: dict[Part, Cases] = {
+        "train": Cases(work / "train"),
+        "validation": Cases(work / "validation"),
+        "test": Cases(work / "test"),
+    }
+    split = Split(parts, Points(work / "points", chance))
     judged = judged_tasks(lake)
     practice = {task.task_id for task in lake.rows(GuiTask, {"split": "practice"})}
     for iteration in sorted(set(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())):
         if iterations is not None and not iterations[0] <= iteration < iterations[1]:
             continue
-        for trajectory, steps, pngs in ended(config, lake, iteration):
-            if trajectory.task_id in judged:
-                continue
-            page = page_of(trajectory.task_id, trajectory.seed)
-            part: Part = "train" if trajectory.task_id in practice else part_of(page)
-            case = case_of(trajectory.instruction, steps, pngs, config.judge)
-            split.parts[part].append(Example(case, bool(trajectory.success), page))
-            if part == "train":
-                fresh = [step for step in steps if step.screenshot in pngs and step.screenshot not in read]
-                read |= {step.screenshot for step in fresh}
-                split.readings += [one for step in fresh for one in _readings(step, pngs[step.screenshot], chance)]
+        for chunk, pngs in ended(config, lake, iteration):
+            fresh: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
+            screens: dict[str, Step] = {}
+            for trajectory, steps in chunk:
+                note()
+                if trajectory.task_id in judged:
+                    continue
+                page = page_of(trajectory.task_id, trajectory.seed)
+                part: Part = "train" if trajectory.task_id in practice else part_of(page)
+                case = case_of(trajectory.instruction, steps, pngs, config.judge)
+                fresh[part].append(Example(case, bool(trajectory.success), page))
+                if part == "train":
+                    screens |= {step.screenshot: step for step in steps if step.screenshot in pngs}
+            for part, examples in fresh.items():
+                parts[part].add(examples)
+            for digest, step in screens.items():
+                for reading in _readings(step, pngs[digest], chance):
+                    split.points.add(reading)
     return split
 
 
-def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step], dict[str, bytes]]]:
-    """The trajectories of an iteration that a judge could be asked about, with their steps and the screens shown."""
+def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Stored], dict[str, bytes]]]:
+    """The trajectories of an iteration that a judge could be asked about, a few at a time with the screens shown."""
     trajectories = (
         one
         for one in trajectories_of(lake, iteration)
         if one[1] and one[0].success is not None and one[0].failure_boundary is None
     )
     while chunk := list(islice(trajectories, TOGETHER)):
-        shown = sorted({digest for _, steps in chunk for digest in screens_of(steps, config.judge)})
-        pngs = pngs_of(lake, shown)
-        yield from ((trajectory, steps, pngs) for trajectory, steps in chunk)
+        shown = {digest for _, steps in chunk for digest in screens_of(steps, config.judge)}
+        yield chunk, pngs_of(lake, sorted(shown))
 
 
 def part_of(page: str) -> Part:
@@ -158,12 +184,12 @@ def part_of(page: str) -> Part:
 
 def require_enough(split: Split) -> None:
     """Raises UsageError unless both outcomes are in each part often enough."""
-    for part, examples in split.parts.items():
-        successes = sum(one.success for one in examples)
-        least = min(successes, len(examples) - successes)
+    for part, cases in split.parts.items():
+        successes = int(cases.truth.sum())
+        least = min(successes, len(cases) - successes)
         if least < LEAST:
             raise UsageError(
-                f"`--train`: {len(examples)} verified trajectories with {successes} successes are too few for {part}: "
+                f"`--train`: {len(cases)} verified trajectories with {successes} successes are too few for {part}: "
                 f"{LEAST} of either outcome are needed.",
                 "Collect more with `flywheel run`.",
             )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from learning.judging import Effort, Example, Fitted, Reading, best_threshold, fit, platt
+from learning.judging.calibration import best_threshold, platt
+from learning.judging.cases import Cases, Example
+from learning.judging.fit import Effort, Fitted, fit
+from learning.judging.points import Points, Reading
 from models.judges.judge import Case
-from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of
+from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of, stacked
 from models.judges.local.judge import CONFIG, LocalJudge, LocalOptions
 from models.judges.registry import judge_of
 from schemas.config.judging import JudgeConfig
@@ -31,10 +35,18 @@ def case(done: bool, x: float = 0.5) -> Case:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Fitted:
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    folder = tmp_path_factory.mktemp("judge")
     examples = [Example(case(bool(n % 2), n / 40), bool(n % 2), f"fake/dark {n}") for n in range(40)]
     readings = [Reading(screen(shade), 0.5, 0.5, name, "button") for shade, name in ((40, "dark"), (255, "light"))]
-    return fit(examples, examples[:20], readings, Effort(reading_steps=3, epochs=12, batch=8, readings=4), seed=0)
+    train, validation = Cases(folder / "train"), Cases(folder / "validation")
+    for at in range(0, 40, 7):
+        train.add(examples[at : at + 7])
+    validation.add(examples[:20])
+    points = Points(folder / "points", random.Random(0), most=8)
+    for one in readings:
+        points.add(one)
+    return fit(train, validation, points, Effort(reading_steps=3, epochs=12, batch=8, readings=4), seed=0)
 
 
 def test_it_learns_the_verifiers_word_and_says_the_same_when_it_is_read_again(fitted: Fitted, tmp_path: Path) -> None:
@@ -99,3 +111,32 @@ def test_calibration_finds_the_scale_that_made_the_outcomes_and_the_threshold_th
     scale, shift = platt(logits, known)
     assert scale == pytest.approx(2, abs=0.2) and shift == pytest.approx(-1, abs=0.2)
     assert best_threshold(torch.tensor([0.2, 0.4, 0.6]), torch.tensor([0.0, 1.0, 1.0])) == 0.4
+
+
+def test_of_many_points_a_fair_draw_is_kept_and_each_keeps_its_name(tmp_path: Path) -> None:
+    points = Points(tmp_path / "points", random.Random(1), most=50)
+    for number in range(1000):
+        points.add(Reading(screen(number % 250), 0.5, 0.5, f" Name-{number} ", "a" if number < 500 else "b"))
+    assert len(points) == 50 and points.kinds == ["", "a", "b"]
+    crops, names, which, kinds = points.draw(400, np.random.default_rng(0), points.kinds)
+    assert crops.shape == (400, *CROP) and which.min() >= 0 and names.shape[0] == int(which.max()) + 1 <= 50
+    assert 0.3 < float((kinds == 2).float().mean()) < 0.7
+    named = {grams_of(f"name-{number}").tobytes(): number for number in range(1000)}
+    drawn = [named[names[int(one)].numpy().tobytes()] for one in which]
+    assert all(number % 250 in crop for number, crop in zip(drawn, crops, strict=True))
+
+
+def test_cases_are_read_from_the_disk_as_they_were_added(tmp_path: Path) -> None:
+    cases, examples = (
+        Cases(tmp_path / "cases"),
+        [Example(case(bool(n % 2), n / 9), n % 2 > 0, str(n)) for n in range(9)],
+    )
+    cases.add(examples[:4])
+    assert len(cases.batch([0, 3])["words"]) == 2
+    cases.add([])
+    cases.add(examples[4:])
+    expected = stacked([features_of(one.case) for one in examples])
+    found = cases.batch(np.array([8, 0, 5]))
+    assert all((found[name].numpy() == array[[8, 0, 5]]).all() for name, array in expected.items())
+    assert found["words"].dtype == torch.int64
+    assert cases.pages == [str(n) for n in range(9)] and cases.truth.tolist() == [float(n % 2) for n in range(9)]

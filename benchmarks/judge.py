@@ -1,0 +1,250 @@
+"""The wheel's own judge against the verifiers, on pages and on tasks that nothing was chosen by.
+
+`python -m benchmarks.judge [--short] [--lake URI] [--figure PNG] --json PATH [KEY=VALUE]...`
+
+The explorer and the champions of four iterations of the default profile (those of `--lake`, or of a wheel that is
+turned first) roll out the suite's tasks; what `flywheel judge --train` runs trains a judge on it: pages are split, 80 %
+to learn from, 10 % to calibrate and choose the threshold by, 10 % left out. Then other pages of the same tasks, seeds
+from 5,000,000 on, and the tasks that are held out are rolled out and judged. Beside it stand judges that need no
+training, or hardly any: `all`, which accepts all; `early`, which accepts what ended before its step limit; `changed`,
+which accepts what changed the last screen; and `numbers`, a logistic regression on what the judge reads beside pixels
+and words (actions, counts, places), with its threshold chosen on the same pages. All lies under FLYWHEEL_HOME: a run
+that was cut short goes on where it stood. `--short` is the explorer in the fake sandbox.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import torch
+
+from benchmarks.shared.arms import Arm, root_of
+from benchmarks.shared.gathered import gather
+from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.shared.scores import Known, Scores, best_f1, quality, reliability, roc
+from learning.judging.calibration import platt
+from learning.judging.cases import Cases
+from learning.judging.fit import USUAL, Effort
+from models.judges.judge import Case
+from models.judges.local.features import features_of
+from models.judges.local.judge import LocalJudge, LocalOptions
+from models.judges.registry import case_of
+from schemas.config import Config, load_config
+from schemas.tables.policy import PolicyVersion
+from schemas.tables.task import GuiTask
+from storage.lake import Lake
+from tasks.judge_training import ended, read_split, train_judge
+
+Row = dict[str, Any]
+LEARN, TEST = 100_000, 5_000_000
+"""First seeds."""
+SIZES = {False: ((300, 60), (40, 10), (80, 20)), True: ((150, 0), (60, 0), (60, 0))}
+"""Trajectories of each task by the explorer and by each policy: to learn from, of other pages, of held-out tasks."""
+BARS = {"other pages": 0.90, "held-out tasks": 0.80}
+ITERATIONS = 4
+FAKE = (
+    'environments={"fake":{"sandboxes":8}}',
+    'suite.tasks=["click-target","two-steps","enter-text"]',
+    'suite.held_out=["click-of-three"]',
+    "suite.hard=[]",
+    "suite.practice=[]",
+)
+SHORT = Effort(reading_steps=60, epochs=8, batch=32, readings=64)
+FIGURE = Path("docs/judge.png")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One set of test trajectories, and what each judge says."""
+
+    name: str
+    tasks: list[str]
+    known: Known
+    scores: dict[str, tuple[Scores, float]]
+    """By judge, with its threshold."""
+    ms: float
+    """Of the trained judge, per trajectory, from pictures in memory to the score."""
+
+    def rows(self) -> list[Row]:
+        """One per judge."""
+        return [
+            {"set": self.name, "judge": judge, **quality(scores, self.known, threshold), "threshold": threshold,
+             "ms": self.ms if judge == "trained" else None}
+            for judge, (scores, threshold) in self.scores.items()
+        ]  # fmt: skip
+
+    def by_task(self) -> list[Row]:
+        """What the trained judge does on each task."""
+        scores, threshold = self.scores["trained"]
+        rows: list[Row] = []
+        for task in sorted(set(self.tasks)):
+            at = np.array([one == task for one in self.tasks])
+            found = quality(scores[at], self.known[at], threshold)
+            rows.append({"set": self.name, "task": task} | {key: found[key] for key in TOLD})
+        return rows
+
+
+TOLD = ("n", "successes", "F1", "precision", "recall", "false accepts", "ROC AUC")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Gathers, trains, measures; exit code 1 if a bar is missed."""
+    asked = _options(words)
+    overrides = [*(FAKE if asked.short else ()), *asked.overrides]
+    folder = root_of(asked.config, overrides).parents[1] / "judge" / root_of(asked.config, overrides).name
+
+    def config(name: str) -> Config:
+        return load_config(asked.config, [*overrides, f"lake.uri={folder / name}"])
+
+    made = None if asked.short else _champions(asked, overrides, folder)
+    versions = sorted(one.policy_version for one in made.rows(PolicyVersion, {"kind": "iteration"})) if made else []
+    learn, pages, tasks = SIZES[asked.short]
+    lake = gather(config("learn"), made, versions, "train", LEARN, *learn)
+    trained = train_judge(config("learn"), lake, "benchmark", None, SHORT if asked.short else USUAL)
+    judge = LocalJudge(LocalOptions(checkpoint=trained["checkpoint"]))
+    with tempfile.TemporaryDirectory() as work:
+        parts = read_split(config("learn"), lake, None, Path(work)).parts
+        plain = Numbers(parts["train"], parts["validation"])
+    sets = [
+        _judged(name, config(place), gather(config(place), made, versions, split, TEST, *counts), judge, plain)
+        for name, place, split, counts in (
+            ("other pages", "pages", "train", pages),
+            ("held-out tasks", "tasks", "held_out", tasks),
+        )
+    ]
+    save_figure(sets, asked.figure)
+    rows, by_task = [row for one in sets for row in one.rows()], [row for one in sets for row in one.by_task()]
+    own = {"set": "learnt from", "judge": "trained", "n": trained["test"]["train"], "left out": trained["test"]}
+    found = {row["set"]: row["F1"] for row in rows if row["judge"] == "trained"}
+    bars = [Bar(f"F1 on {name}", found[name] or 0.0, bar, "higher") for name, bar in BARS.items()]
+    return finish("judge", [*rows, *by_task, own], bars, asked.json, [rows, by_task])
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = add_options(argparse.ArgumentParser(description=__doc__))
+    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--lake", help="whose policies act; a wheel is turned first if not given")
+    parser.add_argument("--figure", type=Path, help="where the picture goes; docs/judge.png of a full run")
+    parser.add_argument("overrides", nargs="*")
+    asked = parser.parse_args(words)
+    asked.figure = asked.figure or (None if asked.short else FIGURE)
+    return asked
+
+
+def _champions(asked: argparse.Namespace, overrides: Sequence[str], folder: Path) -> Lake:
+    """The lake whose policies act."""
+    if asked.lake:
+        return Lake.open(load_config(asked.config, [*overrides, f"lake.uri={asked.lake}"]).lake, create=False)
+    wheel = Arm("wheel", 0, asked.config, folder / "wheel", (*overrides, f"lake.uri={folder}/wheel/lake"))
+    wheel.turn(ITERATIONS)
+    return Lake.open(load_config(asked.config, wheel.overrides).lake, create=False)
+
+
+class Numbers:
+    """A logistic regression on the numbers of cases."""
+
+    def __init__(self, train: Cases, validation: Cases) -> None:
+        x, y = _numbers_of(train), train.truth
+        self._mean, self._std = x.mean(0), x.std(0).clamp(min=1e-3)
+        self._weights = torch.zeros(x.shape[1] + 1, requires_grad=True)
+        optimiser = torch.optim.LBFGS([self._weights], max_iter=200, line_search_fn="strong_wolfe")
+
+        def loss() -> torch.Tensor:
+            optimiser.zero_grad()
+            value = torch.nn.functional.binary_cross_entropy_with_logits(self._logits(x), y)
+            value = value + 1e-3 * self._weights.square().sum()
+            value.backward()
+            return value
+
+        optimiser.step(loss)
+        logits = self._logits(_numbers_of(validation)).detach()
+        self._scale, self._shift = platt(logits, validation.truth)
+        self.threshold = best_f1(self.scores(_numbers_of(validation)), (validation.truth > 0).numpy())
+
+    def scores(self, x: torch.Tensor) -> Scores:
+        """(n,) of numbers (n, f)."""
+        return torch.sigmoid(self._scale * self._logits(x).detach() + self._shift).numpy().astype(np.float64)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - self._mean) / self._std @ self._weights[:-1] + self._weights[-1]
+
+
+def _numbers_of(cases: Cases) -> torch.Tensor:
+    return cases.batch(np.arange(len(cases)))["numbers"]
+
+
+def _judged(name: str, config: Config, lake: Lake, judge: LocalJudge, plain: Numbers) -> Judged:
+    limits = {task.task_id: task.max_steps for task in lake.rows(GuiTask)}
+    tasks, known = list[str](), list[bool]()
+    scores: dict[str, list[float]] = {one: [] for one in ("trained", "numbers", "early", "changed", "all")}
+    seconds = 0.0
+    for chunk, pngs in ended(config, lake, 0):
+        cases = [case_of(one.instruction, steps, pngs, config.judge) for one, steps in chunk]
+        began = time.perf_counter()
+        found = judge.score(cases)
+        seconds += time.perf_counter() - began
+        scores["trained"] += [one.score or 0.0 for one in found]
+        scores["numbers"] += plain.scores(
+            torch.from_numpy(np.stack([features_of(one).numbers for one in cases]))
+        ).tolist()
+        scores["early"] += [float(len(steps) < limits[one.task_id]) for one, steps in chunk]
+        scores["changed"] += [float(_changed(one)) for one in cases]
+        scores["all"] += [1.0] * len(cases)
+        tasks += [one.task_id for one, _ in chunk]
+        known += [bool(one.success) for one, _ in chunk]
+    thresholds = {"trained": judge.config.threshold, "numbers": plain.threshold}
+    given = {one: (np.array(values), thresholds.get(one, 0.5)) for one, values in scores.items()}
+    return Judged(name, tasks, np.array(known), given, 1000 * seconds / max(1, len(known)))
+
+
+def _changed(case: Case) -> bool:
+    return len(case.screens) > 1 and case.screens[-1] != case.screens[-2]
+
+
+def save_figure(sets: Sequence[Judged], path: Path | None) -> None:
+    """ROC with the point that the threshold chooses, and the share of successes by score, of the trained judge."""
+    if path is None:
+        return
+    curves = [{"set": one.name, "x": x, "y": y} for one in sets for x, y in roc(one.scores["trained"][0], one.known)]
+    chosen = [{"set": one.name, **dict(zip("xy", _chosen(one), strict=True))} for one in sets]
+    bins = [
+        {"set": one.name, "x": mean, "y": share, "n": count}
+        for one in sets
+        for mean, share, count in reliability(one.scores["trained"][0], one.known)
+    ]
+    colour = alt.Color("set:N", title=None)
+    scale = alt.Scale(domain=[0, 1])
+    left, up = (
+        alt.X("x:Q", title="failures accepted", scale=scale),
+        alt.Y("y:Q", title="successes accepted", scale=scale),
+    )
+    curve = alt.Chart(alt.Data(values=curves)).mark_line().encode(x=left, y=up, color=colour, order="y:Q")
+    point = alt.Chart(alt.Data(values=chosen)).mark_point(filled=True, size=90).encode(x=left, y=up, color=colour)
+    line = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": 1, "y": 1}])).mark_line(strokeDash=[4, 4], color="grey")
+    means, shares = alt.X("x:Q", title="score", scale=scale), alt.Y("y:Q", title="share of successes", scale=scale)
+    dots = alt.Chart(alt.Data(values=bins)).encode(x=means, y=shares, color=colour)
+    calibration = dots.mark_line() + dots.mark_point(filled=True).encode(size=alt.Size("n:Q", title="trajectories"))
+    panels = [
+        (curve + point).properties(width=320, height=320, title="ROC, and the threshold"),
+        (line.encode(x=means, y=shares) + calibration).properties(width=320, height=320, title="calibration"),
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    alt.hconcat(*panels).save(str(path), scale_factor=2)
+
+
+def _chosen(one: Judged) -> Iterator[float]:
+    """Shares of failures and of successes that are accepted."""
+    scores, threshold = one.scores["trained"]
+    for kind in (~one.known, one.known):
+        yield float((scores[kind] >= threshold).mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

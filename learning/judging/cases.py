@@ -1,0 +1,85 @@
+"""Verified trajectories as what the judge's network reads, on the disk: a judge is trained from a lake of any size in
+the same memory.
+
+Each array of a case lies in a file of its own, row after row, about 40 kB a trajectory together. The files are mapped;
+training reads the rows of a batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.judges.judge import Case
+from models.judges.local.features import Array, features_of, stacked
+from models.judges.local.network import numbered
+
+PARTS = np.int16
+"""Of names, on the disk; there are 4096 different ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A trajectory with a verifier's word."""
+
+    case: Case
+    success: bool
+    page: str
+    """Its task and seed."""
+
+
+class Cases:
+    """Examples, added in any number and read by their numbers.
+
+    Args:
+        folder: a new or empty one, for its files; it must stay while cases are read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._shapes: dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]] = {}
+        self._mapped: dict[str, Array] = {}
+        self._truth: list[bool] = []
+        self.pages: list[str] = []
+        """Task and seed of each."""
+
+    def __len__(self) -> int:
+        return len(self._truth)
+
+    @property
+    def truth(self) -> Tensor:
+        """(n,) float32: 1 for a success."""
+        return torch.tensor(self._truth, dtype=torch.float32)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a case has; 0 where there is no case."""
+        return self._shapes["numbers"][1][0] if self._shapes else 0
+
+    def add(self, examples: Sequence[Example]) -> None:
+        """Writes examples behind those that are there."""
+        if not examples:
+            return
+        arrays = stacked([features_of(one.case) for one in examples])
+        self._mapped = {}
+        for name, array in arrays.items():
+            kept = array.astype(PARTS) if array.dtype == np.int64 else array
+            self._shapes[name] = (kept.dtype, kept.shape[1:])
+            with (self._folder / name).open("ab") as file:
+                file.write(kept.tobytes())
+        self._truth += [one.success for one in examples]
+        self.pages += [one.page for one in examples]
+
+    def batch(self, at: Sequence[int] | Array) -> dict[str, Tensor]:
+        """The cases of these numbers, as the network wants them."""
+        if not self._mapped:
+            self._mapped = {
+                name: np.memmap(self._folder / name, dtype, "r", shape=(len(self), *shape))
+                for name, (dtype, shape) in self._shapes.items()
+            }
+        rows = {name: np.asarray(mapped[at]) for name, mapped in self._mapped.items()}
+        return numbered({name: row.astype(np.int64) if row.dtype == PARTS else row for name, row in rows.items()})

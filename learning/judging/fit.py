@@ -1,0 +1,147 @@
+"""Trains the local judge from verified trajectories.
+
+First its reader learns to read what lies around a point from the elements that pages list, by a contrastive loss
+between pixels and names (CLIP, arXiv 2103.00020); a judge that judges never sees elements. Then the whole network
+learns the verifier's word. Scores are calibrated, and the threshold is chosen, on validation trajectories.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save
+from torch import Tensor
+
+from learning.judging.calibration import best_threshold, platt
+from learning.judging.cases import Cases
+from learning.judging.points import Points
+from models.judges.local.judge import CONFIG, TOGETHER, WEIGHTS, LocalConfig
+from models.judges.local.network import JudgeNet, reading_loss
+
+RATE, DECAY = 1.5e-3, 0.02
+READING_SHARE = 0.3
+JITTER = 2
+"""Pixels by which crops are moved about, so that none is learnt by heart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long is trained."""
+
+    reading_steps: int = 700
+    epochs: int = 12
+    steps: int = 1500
+    """The epochs end after so many at the latest, however large the lake is."""
+    batch: int = 64
+    readings: int = 192
+    """Points of one step of reading."""
+
+
+USUAL = Effort()
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A trained judge, not yet in a folder."""
+
+    net: JudgeNet
+    config: LocalConfig
+
+    def write(self, folder: Path) -> None:
+        """Writes weights and config."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / WEIGHTS).write_bytes(save({name: one.contiguous() for name, one in self.net.state_dict().items()}))
+        (folder / CONFIG).write_text(self.config.model_dump_json())
+
+    def scores(self, cases: Cases) -> Tensor:
+        """(n,) P(success) of cases, as the judge that is made of it gives them."""
+        return torch.sigmoid(self.config.scale * logits_of(self.net, cases) + self.config.shift)
+
+
+def fit(
+    train: Cases,
+    validation: Cases,
+    points: Points,
+    effort: Effort,
+    seed: int,
+    note: Callable[[float], None] = lambda done: None,
+) -> Fitted:
+    """Trains, calibrates and chooses the threshold.
+
+    Args:
+        train, validation: trajectories of different pages; both outcomes must be in each.
+        points: of training screens with what is there; none for pages that list no elements.
+        effort: how long.
+        seed: of weights, order and jitter.
+        note: is told the share of the work that is done.
+    """
+    torch.manual_seed(seed)
+    net = JudgeNet(points.kinds, train.numbers)
+    _train(net, train, points, effort, np.random.default_rng(seed), note)
+    logits, known = logits_of(net, validation), validation.truth
+    scale, shift = platt(logits, known)
+    config = LocalConfig(
+        kinds=points.kinds,
+        numbers=train.numbers,
+        scale=scale,
+        shift=shift,
+        threshold=best_threshold(torch.sigmoid(scale * logits + shift), known),
+        learned=sorted({*train.pages, *validation.pages}),
+    )
+    return Fitted(net, config)
+
+
+def logits_of(net: JudgeNet, cases: Cases) -> Tensor:
+    """(n,) the network's logits of cases."""
+    with torch.inference_mode():
+        starts = range(0, len(cases), TOGETHER)
+        parts = [net(cases.batch(np.arange(at, min(at + TOGETHER, len(cases))))) for at in starts]
+    return torch.cat(parts).clone()
+
+
+def _train(
+    net: JudgeNet,
+    cases: Cases,
+    points: Points,
+    effort: Effort,
+    order: np.random.Generator,
+    note: Callable[[float], None],
+) -> None:
+    """The reader alone first, where there is something to read; then the whole network, and the reader beside it."""
+    optimiser = torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY)
+    kinds, reading = points.kinds, effort.reading_steps if len(points) else 0
+    for step in range(reading):
+        _update(net, optimiser, reading_loss(net.reader, *points.draw(effort.readings, order, kinds)), 1.0)
+        note(0.4 * step / reading)
+    truth = cases.truth
+    steps = min(effort.steps, effort.epochs * max(1, len(cases) // effort.batch))
+    rounds = -(-steps * effort.batch // len(cases))
+    chosen = np.concatenate([order.permutation(len(cases)) for _ in range(rounds)])
+    for step in range(steps):
+        at = chosen[step * effort.batch : (step + 1) * effort.batch]
+        batch = cases.batch(at)
+        batch["crops"] = _jittered(batch["crops"], order)
+        loss = F.binary_cross_entropy_with_logits(net(batch), truth[at])
+        if len(points):
+            loss = loss + READING_SHARE * reading_loss(net.reader, *points.draw(effort.batch, order, kinds))
+        _update(net, optimiser, loss, min(1, (step + 1) / 50) * (1 + math.cos(math.pi * step / steps)) / 2)
+        note(0.4 + 0.6 * step / steps)
+    net.eval()
+
+
+def _update(net: JudgeNet, optimiser: torch.optim.Optimizer, loss: Tensor, share: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = RATE * share
+    optimiser.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimiser.step()
+
+
+def _jittered(crops: Tensor, order: np.random.Generator) -> Tensor:
+    down, right = (int(one) for one in order.integers(-JITTER, JITTER + 1, 2))
+    return torch.roll(crops, (down, right), (-2, -1))

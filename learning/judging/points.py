@@ -1,0 +1,76 @@
+"""Points of screens with what is there, from which the judge's reader learns to read: a fair draw of bounded size."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.judges.local.features import CROP, Array, crop_of, grams_of, grey_of
+
+MOST = 65_536
+"""Points that are kept: 168 MB of pixels, on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A point of a screen, in fractions of it, and the element there."""
+
+    png: bytes
+    x: float
+    y: float
+    name: str
+    kind: str
+
+
+class Points:
+    """Readings, of which any number is added and at most `most` are kept, each with the same chance (Vitter's algorithm
+    R, 1985).
+
+    Args:
+        file: a new one, for the pixels; it must stay while points are drawn.
+        chance: decides which are kept.
+        most: how many.
+    """
+
+    def __init__(self, file: Path, chance: random.Random, most: int = MOST) -> None:
+        self._chance, self._most, self._added = chance, most, 0
+        self._crops: Array = np.memmap(file, np.uint8, "w+", shape=(most, *CROP))
+        self._names: list[str] = []
+        self._kinds: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of elements among them, and none, in order."""
+        return sorted({*self._kinds, ""})
+
+    def add(self, reading: Reading) -> None:
+        """Keeps it, perhaps in the place of another."""
+        at = self._added if self._added < self._most else self._chance.randrange(self._added + 1)
+        self._added += 1
+        if at >= self._most:
+            return
+        if at == len(self._names):
+            self._names.append("")
+            self._kinds.append("")
+        self._crops[at] = crop_of(grey_of(reading.png), reading.x, reading.y)
+        self._names[at], self._kinds[at] = reading.name.strip().lower(), reading.kind
+
+    def draw(
+        self, count: int, order: np.random.Generator, kinds: Sequence[str]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """So many points as `network.reading_loss` wants them."""
+        at = order.integers(0, len(self), count)
+        names = [self._names[index] for index in at]
+        different = sorted({name for name in names if name}) or [""]
+        places = {name: place for place, name in enumerate(different) if name}
+        which = torch.tensor([places.get(name, -1) for name in names])
+        grams = torch.from_numpy(np.stack([grams_of(name) for name in different]))
+        shown = torch.tensor([kinds.index(self._kinds[index]) for index in at])
+        return torch.from_numpy(np.asarray(self._crops[at])), grams, which, shown
