@@ -8,6 +8,7 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from apps.desk.openings import Asking
 from apps.desk.queue import Place
 from apps.desk.shown import Item, item_of, reviews_shown
 from apps.lineage import lineage_of
@@ -55,13 +56,15 @@ def router(desk: "Desk") -> APIRouter:
 
     @routes.get("/api/queue")
     def queue(
-        limit: Limit = 20, offset: Offset = 0, task: str | None = None, iteration: int | None = None
+        asking: Asking, limit: Limit = 20, offset: Offset = 0, task: str | None = None, iteration: int | None = None
     ) -> list[Place]:
-        return desk.queue.places(limit, offset, task, iteration)
+        return desk.queue.places(limit, offset, task, iteration, asking)
 
     @routes.get("/api/trajectories/{name}")
-    def trajectory(name: str) -> Item:
-        return item_of(desk.lake, name)
+    def trajectory(name: str, asking: Asking) -> Item:
+        found = item_of(desk.lake, name)
+        desk.queue.openings.open(asking, name)
+        return found
 
     @routes.get("/api/trajectories/{name}/policies")
     def policies(name: str) -> list[str]:

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from apps.desk.funnel import funnel_of
+from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
 from schemas.action import Action
@@ -27,9 +28,11 @@ def router(desk: "Desk") -> APIRouter:
     size = desk.config.desk.page_size
 
     @routes.get("/")
-    def queue(number: Number = 0, task: str | None = None, iteration: str | None = None) -> HTMLResponse:
+    def queue(
+        asking: Asking, number: Number = 0, task: str | None = None, iteration: str | None = None
+    ) -> HTMLResponse:
         asked = int(iteration) if iteration and iteration.lstrip("-").isdecimal() else None
-        places = desk.queue.places(size + 1, number * size, task or None, asked)
+        places = desk.queue.places(size + 1, number * size, task or None, asked, asking)
         tasks = sorted(desk.lake.read("tasks", ["task_id"])["task_id"].to_pylist())
         return page(
             "queue", places=places[:size], more=len(places) > size, page=number, size=size, tasks=tasks,
@@ -37,16 +40,18 @@ def router(desk: "Desk") -> APIRouter:
         )  # fmt: skip
 
     @routes.get("/queue/{position}")
-    def place(position: int) -> RedirectResponse:
+    def place(position: int, asking: Asking) -> RedirectResponse:
         """The item at a place of the queue: what is decided leaves it, so the same place is then the next one."""
-        found = desk.queue.places(1, max(0, position))
+        found = desk.queue.places(1, max(0, position), person=asking)
         if not found:
             return RedirectResponse("/", 303)
         return RedirectResponse(f"/review/{found[0].trajectory_id}?at={max(0, position)}&step={found[0].step}", 303)
 
     @routes.get("/review/{name}")
-    def review(name: str, at: Page = 0, step: Page = 0) -> HTMLResponse:
-        return _trajectory(item_of(desk.lake, name), "review", at, step)
+    def review(name: str, asking: Asking, at: Page = 0, step: Page = 0) -> HTMLResponse:
+        item, other = item_of(desk.lake, name), desk.queue.openings.with_others(asking).get(name, "")
+        desk.queue.openings.open(asking, name)
+        return _trajectory(item, "review", at, step, other)
 
     @routes.get("/trajectory/{name}")
     def trajectory(name: str, step: Page = 0) -> HTMLResponse:
@@ -64,12 +69,12 @@ def problem(status: int, text: str) -> HTMLResponse:
     return page("problem", status=status, text=text, status_code=status)
 
 
-def _trajectory(item: Item, mode: str, at: int, step: int) -> HTMLResponse:
+def _trajectory(item: Item, mode: str, at: int, step: int, open_with: str = "") -> HTMLResponse:
     first = min(step, max(0, len(item.steps) - 1))
     shown = item.steps[first] if item.steps else None
     return page(
         "trajectory", item=item, mode=mode, at=at, first=first, shown=shown, data=item.model_dump_json(),
-        kinds=action_fields(),
+        kinds=action_fields(), open_with=open_with,
     )  # fmt: skip
 
 

@@ -2,16 +2,19 @@
 
 The order is one question to the lake (`storage/queries/queue.sql`). Its answer is kept for a moment, so that a page
 does not wait for it: a page is the kept order without what people have decided on since, which is read anew each time,
-and where the lake has changed, the next order is asked for meanwhile.
+and where the lake has changed, the next order is asked for meanwhile. People who are here together are spread over what
+is about as worthy.
 """
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from apps.desk.openings import Openings
 from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
@@ -20,6 +23,8 @@ KEPT = 1000
 """Places of an order that are kept; a page further on is asked for by itself."""
 AGED_S = 5.0
 """An order that is older is renewed, if the lake has changed."""
+NEAR = 0.8
+"""What is worth at least this share of the first is about as worthy: of it each person gets another one first."""
 _ORDERED_BY = ("trajectories", "verdicts", "reviews", "curriculum")
 
 
@@ -45,6 +50,8 @@ class Place(BaseModel):
     action: str | None = None
     width: int = 1
     height: int = 1
+    open_with: str = ""
+    """Who else has it open."""
 
 
 @dataclass(slots=True)
@@ -60,22 +67,31 @@ class Queue:
     Args:
         lake: where to ask.
         forgetting: what a label is worth one iteration later.
+        openings: who is here, and what they have open.
     """
 
-    def __init__(self, lake: Lake, forgetting: float) -> None:
+    def __init__(self, lake: Lake, forgetting: float, openings: Openings | None = None) -> None:
         self._lake, self._forgetting = lake, forgetting
+        self.openings = openings or Openings()
         self._orders: dict[tuple[int | None, str | None], _Order] = {}
         self._lock = threading.Lock()
         self._renewing: set[tuple[int | None, str | None]] = set()
 
-    def places(self, limit: int, offset: int = 0, task: str | None = None, iteration: int | None = None) -> list[Place]:
-        """The next `limit` places after the first `offset`, of one task or iteration alone if given."""
+    def places(
+        self, limit: int, offset: int = 0, task: str | None = None, iteration: int | None = None, person: str = ""
+    ) -> list[Place]:
+        """The next `limit` places after the first `offset`, of one task or iteration alone if given, as they come for
+        a person."""
         order = self._order(iteration, task)
-        done = looked_at(self._lake)
-        rows = [row for row in order.rows if row["trajectory_id"] not in done][offset : offset + limit]
+        done, number, elsewhere = looked_at(self._lake), *self._of(person)
+        left = [row for row in order.rows if row["trajectory_id"] not in done]
+        rows = spread(left, number, elsewhere)[offset : offset + limit]
         if len(rows) < limit and len(order.rows) == KEPT:
             rows = self._ask(limit, offset, iteration, task)
-        return self._shown(rows)
+        return self._shown(rows, elsewhere)
+
+    def _of(self, person: str) -> tuple[int, dict[str, str]]:
+        return self.openings.number(person), self.openings.with_others(person)
 
     def _order(self, iteration: int | None, task: str | None) -> _Order:
         key = (iteration, task)
@@ -112,7 +128,7 @@ class Queue:
     def _versions(self) -> dict[str, int | None]:
         return {name: self._lake.version(name) for name in _ORDERED_BY}
 
-    def _shown(self, rows: list[dict[str, Any]]) -> list[Place]:
+    def _shown(self, rows: list[dict[str, Any]], elsewhere: Mapping[str, str]) -> list[Place]:
         names = short_names(row["task_id"] for row in rows)
         where = {
             "iteration": sorted({row["iteration"] for row in rows}),
@@ -128,11 +144,23 @@ class Queue:
             )
             step = by_place.get((row["trajectory_id"], first)) or by_place.get((row["trajectory_id"], 0))
             fields = {name: row[name] for name in Place.model_fields if name in row}
+            fields["open_with"] = elsewhere.get(row["trajectory_id"], "")
             if step:
                 size = {"width": step["screen_width"], "height": step["screen_height"]}
                 fields |= {"screenshot": step["screenshot"], "action": step["action"], **size}
             places.append(Place(**fields, task=names[row["task_id"]], step=step["step"] if step else 0))
         return places
+
+
+def spread(rows: Sequence[dict[str, Any]], number: int, elsewhere: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The same rows for the person of a number: among those first ones that are about as worthy each person begins at
+    another one, and what is open with somebody else comes last."""
+    first = next((row["worth"] for row in rows), 0.0)
+    end = next((at for at, row in enumerate(rows) if row["worth"] < NEAR * first), len(rows))
+    near = [row for row in rows[:end] if row["trajectory_id"] not in elsewhere]
+    begin = number % max(1, len(near))
+    taken = [row for row in rows[:end] if row["trajectory_id"] in elsewhere]
+    return [*near[begin:], *near[:begin], *taken, *rows[end:]]
 
 
 def looked_at(lake: Lake) -> set[str]:

@@ -5,7 +5,8 @@
 -- people (quarantine), and where its gate `people` drew it; up to 0.75 the less sure the judge is, 1 - 2 |score - 1/2|; 0.5 where a gate turned away what the
 -- verifier called a success; 0.25 for a policy's own failure, which a correction teaches most about; and up to 0.5 by the
 -- task's weight in the newest curriculum. The sum is halved ($forgetting) for each iteration since: what was wrong with an
--- older policy may be so no more. What the environment ended, and what people have decided on, is left out.
+-- older policy may be so no more. A second trajectory of a task teaches less than the first: in the order the n-th of a task
+-- counts 1 / n of its worth, so that tasks take turns by what their labels are worth (D'Hondt). What the environment ended, and what people have decided on, is left out.
 WITH
 newest AS (SELECT max(iteration) AS iteration FROM curriculum),
 picked AS (SELECT trajectory_id FROM drawn),
@@ -40,7 +41,10 @@ weighed AS (
         * pow($forgetting::DOUBLE, (SELECT max(iteration) FROM trajectories) - iteration) AS worth
     FROM rated
 ),
-first AS (FROM weighed ORDER BY worth DESC, trajectory_id LIMIT $limit::INTEGER OFFSET $offset::INTEGER)
+first AS (
+    SELECT *, worth / row_number() OVER (PARTITION BY task_id ORDER BY worth DESC, trajectory_id) AS share FROM weighed
+    ORDER BY share DESC, trajectory_id LIMIT $limit::INTEGER OFFSET $offset::INTEGER
+)
 SELECT
     *,
     list_filter([
@@ -53,4 +57,4 @@ SELECT
         if(weight IS NOT NULL, format('the curriculum gives its task {:.1f} % ({})', 100 * weight, pool), NULL)
     ], lambda one: one IS NOT NULL) AS why
 FROM first
-ORDER BY worth DESC, trajectory_id
+ORDER BY share DESC, trajectory_id

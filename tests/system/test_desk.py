@@ -174,10 +174,12 @@ def test_the_second_of_two_people_is_told_and_overwrites_nothing(
     ada: Desk, place: Place, address: str, browsers: Callable[[], WebDriver]
 ) -> None:
     bob = person("Bob", place, address, browsers())
-    for one in (ada, bob):
-        one.open("/queue/2")
+    ada.open("/queue/2")
     name = ada.until(lambda: ada.shown)
-    bob.until(lambda: bob.shown == name)
+    bob.open("/")
+    bob.until(lambda: "open with Ada" in bob.browser.page_source)
+    bob.open(f"/review/{name}")
+    bob.until(lambda: bob.shown == name and "open with Ada" in bob.browser.page_source)
     ada.press("r")
     ada.until(lambda: ada.shown not in ("", name))
     bob.press("a")

@@ -2,7 +2,10 @@
 
 const field = document.getElementById("person");
 field.value = localStorage.getItem("person") ?? "";
-field.addEventListener("input", () => localStorage.setItem("person", field.value.trim()));
+/** The desk is told who looks, so that people spread over the queue; what is decided names its person by itself. */
+const tell = () => { document.cookie = `person=${encodeURIComponent(field.value.trim())}; path=/; samesite=strict`; };
+tell();
+field.addEventListener("input", () => { localStorage.setItem("person", field.value.trim()); tell(); });
 field.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === "Escape") field.blur(); });
 
 /** Your name, or "" after asking for it. */

@@ -6,7 +6,8 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from apps.desk.funnel import funnel_of
-from apps.desk.queue import Queue
+from apps.desk.openings import OPEN_S, Openings
+from apps.desk.queue import Queue, spread
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
 
@@ -135,3 +136,42 @@ def test_the_funnel_counts_what_comes_through_and_links_examples_of_what_does_no
     newest = funnel_of(fresh.lake)[0]
     assert (newest.counts["reviewed"], newest.counts["selected"]) == (1, 13)
     assert f'href="/trajectory/{valid.examples[0]}"' in desk.get("/funnel").text
+
+
+def test_tasks_take_turns_by_what_their_labels_are_worth(fresh: Place) -> None:
+    lake = fresh.lake
+    for name in names(lake, success=False, task_id="fake/two-steps"):
+        say(lake, name, "judge", True, score=0.9)
+    first = Queue(lake, 0.5).places(4)
+    assert first[0].task_id == first[1].task_id == "fake/two-steps"
+    assert {one.task_id for one in first} == {"fake/two-steps", "fake/click-target"}
+
+
+def test_people_who_are_here_together_begin_at_different_places_and_see_what_others_have_open(desk: TestClient) -> None:
+    def offered(person: str) -> list[dict[str, Any]]:
+        return desk.get("/api/queue", params={"person": person}).json()
+
+    ada, bob = (offered(name)[0]["trajectory_id"] for name in ("ada", "bob"))
+    assert ada != bob and offered("ada")[0]["trajectory_id"] == ada and offered("ada")[0]["worth"] == 0.75
+    desk.get(f"/api/trajectories/{bob}", params={"person": "ada"})
+    seen = offered("bob")
+    assert seen[0]["trajectory_id"] != bob
+    assert [one["open_with"] for one in seen if one["trajectory_id"] == bob] == ["ada"]
+    desk.cookies.set("person", "bob")
+    assert "open with ada" in desk.get("/").text and "open with ada" in desk.get(f"/review/{bob}").text
+    desk.get(f"/api/trajectories/{ada}", params={"person": "ada"})
+    assert "open with" not in desk.get(f"/trajectory/{bob}").text and offered("bob")[0]["open_with"] == ""
+
+
+def test_who_has_gone_holds_nothing_and_a_lone_person_gets_the_order_as_it_is() -> None:
+    time = [0.0]
+    openings = Openings(lambda: time[0])
+    assert (openings.number("ada"), openings.number("bob"), openings.number("ada"), openings.number("")) == (0, 1, 0, 0)
+    openings.open("ada", "t")
+    assert openings.with_others("bob") == {"t": "ada"} and openings.with_others("ada") == {}
+    time[0] = OPEN_S + 1
+    assert openings.number("bob") == 0 and openings.with_others("bob") == {}
+    rows = [{"trajectory_id": name, "worth": worth} for name, worth in (("a", 1.0), ("b", 0.9), ("c", 0.5))]
+    assert spread(rows, 0, {}) == rows and spread(rows, 1, {})[0] == rows[1] and spread(rows, 2, {})[0] == rows[0]
+    assert [row["trajectory_id"] for row in spread(rows, 0, {"a": "ada"})] == ["b", "a", "c"]
+    assert spread([], 3, {}) == []

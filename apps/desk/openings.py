@@ -1,0 +1,68 @@
+"""Who looks at what: so that people spread over the queue, and see what somebody else has open.
+
+It is this desk's alone and nothing rests on it: of two people who decide on one state the second is told, wherever they
+are (`tasks.shared.reviews`).
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import Cookie, Depends, Query
+
+from tasks.shared.reviews import NAME
+
+OPEN_S = 600.0
+"""What somebody opened last counts as open for so long, unless they open something else."""
+
+
+class Openings:
+    """Safe to share between threads.
+
+    Args:
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, str]] = {}
+        """When each person was seen last, and what they have open; in the order in which they came."""
+
+    def number(self, person: str) -> int:
+        """The how manyth a person is of those who are here now, from 0; nobody is the first."""
+        with self._lock:
+            if not person:
+                return 0
+            _, item = self._here().get(person, (0.0, ""))
+            self._seen[person] = (self._now(), item)
+            return list(self._seen).index(person)
+
+    def open(self, person: str, item: str) -> None:
+        """Notes that a person has an item open, and no other."""
+        if person:
+            with self._lock:
+                self._here()
+                self._seen[person] = (self._now(), item)
+
+    def with_others(self, person: str) -> dict[str, str]:
+        """What is open with somebody else, and with whom."""
+        with self._lock:
+            return {item: who for who, (_, item) in self._here().items() if item and who != person}
+
+    def _here(self) -> dict[str, tuple[float, str]]:
+        since = self._now() - OPEN_S
+        for gone in [who for who, (at, _) in self._seen.items() if at < since]:
+            del self._seen[gone]
+        return self._seen
+
+
+def _name(person: Annotated[str, Query()] = "", kept: Annotated[str, Cookie(alias="person")] = "") -> str:
+    found = person or unquote(kept)
+    return found if NAME.fullmatch(found) else ""
+
+
+Asking = Annotated[str, Depends(_name)]
+"""Who asks: `person` of the address, or the name that the page keeps; empty for nobody that is known."""
