@@ -143,6 +143,19 @@ def refilter(
         show_changes(found)
 
 
+def think(
+    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
+) -> None:
+    """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
+    from apps.thinking import show_thoughts, think_of_stored
+
+    found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
+    if as_json:
+        print_json(found)
+    else:
+        show_thoughts(found)
+
+
 def retrain(
     overrides: Overrides = None,
     config: ConfigFile = LAPTOP,
@@ -279,7 +292,23 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: A
         typer.echo("the lake is up to date")
 
 
-VERBS = (run, status, report, doctor, lineage, evaluate, refilter, retrain, adopt, merge, export, desk, judge, upgrade)
+VERBS = (
+    run,
+    status,
+    report,
+    doctor,
+    lineage,
+    evaluate,
+    refilter,
+    think,
+    retrain,
+    adopt,
+    merge,
+    export,
+    desk,
+    judge,
+    upgrade,
+)
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),

@@ -1,4 +1,4 @@
-"""The machine part of annotation: a templated thought for accepted steps, grounding targets from the page's elements.
+"""The machine part of annotation: grounding targets from the page's elements, what failed trajectories still show.
 
 Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and
 answers with a click on its centre. Only names that stand for one element of the page are asked for. Of failures it
@@ -14,7 +14,6 @@ from itertools import zip_longest
 
 from curation.gates.actions import fault_of
 from curation.transitions import NOTHING, caption
-from models.thoughts import templated_thought
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.observation import Element, elements_of
 from schemas.tables.annotation import Annotation, Kind
@@ -37,16 +36,12 @@ class Decision:
     valid_steps: int | None = None
     """How many of the first steps of one that was turned away stay usable."""
 
-    def usable(self, step: int) -> bool:
-        """Whether a step may be imitated."""
-        return self.route == "sft" or step < (self.valid_steps or 0)
-
 
 def annotations_of(
     decisions: Mapping[str, Decision], trajectories: Iterable[Sequence[Step]], now: datetime
 ) -> Iterator[Annotation]:
-    """Thoughts and grounding for accepted steps and those before an error; for failed ones grounding too, what was done
-    and changed from screen to screen, and the error step where a rule can tell.
+    """Grounding for accepted and for failed steps; of failed ones also what was done and changed from screen to screen,
+    and the error step where a rule can tell.
 
     Args:
         decisions: by trajectory; those of route `quarantine` or `none`, and trajectories without one, are left out.
@@ -63,8 +58,6 @@ def annotations_of(
         for step in steps:
             if step.step == decision.error_step:
                 yield error_annotation(step, decision.reason, now)
-            if decision.usable(step.step) and (thought := thought_annotation(step, now)):
-                yield thought
             if step.screenshot not in asked:
                 asked.add(step.screenshot)
                 yield from grounding_annotations(step, elements_of(step.elements), MOST_TARGETS, now)
@@ -80,14 +73,6 @@ def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
     counts = Counter(name_of(element) for element in elements)
     named = [e for e in elements if counts[name_of(e)] == 1 and 0 < len(name_of(e)) <= MAX_NAME]
     return sorted(named, key=lambda element: not element.interactive)[:most]
-
-
-def thought_annotation(step: Step, now: datetime) -> Annotation | None:
-    """A templated thought for a step that has none of its own."""
-    if step.thought or not step.action:
-        return None
-    thought = templated_thought(from_json(step.action))
-    return _annotation(step, "thought", "template", thought, step.action, now, 0)
 
 
 def grounding_annotations(step: Step, elements: Sequence[Element], most: int, now: datetime) -> list[Annotation]:

@@ -15,6 +15,7 @@ from tasks.reflect.reflect import reflect_on_failures
 from tasks.shared.iterations import close_iteration, plan_iterations
 from tasks.shared.run import open_run, run_name
 from tasks.synthesize.synthesize import synthesize_tasks
+from tasks.think.think import think_of_steps
 from tasks.turning import turning
 
 
@@ -37,6 +38,7 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)
             reflect_on_failures(config, iteration)
+            think_of_steps(config, iteration)
             annotate_steps(config, iteration)
             check_quality(config, iteration)
             learn(config, iteration)

@@ -11,6 +11,7 @@ from tasks.filter import filter_trajectories
 from tasks.quality import check_quality
 from tasks.shared.iterations import close_iteration
 from tasks.shared.run import open_run, run_name
+from tasks.think.think import think_of_steps
 
 
 @flow(name="import", flow_run_name=run_name)
@@ -32,6 +33,7 @@ def import_data(config: Config, request: Request) -> dict[str, Any]:
         written = bring_data(config, request, name, iteration)
         check_quality(config, iteration)
         routed = filter_trajectories(config, iteration)
+        think_of_steps(config, iteration)
         annotate_steps(config, iteration)
         close_iteration(config, iteration)
         return {"iteration": iteration, **written, "routes": routed["routes"]}

@@ -22,6 +22,8 @@ class Context:
     """Seeds the sampling, so that a trajectory can be rolled out again."""
     task_id: str = ""
     """Only a proposer of corrections looks at it."""
+    thinks: bool = True
+    """Whether a thought is asked for before the action."""
     avoid: tuple[Action, ...] = ()
     """Actions that are known to lead nowhere from this screen; only a proposer of corrections looks at them."""
 

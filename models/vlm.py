@@ -1,6 +1,7 @@
 """The vision-language policy: any Hugging Face image-text-to-text directory, its family and what runs its network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from models.completion import Completion
@@ -33,13 +34,13 @@ class VlmPolicy(Policy):
         options_of(backend.options, config.options, "policy.options")
         self.model = backend(directory, config, self.version)
         self.max_concurrency = self.model.max_concurrency
-        self._max_tokens = config.max_new_tokens
+        self._max_tokens, self._thinks = config.max_new_tokens, config.thoughts
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         """One completion per context, each sampled by its context's own seed."""
         if not contexts:
             return []
-        chats = [self.family.messages(context) for context in contexts]
+        chats = [self.family.messages(replace(one, thinks=self._thinks and one.thinks)) for one in contexts]
         made = self.model.generate(chats, [context.seed for context in contexts], temperature, self._max_tokens)
         screens = [(context.observation.width, context.observation.height) for context in contexts]
         return [self.family.read(completion, screen) for completion, screen in zip(made, screens, strict=True)]

@@ -43,6 +43,13 @@ class Element:
         return ((left + right) / 2, (top + bottom) / 2)
 
 
+def element_at(point: tuple[float, float], elements: Sequence[Element]) -> Element | None:
+    """The smallest element whose box holds a point of the screen; None where there is none."""
+    x, y = point
+    holding = [one for one in elements if one.box[0] <= x <= one.box[2] and one.box[1] <= y <= one.box[3]]
+    return min(holding, key=lambda one: (one.box[2] - one.box[0]) * (one.box[3] - one.box[1]), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One look at the screen."""

@@ -53,6 +53,11 @@ class TrainSample:
     what is at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, what changed
     between them, in `thought`."""
 
+    @property
+    def thinks(self) -> bool:
+        """Whether its prompt asks for a thought: a sample that holds none teaches to act without."""
+        return bool(self.thought)
+
     def shown(self, history_images: int) -> tuple[str, ...]:
         """The screenshots that are shown where the policy sees so many of the last ones."""
         if self.kind in COMPARING:

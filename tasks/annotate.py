@@ -13,8 +13,8 @@ from tasks.train.preferences import find_pairs
 
 
 def annotate(run: Run, iteration: int) -> dict[str, Any]:
-    """Thoughts and grounding for accepted steps; for failed ones grounding too, and what was done and changed from
-    screen to screen; the error step where rules can tell; preferences where trajectories of one task and seed part."""
+    """Grounding for accepted and failed steps; of failed ones what was done and changed from screen to screen, and the
+    error step where rules can tell; preferences where trajectories of one task and seed part."""
     lake = run.lake
     decisions = {
         row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])

@@ -17,6 +17,9 @@ from tasks.collect.collect import write
 from tasks.shared.agreements import Standing
 from tasks.shared.known import Known
 from tasks.shared.reviews import take_effect
+from tasks.think.think import thinkable, thinkers_of
+from tasks.think.thoughts import Thoughts
+from tasks.think.walk import Walk
 
 
 def store(
@@ -37,6 +40,8 @@ def store(
     lake.append("verdicts", [*verdicts, decision])
     if decision.route != "none":
         lake.append("reflections", reflections_of(trajectory, record.steps, now))
+    free = thinkers_of(config, lake, free=True)
+    Thoughts(config, lake, trajectory.iteration, free).of([Walk(trajectory, thinkable(record.steps, decided))])
     lake.append("annotations", list(annotations_of({trajectory.trajectory_id: decided}, [record.steps], now)))
     for number in range(len(reviews)):
         take_effect(lake, trajectory, reviews[: number + 1])

@@ -21,6 +21,7 @@ from tasks.filter import decide_routes
 from tasks.shared.console import bar
 from tasks.shared.paths import work_folder
 from tasks.shared.run import Run, run_of
+from tasks.think.think import think
 
 EXAMPLES = 5
 """Trajectories that the report names of each change."""
@@ -88,6 +89,7 @@ def _again(run: Run, iteration: int, path: Path) -> None:
         return
     _write(path, state)
     decide_routes(run, iteration)
+    think(run, iteration)
     annotate(run, iteration)
     _write(path, {**state, "done": True})
 

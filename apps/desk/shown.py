@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from curation.reviews import standing
 from schemas.observation import elements_of
+from schemas.tables.annotation import Annotation
 from schemas.tables.review import Review
 from schemas.tables.step import Step
 from schemas.tables.task import short_names
@@ -21,6 +22,15 @@ class _Shown(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class ShownThought(_Shown):
+    """A thought that was written of a step later."""
+
+    author: str
+    version: str | None
+    patterns: list[str]
+    thought: str
+
+
 class ShownStep(_Shown):
     """One step; points are in the action, in fractions of the screen."""
 
@@ -30,6 +40,9 @@ class ShownStep(_Shown):
     width: int
     height: int
     thought: str
+    """Its own."""
+    thoughts: list[ShownThought]
+    """Those that were annotated, newest first."""
     action: str | None
     """Canonical JSON."""
     error: str | None
@@ -110,6 +123,8 @@ def item_of(lake: Lake, name: str) -> Item:
     reviews = reviews_of(lake, name)
     where = {"iteration": trajectory.iteration, "trajectory_id": name}
     verdicts = sorted(lake.rows(Verdict, where), key=lambda one: one.created_at)
+    noted = lake.rows(Annotation, {**where, "kind": "thought"})
+    noted = sorted(noted, key=lambda one: (one.created_at, one.annotation_id), reverse=True)
     decision = next((one for one in reversed(verdicts) if one.gate == DECISION), None)
     failure = f"{trajectory.failure_boundary}: {trajectory.failure_reason}" if trajectory.failure_boundary else ""
     shown = ("trajectory_id", "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "reward")
@@ -121,7 +136,7 @@ def item_of(lake: Lake, name: str) -> Item:
         decision=decision.reason if decision else "",
         route=decision.route if decision else "",
         error_step=decision.error_step if decision else None,
-        steps=_steps(steps_of(lake, trajectory), standing(reviews)),
+        steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
         verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION],
         reviews=reviews_shown(reviews),
     )
@@ -145,7 +160,11 @@ def _verdict(verdict: Verdict) -> ShownVerdict:
     return ShownVerdict(**{field: getattr(verdict, field) for field in ShownVerdict.model_fields})
 
 
-def _steps(steps: Sequence[Step], reviews: Sequence[Review]) -> list[ShownStep]:
+def _thought(noted: Annotation) -> ShownThought:
+    return ShownThought(**{field: getattr(noted, field) for field in ShownThought.model_fields})
+
+
+def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[ShownStep]:
     corrected = {one.step: one for one in reviews if one.decision == "correct"}
     shown: list[ShownStep] = []
     starts = 0.0
@@ -157,6 +176,7 @@ def _steps(steps: Sequence[Step], reviews: Sequence[Review]) -> list[ShownStep]:
         }
         one = ShownStep(
             **fields,
+            thoughts=[_thought(one) for one in noted if one.step == step.step],
             policy_version=step.policy_version,
             width=step.screen_width,
             height=step.screen_height,

@@ -35,6 +35,7 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "collected": collected(lake),
         "tasks": tasks(lake),
         "funnel": ask(lake, "funnel").to_pylist(),
+        "thoughts": ask(lake, "thought_counts").to_pylist(),
         "curriculum": curriculum(lake),
         "quality": quality(lake),
         "docs": data_docs(config, lake, page_folder),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.learning import ablation, curriculum, merge, passk, rl, scaling, streaming
+from benchmarks.learning import ablation, curriculum, merge, passk, rl, scaling, streaming, thoughts
 from benchmarks.learning._start import SHORT
 from benchmarks.shared.report import add_options
 
@@ -21,6 +21,7 @@ NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "scaling": scaling.run,
     "merge": merge.run,
     "streaming": streaming.run,
+    "thoughts": thoughts.run,
 }
 USUAL = {"seeds": 3, "iterations": 3, "test_seeds": 40}
 OWN = {

@@ -6,6 +6,7 @@ it is asked to go on with when it acts, and on actions as it writes them itself.
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from learning.data.rollouts import Rollout
 from models.completion import Completion
@@ -39,7 +40,8 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     """
     screens = [Observation(b"", *size, "") for size in sizes]
     if isinstance(document, Rollout):
-        messages = family.messages(_context(document.instruction, _read(document, family, screens), screens[-1]))
+        context = _context(document.instruction, _read(document, family, screens), screens[-1])
+        messages = family.messages(replace(context, thinks=family.thinks))
         return messages, document.reply
     if document.kind != "step":
         return _question(document, family, screens, seed)
@@ -51,7 +53,8 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
         Turn(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
         for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
     ]
-    messages = family.messages(_context(document.instruction, turns, screens[-1]))
+    context = _context(document.instruction, turns, screens[-1])
+    messages = family.messages(replace(context, thinks=document.thinks))
     return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
 
 

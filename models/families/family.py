@@ -7,6 +7,7 @@ thousandths of the screen, and written by the family where it is trained on. A f
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply, read_completion
@@ -36,11 +37,13 @@ class ModelFamily:
     def __init__(self, config: PolicyConfig) -> None:
         self.dialect: str = config.dialect
         self.history_images = config.history_images
+        self.thinks = config.thoughts
 
     def messages(self, context: Context) -> list[Message]:
         """The chat that a policy is asked to go on with."""
         screen = context.observation
-        return messages_of(context, self.history_images, self._system((screen.width, screen.height)))
+        system = self._system((screen.width, screen.height), context.thinks)
+        return messages_of(context, self.history_images, system)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """The chat that asks something about screens outside of any trajectory, answered in words or by an action."""
@@ -55,22 +58,31 @@ class ModelFamily:
         return read_completion(completion)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply as the model writes it."""
-        return format_reply(thought, self.write(action, screen))
+        """A whole reply as the model writes it: without the thought where it is not asked to think."""
+        return format_reply(thought if self.thinks else "", self.write(action, screen))
 
     def rewrite(self, reply: str, screen: Size) -> str:
         """A reply that is stored as text in thousandths of the screen; one without an action stays as it is."""
         read = parse_reply(reply)
         return reply if read.action is None else self.reply(read.thought, read.action, screen)
 
-    def _system(self, screen: Size) -> str:
-        return system_text([self.write(action, screen) for action in SAMPLES], self.unit)
+    def _system(self, screen: Size, thinks: bool = True) -> str:
+        return system_text([self.write(action, screen) for action in SAMPLES], self.unit, thinks)
 
 
 class TinyFamily(ModelFamily):
-    """The small policy: its tokens tell fewer places apart."""
+    """The small policy: its tokens tell fewer places apart, and it reads no system turn."""
 
     grid = GRID
+
+    def messages(self, context: Context) -> list[Message]:
+        """As `ModelFamily.messages`; how the reply is to begin is told with the instruction."""
+        return super().messages(replace(context, instruction=self.asked(context.instruction, context.thinks)))
+
+    @staticmethod
+    def asked(instruction: str, thinks: bool) -> str:
+        """The instruction as it is read: where no thought is asked for it ends as such a reply begins."""
+        return instruction if thinks else f"{instruction}\n{format_reply('', '')}"
 
 
 class PixelFamily(ModelFamily):

@@ -32,12 +32,22 @@ SAMPLES = (
 )
 
 
-def system_text(actions: Sequence[str], unit: str = "thousandths of the screen") -> str:
-    """What a model reads of its task and its actions, shown by examples as it writes them; `unit` of coordinates."""
+THOUGHT = "Thought: ...\n"
+
+
+def system_text(actions: Sequence[str], unit: str = "thousandths of the screen", thinks: bool = True) -> str:
+    """What a model reads of its task and its actions.
+
+    Args:
+        actions: examples, as it writes them.
+        unit: of coordinates.
+        thinks: whether a thought is asked for before the action.
+    """
     written = "\n".join(actions)
     return (
         "You use a graphical interface. You see a screenshot and answer with one action, as\n"
-        f"Thought: ...\nAction: ...\nActions, by example (coordinates are {unit}):\n{written}\n"
+        f"{THOUGHT if thinks else ''}Action: ...\n"
+        f"Actions, by example (coordinates are {unit}):\n{written}\n"
         "In content, write \\' for ', \\\" for \" and \\n for a new line; a \\n at the end submits."
     )
 

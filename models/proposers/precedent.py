@@ -17,7 +17,7 @@ from models.proposers.own import redrawn
 from models.proposers.proposer import Precedent, Proposer, Resources, avoided
 from schemas import action as act
 from schemas.config.section import Section
-from schemas.observation import Element
+from schemas.observation import Element, element_at
 
 Point = tuple[float, float]
 
@@ -62,7 +62,7 @@ def brought(precedent: Precedent, context: Context) -> act.Action | None:
     point = act.point_of(action)
     if point is None:
         return action
-    source = _at(point, precedent.elements)
+    source = element_at(point, precedent.elements)
     target = next(_like(source, precedent, context), None) if source is not None else None
     if source is None or target is None:
         same = precedent.instruction == context.instruction and len(elements) == len(precedent.elements)
@@ -95,12 +95,6 @@ def _like(source: Element, precedent: Precedent, context: Context) -> Iterator[E
     place = next(at for at, one in enumerate(there) if one is source)
     if len(here) == len(there):
         yield here[place]
-
-
-def _at(point: Point, elements: Sequence[Element]) -> Element | None:
-    x, y = point
-    holding = [one for one in elements if one.box[0] <= x <= one.box[2] and one.box[1] <= y <= one.box[3]]
-    return min(holding, key=lambda one: (one.box[2] - one.box[0]) * (one.box[3] - one.box[1]), default=None)
 
 
 def _moved(point: Point, source: Element, target: Element) -> Point:

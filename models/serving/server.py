@@ -55,7 +55,7 @@ class ServerModel(LanguageModel):
     def _body(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:
         asked = {
             "model": self.model,
-            "messages": [_message(message) for message in chat],
+            "messages": [wire_message(message) for message in chat],
             "temperature": temperature,
             "top_p": 1.0,
             "max_tokens": max_tokens,
@@ -82,7 +82,7 @@ def _endpoint(config: ServerConfig) -> Endpoint:
     )
 
 
-def _message(message: Message) -> dict[str, Any]:
+def wire_message(message: Message) -> dict[str, Any]:
     """A turn as the protocol has it: text alone as a string, screens as data."""
     parts = message["content"]
     if all(part["type"] == "text" for part in parts):

@@ -36,7 +36,9 @@ TEMPLATE = (
 """Screens first, so that several questions can share one encoded screen; then instruction and past steps."""
 
 
-def build_tiny(config: PolicyConfig, instructions: Sequence[str], seed: int, out: Path) -> None:
+def build_tiny(
+    config: PolicyConfig, instructions: Sequence[str], seed: int, out: Path, phrases: Sequence[str] = ()
+) -> None:
     """Writes an untrained policy: `AutoModelForImageTextToText` and `AutoProcessor` load the directory.
 
     Args:
@@ -44,13 +46,14 @@ def build_tiny(config: PolicyConfig, instructions: Sequence[str], seed: int, out
         instructions: sample texts (instructions, names of elements) that its tokeniser is learnt from.
         seed: draws the weights.
         out: directory to make.
+        phrases: what its thoughts are to be made of.
     """
     from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
     from transformers.models.paddleocr_vl.processing_paddleocr_vl import PaddleOCRVLProcessor
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=build_tokenizer(instructions, config.dialect),
+        tokenizer_object=build_tokenizer(instructions, config.dialect, phrases=phrases),
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,

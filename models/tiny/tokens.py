@@ -47,8 +47,15 @@ def coordinate_tokens(dialect: str) -> list[list[str]]:
     return [[f"{before}{GRID * k}{after}" for k in range(BINS)] for before, after in _FAMILIES[dialect]]
 
 
-def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500) -> Tokenizer:
-    """A tokeniser from sample texts (instructions, names of elements); the same texts give the same tokeniser."""
+def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phrases: Sequence[str] = ()) -> Tokenizer:
+    """A tokeniser from sample texts; the same texts give the same tokeniser.
+
+    Args:
+        texts: instructions, names of elements.
+        dialect: of actions.
+        words: how many words, and how many phrases, are learnt at most.
+        phrases: what its thoughts are to be made of, each one token.
+    """
     characters = [chr(code) for code in range(32, 127)]
     alphabet = [*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)), *characters]
     vocabulary = {token: index for index, token in enumerate(alphabet)}
@@ -61,8 +68,8 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500) -> To
         for thought in (templated, reflective_thought(templated))
     ]
     fixed = [*thoughts, "Action: ", *_PIECES, *(token for family in coordinate_tokens(dialect) for token in family)]
-    phrases, names = learn_pieces(texts, words)
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in dict.fromkeys([*fixed, *phrases])])
+    learnt, names = learn_pieces(texts, words)
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in dict.fromkeys([*fixed, *phrases, *learnt])])
     tokenizer.add_tokens([AddedToken(token, normalized=False, single_word=True) for token in names])
     return tokenizer
 

@@ -10,6 +10,7 @@ from schemas.config.judging import FilterConfig, JudgeConfig
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
 from schemas.config.synthesis import SynthesisConfig
+from schemas.config.think import ThinkConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, seam
@@ -173,6 +174,9 @@ class PolicyConfig(Section):
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     max_new_tokens: Count = 32
+    thoughts: bool = True
+    """Whether it is asked to think before it acts. Without, the prompt asks for the action alone, and so do the samples
+    of supervised training, which hold no thought then; `think.keep_without` trains one policy for both."""
     family: str = "auto"
     """How the model is asked and writes actions: `thousandths` or `pixels` of the screen, or a dotted path to a
     `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small policy has its own."""
@@ -273,6 +277,7 @@ class Config(Section):
     filter: FilterConfig = FilterConfig()
     judge: JudgeConfig = JudgeConfig()
     reflect: ReflectConfig = ReflectConfig()
+    think: ThinkConfig = ThinkConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()

@@ -16,6 +16,7 @@ from schemas.tables import (
     stage,
     step,
     task,
+    thinking,
     trajectory,
     verdict,
 )
@@ -32,6 +33,7 @@ TABLES: dict[str, Table] = {
         agreement,
         reflection,
         annotation,
+        thinking,
         pair,
         curriculum,
         policy,

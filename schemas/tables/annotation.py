@@ -2,10 +2,15 @@
 
 from typing import Literal, get_args
 
-from schemas.table import Instant, Int32, Row, Table, Text, not_null, one_of, unique
+from schemas.table import Instant, Int32, Row, Table, Text, TextList, not_null, one_of, unique
 
 Kind = Literal["thought", "grounding", "correction", "reflection", "error_step", "inverse_dynamics", "transition"]
 KINDS: tuple[str, ...] = get_args(Kind)
+Pattern = Literal[
+    "task_decomposition", "long_term_consistency", "milestone_recognition", "trial_and_error", "reflection"
+]
+PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
+"""Patterns of reasoning in thoughts (UI-TARS, arXiv 2501.12326, section 4.4)."""
 
 
 class Annotation(Row):
@@ -21,8 +26,9 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """`template`, `page` and `play` (what the trajectory itself shows) for the machine part, else a model's or a
-    person's name."""
+    """`template`, `page` and `play` (what the trajectory itself shows) for the machine part; of a thought also `rules`,
+    `actre` (a model that was told the action) and `bootstrap` (one that came to the same action by itself); else a
+    model's or a person's name."""
     thought: Text
     """The thought; for grounding, the name of the element asked for; for a transition, what changed."""
     action: Text | None
@@ -33,6 +39,10 @@ class Annotation(Row):
     after: Text | None
     """And of the one after it."""
     created_at: Instant
+    patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
+    """Of a thought: which of `PATTERNS` it shows."""
+    version: Text | None = None
+    """Of a thought: the policy version, model or rule that wrote it; null for a template and for a person."""
 
 
 TABLE = Table(
@@ -40,9 +50,11 @@ TABLE = Table(
     row=Annotation,
     key=("annotation_id",),
     partition_by=("iteration",),
+    added={"patterns": "[]::VARCHAR[]", "version": "NULL::VARCHAR"},
     expectations=(
         unique(("annotation_id",)),
         *not_null("trajectory_id", "author", "thought", because="a label of unknown origin must not be trained on"),
+        *not_null("patterns", because="a thought without a pattern has an empty list"),
         one_of("kind", KINDS, because="the trainer knows these kinds"),
     ),
 )

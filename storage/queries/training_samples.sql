@@ -1,5 +1,7 @@
 -- What a supervised training reads of the samples in the Parquet file $drawn: all it needs but the pictures, in order.
 --
+-- Without $thoughts nothing of them is read; with them, the share $without of the trajectories is read as if it had none.
+--
 -- $drawn has a row for each: `sample`, trajectory_id, `way` (the steps that lead to it, itself the last), `grounding`
 -- (whether only its questions are trained on), `corrected` (whether what a person put in its step's place is), `weight`,
 -- `positions` (when it is trained on); the last two are handed through. A sample shows the last $history_images screens
@@ -13,8 +15,10 @@ walked AS (
 found AS (
     SELECT
         sample, place, s.screenshot,
-        CASE WHEN place = 0 AND corrected THEN {'thought': p.thought, 'action': p.action}
-        ELSE {'thought': coalesce(a.better, nullif(s.thought, ''), a.thought, ''), 'action': s.action} END AS content
+        $thoughts AND md5_number_lower(trajectory_id) % 1000 >= 1000 * $without AS thinks,
+        CASE WHEN place = 0 AND corrected THEN {'thought': if(thinks, p.thought, ''), 'action': p.action}
+        ELSE {'thought': if(thinks, coalesce(a.better, nullif(s.thought, ''), a.thought, ''), ''), 'action': s.action}
+        END AS content
     FROM walked
     JOIN steps s USING (trajectory_id, step)
     LEFT JOIN thoughts a USING (trajectory_id, step)

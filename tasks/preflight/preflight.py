@@ -15,6 +15,7 @@ from environments.registry import environments_of, verifier_of
 from models.judges.registry import required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
+from models.thinkers.thinker import require_thinkers
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError
@@ -65,6 +66,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("server", lambda: _server(config)),
         Probe("proposers", lambda: _proposers(config)),
         Probe("makers", lambda: _makers(config)),
+        Probe("thinkers", lambda: _thinkers(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]
@@ -173,6 +175,11 @@ def _makers(config: Config) -> str:
         return "none: `synthesis.on` is not set"
     require_makers(config)
     return ", ".join(config.synthesis.makers)
+
+
+def _thinkers(config: Config) -> str:
+    require_thinkers(config.think.thinkers, config.think.options)
+    return ", ".join(config.think.thinkers) or "none: steps keep the thoughts that they have"
 
 
 def _storage(config: Config) -> str:

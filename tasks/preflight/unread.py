@@ -15,6 +15,7 @@ from environments.catalog import catalog
 from environments.registry import verifier_of
 from learning.algorithms.method import method_of
 from learning.engines.choice import is_small
+from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.training import EpochSection
 from schemas.failure import UsageError
@@ -105,6 +106,10 @@ def _unjudged(config: Config) -> bool:
     return not asked and all(verifier_of(task.verifier) is not None for task in catalog(config))
 
 
+def _asks_no_model(config: Config) -> bool:
+    return not any(THINKERS.class_of(name).asks_model for name in config.think.thinkers)
+
+
 RULES = (
     Rule(
         ("lake.endpoint", "lake.region"),
@@ -135,6 +140,18 @@ RULES = (
         _without_server,
         "there is no server",
         "Set `policy.server.url`, or remove it.",
+    ),
+    Rule(
+        ("think.tries", "think.most"),
+        _asks_no_model,
+        "none of `think.thinkers` asks a model",
+        "Name one that does, such as policy, or remove it.",
+    ),
+    Rule(
+        ("think.keep_without",),
+        lambda config: not config.policy.thoughts,
+        "without `policy.thoughts` no trajectory is read with its thoughts",
+        "Remove it, or set `policy.thoughts` to true.",
     ),
     Rule(
         ("judge",),

@@ -49,7 +49,8 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     def write(path: Path, schedule: Schedule) -> set[str]:
         come = drawn(weighed, schedule.positions, seed_of(config, recipe))
         come = come.append_column("way", ways(weighed, come["row"].to_numpy()))
-        return write_drawn(path, come, lake, "training_samples", recipe.pins, history_images=shown)
+        thoughts = {"thoughts": config.policy.thoughts, "without": config.think.keep_without}
+        return write_drawn(path, come, lake, "training_samples", recipe.pins, history_images=shown, **thoughts)
 
     return Material(
         write=write,

@@ -24,6 +24,10 @@ function draw() {
   $("number").textContent = one.step;
   $("actor").textContent = `${one.actor} ${one.policy_version === one.actor ? "" : one.policy_version}`;
   $("thought").textContent = one.thought;
+  $("thoughts").replaceChildren(...one.thoughts.map((said) => {
+    const by = [[said.author, said.version].filter(Boolean).join(" "), ...said.patterns.map((name) => name.replaceAll("_", " "))];
+    return make("li", {}, `${said.thought} `, make("span", { class: "soft" }, by.join(" · ")));
+  }));
   $("action").textContent = describe(parsed(one.action));
   $("error").textContent = one.error ?? "";
   $("raw").textContent = one.raw_text;

@@ -223,7 +223,7 @@ class Batcher:
         """Instruction and history as `prompt_text` writes them; of two screens the question alone."""
         if sample.kind == "inverse_dynamics":
             return self._ids(f"{WHAT_WAS_DONE}{START}")
-        parts = [sample.instruction]
+        parts = [self._family.asked(sample.instruction, sample.thinks)]
         for past in sample.history:
             action = from_json(past.action)
             text = self._family.write(_moved(action, shift) or action, SCREEN)

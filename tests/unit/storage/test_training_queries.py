@@ -69,12 +69,15 @@ def busy(lake: Lake, row) -> Lake:
     return lake
 
 
-def through_the_lake(lake: Lake, folder: Path, images: int, practice: list[str]) -> list[TrainSample]:
+def through_the_lake(
+    lake: Lake, folder: Path, images: int, practice: list[str], thoughts: bool = True, without: float = 0.0
+) -> list[TrainSample]:
     """The sample at each position of a training, as the trainer reads it."""
     weighed = ask(lake, "training_weights", **SHARES, history_images=images, practice=practice)
     come = drawn(weighed, POSITIONS, SEED)
     come = come.append_column("way", ways(weighed, come["row"].to_numpy()))
-    write_drawn(folder / "samples", come, lake, "training_samples", lake.versions(), history_images=images)
+    asked = {"history_images": images, "thoughts": thoughts, "without": without}
+    write_drawn(folder / "samples", come, lake, "training_samples", lake.versions(), **asked)
     return in_order(folder)
 
 
@@ -125,6 +128,19 @@ def test_every_position_of_a_training_has_the_sample_that_plain_python_gives_it(
     busy: Lake, tmp_path: Path, images: int, practice: list[str]
 ) -> None:
     same(through_the_lake(busy, tmp_path, images, practice), plainly(busy, images, practice))
+
+
+def test_a_share_of_the_trajectories_is_read_without_their_thoughts_or_all_of_them(busy: Lake, tmp_path: Path) -> None:
+    def thoughts_of(sample: TrainSample) -> tuple[str, ...]:
+        return (sample.thought, *(past.thought for past in sample.history))
+
+    whole = through_the_lake(busy, tmp_path, 1, [])
+    none = through_the_lake(busy, tmp_path, 1, [], thoughts=False)
+    some = through_the_lake(busy, tmp_path, 1, [], without=0.4)
+    assert any(any(thoughts_of(one)) for one in whole) and not any(any(thoughts_of(one)) for one in none)
+    silent = [not any(thoughts_of(now)) for was, now in zip(whole, some, strict=True) if all(thoughts_of(was))]
+    assert 0.2 < sum(silent) / len(silent) < 0.6
+    assert all(now == was or not any(thoughts_of(now)) for was, now in zip(whole, some, strict=True))
 
 
 def test_continual_training_has_at_every_position_the_sample_that_plain_python_gives_it(

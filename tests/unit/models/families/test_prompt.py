@@ -1,10 +1,13 @@
 """The context rule: all past thoughts and actions as text, the last N screens, the current one last."""
 
+from dataclasses import replace
+
 import pytest
 
-from models.families.family import ModelFamily, PixelFamily
+from models.families.family import ModelFamily, PixelFamily, TinyFamily
 from models.families.prompt import messages_of, screens_of
 from models.policy import Context
+from schemas.action import Wait
 from schemas.config.sections import PolicyConfig
 from schemas.observation import Observation, Turn
 
@@ -40,3 +43,14 @@ def test_the_system_turn_shows_actions_as_the_family_writes_them() -> None:
     thousandths, pixels = (message["content"][0]["text"] for message in told)
     assert "click(point='<point>480 520</point>')" in thousandths and "thousandths of the screen" in thousandths
     assert "click(point='<point>672 364</point>')" in pixels and "thousandths" not in pixels
+
+
+def test_a_policy_that_is_not_to_think_is_shown_replies_without_a_thought() -> None:
+    silent = replace(CONTEXT, thinks=False)
+    for family in (ModelFamily, PixelFamily):
+        asked, plain = (family(PolicyConfig()).messages(one)[0]["content"][0]["text"] for one in (CONTEXT, silent))
+        assert "Thought: ...\nAction: ..." in asked and "Thought" not in plain and "as\nAction: ..." in plain
+    told = TinyFamily(PolicyConfig()).messages(silent)
+    assert told[1]["content"][0]["text"] == "Do it.\nAction: "
+    without = TinyFamily(PolicyConfig(thoughts=False))
+    assert without.reply("Because.", Wait(), (10, 10)) == "Action: wait()"

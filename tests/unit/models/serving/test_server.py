@@ -20,11 +20,14 @@ import models.serving.openai
 from environments.pool import SandboxPool
 from models.families.family import ModelFamily
 from models.serving.server import ServerModel, require_server
+from models.thinkers.asked import EndpointThinker
+from models.thinkers.thinker import Case, Resources, options_by_name
 from models.tiny.build import build_tiny
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from schemas.action import Click
 from schemas.config import config_of
 from schemas.config.sections import PolicyConfig, ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
@@ -244,3 +247,14 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
     gone = config.model_copy(update={"server": config.server.model_copy(update={"url": f"{served}/nothing"})})
     with pytest.raises(FlywheelError, match="404"):
         VlmPolicy(turned, gone).act(contexts[:1])
+
+
+@pytest.mark.slow
+def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
+    given = {"url": served, "model": str(turned), "max_tokens": 8, "concurrency": 2}
+    options = options_by_name(["endpoint"], {"endpoint": given})["endpoint"]
+    EndpointThinker.require(options)  # type: ignore[arg-type]
+    thinker = EndpointThinker(options, Resources(lambda: pytest.fail("nobody acts")))  # type: ignore[arg-type]
+    thoughts = thinker.think([Case(context(number), Click(x=0.5, y=0.5)) for number in range(3)], 0)
+    assert len(thoughts) == 3 and not any(thought.failure for thought in thoughts), thoughts[0].failure
+    assert all(thought.tokens > 0 for thought in thoughts)

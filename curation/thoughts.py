@@ -1,0 +1,158 @@
+"""What makes a thought worth keeping (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
+
+A thought that explains a known action (ActRe) must not know what only the action tells: its coordinates. One that was
+bootstrapped is kept only where it led to the action that was recorded. Empty, huge, repeating and broken ones are
+turned away; every refusal has a reason.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from curation.gates.thoughts import repeats_itself
+from models.families.dialects import smart_resize
+from models.proposers.proposer import alike
+from models.thinkers.thinker import Case, Thought
+from schemas.action import Action, Drag, from_json, point_of
+from schemas.tables.annotation import PATTERNS, Annotation, Pattern
+from schemas.tables.step import Step
+
+TEMPLATE = "template"
+NEAR = 1.5
+"""So many thousandths or pixels beside an action's coordinates are them, rounded."""
+CUES: dict[Pattern, tuple[str, ...]] = {
+    "task_decomposition": (r"\bfirst\b.*\bthen\b", r"\bsteps?:", r"\bparts\b"),
+    "long_term_consistency": (r"\bleft:", r"\bstill (?:have|need|has)\b", r"\bremain", r"\bthe (?:task|goal) is\b"),
+    "milestone_recognition": (r"\bis done\b", r"\bdone\.", r"\bsuccessfully\b", r"\bnow that\b", r"\bhas been\b"),
+    "trial_and_error": (r"\bi(?:'ll| will)? try\b", r"\bperhaps\b", r"\bmaybe\b", r"\blet me try\b"),
+    "reflection": (r"\bnot that\b", r"\bnothing changed\b", r"\bchanged nothing\b", r"\bmistake\b", r"\bwrong\b"),
+}
+"""Words by which the pattern of an English thought is told, where its author names none."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a thought may be."""
+
+    longest: int
+    """Characters."""
+    phrases: int
+    """How often a phrase may follow itself (`filter.options.thoughts.max_phrases`)."""
+
+
+def fault_of(thought: Thought, case: Case, hidden: bool, limits: Limits) -> str:
+    """Why a thought of a step is turned away; empty where it is kept.
+
+    Args:
+        thought: what was thought.
+        case: of which step.
+        hidden: whether its author was not told the action.
+        limits: what it may be.
+    """
+    if thought.failure:
+        return f"no answer: {thought.failure}"
+    if not thought.text.strip():
+        return "empty"
+    if len(thought.text) > limits.longest:
+        return "too long"
+    if _ACTION.search(thought.text):
+        return "holds an action"
+    if repeats_itself(thought.text, limits.phrases):
+        return "says the same again and again"
+    screen = case.context.observation
+    if names_place(thought.text, case.action, (screen.width, screen.height)):
+        return "names the coordinates"
+    if hidden and (thought.action is None or not alike(thought.action, case.action, screen.elements)):
+        return "led to another action" if thought.action else "led to no action"
+    return ""
+
+
+def names_place(text: str, action: Action, screen: tuple[int, int]) -> bool:
+    """Whether a text names a place of the action in numbers: fractions or thousandths of the screen, or pixels.
+
+    Args:
+        text: a thought.
+        action: what was done.
+        screen: width and height in pixels.
+    """
+    numbers = [float(number) for number in _NUMBER.findall(text)]
+    pairs = list(pairwise(numbers))
+    rows, columns = smart_resize(screen[1], screen[0])
+    for x, y in _places(action):
+        scales = ((1000.0, 1000.0), (float(screen[0]), float(screen[1])), (float(columns), float(rows)))
+        for wide, high in scales:
+            if any(abs(a - x * wide) <= NEAR and abs(b - y * high) <= NEAR for a, b in pairs):
+                return True
+        if any(abs(a - x) < 0.002 and abs(b - y) < 0.002 for a, b in pairs):
+            return True
+    return False
+
+
+def _places(action: Action) -> list[tuple[float, float]]:
+    point = point_of(action)
+    places = [point] if point else []
+    return [*places, (action.to_x, action.to_y)] if isinstance(action, Drag) else places
+
+
+def patterns_of(thought: Thought) -> list[str]:
+    """The patterns that a thought names itself, else those that its words tell."""
+    if thought.patterns:
+        return list(thought.patterns)
+    text = thought.text.lower()
+    return [pattern for pattern in PATTERNS if any(re.search(cue, text) for cue in CUES[pattern])]
+
+
+def thought_id(step: Step, author: str, version: str | None) -> str:
+    """The id of the annotation that an author's thought of a step is."""
+    name = f"{step.trajectory_id}|{step.step}|thought|{author}|{version or 0}"
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+def thought_annotation(step: Step, thought: Thought, author: str, version: str | None, now: datetime) -> Annotation:
+    """A kept thought, as a row."""
+    return Annotation(
+        annotation_id=thought_id(step, author, version),
+        trajectory_id=step.trajectory_id,
+        step=step.step,
+        iteration=step.iteration,
+        kind="thought",
+        author=author,
+        thought=thought.text.strip(),
+        action=step.action,
+        before=None,
+        after=None,
+        created_at=now,
+        patterns=patterns_of(thought) if author != TEMPLATE else [],
+        version=version,
+    )
+
+
+def is_persons(author: str, version: str | None) -> bool:
+    """Whether a person wrote a thought, by its annotation's author and version: no machine's takes its place."""
+    return version is None and author != TEMPLATE
+
+
+def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
+    """The steps of a trajectory that may be imitated, up to the first that holds no action.
+
+    Args:
+        steps: in order.
+        usable: how many of the first may; None for all.
+    """
+    found: list[Step] = []
+    for step in steps:
+        if step.action is None or (usable is not None and step.step >= usable):
+            break
+        found.append(step)
+    return found
+
+
+def changed_nothing(before: Step, step: Step) -> bool:
+    """Whether the action before a step left the screen as it was."""
+    waited = before.action is not None and from_json(before.action).type == "wait"
+    return before.screenshot == step.screenshot and not waited

@@ -1,0 +1,204 @@
+"""Thinkers that ask a model: the champion, or one behind any OpenAI-compatible server; told the action, or not."""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import Field
+
+from models.completion import Completion
+from models.families.dialects import format_action, read_completion
+from models.families.prompt import SAMPLES, Message, messages_of, system_text
+from models.policy import Context
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
+from models.serving.server import wire_message
+from models.thinkers.prompt import chat_about, rules_of, thought_in
+from models.thinkers.thinker import Case, Resources, Thinker, Thought
+from schemas.action import Action
+from schemas.config.section import Count, Positive, Section, Whole
+from schemas.failure import UsageError
+
+
+class AskedOptions(Section):
+    """What every thinker that asks a model is told."""
+
+    hidden: bool = False
+    """Whether the action is hidden from it: thought bootstrapping, else ActRe."""
+    temperature: Positive = 1.0
+    """Of its answers, which differ from try to try."""
+    max_tokens: Count = 256
+    """Of an answer."""
+    language: str = Field("English", min_length=1)
+    """Of thoughts that explain an action."""
+
+
+class PolicyOptions(AskedOptions):
+    """`think.options.policy`."""
+
+    hidden: bool = True
+
+
+class EndpointOptions(AskedOptions):
+    """`think.options.endpoint`."""
+
+    url: str = Field(min_length=1)
+    """The server's base url, for example `http://127.0.0.1:8000/v1`."""
+    model: str = Field(min_length=1)
+    """The model's name there."""
+    key_variable: str = "FLYWHEEL_THINKER_KEY"
+    """The environment variable that holds the key; no key is sent if it is not set."""
+    timeout_s: Positive = 60.0
+    """Seconds without a byte after which a request has failed."""
+    retries: Whole = 2
+    """How often a request that may still succeed is sent again."""
+    concurrency: Count = 8
+    """Requests that run at the same time."""
+    history_images: Count = 3
+    """How many of the last screens it is shown."""
+
+
+Asked = TypeVar("Asked", bound=AskedOptions)
+
+
+class AskedThinker(Thinker[Asked]):
+    """Asks a model, batch by batch or several requests at once."""
+
+    asks_model = True
+    sees = True
+
+    def __init__(self, options: Asked, resources: Resources) -> None:
+        super().__init__(options, resources)
+        self.hidden = options.hidden
+        self.author = "bootstrap" if options.hidden else "actre"
+
+    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+        """The model's, drawn."""
+        cases = [replace(case, context=_redrawn(case.context, draw)) for case in cases]
+        together = self._together()
+        if not together or len(cases) < 2:
+            return self._thoughts(cases)
+        with ThreadPoolExecutor(together) as threads:
+            return [thought for made in threads.map(lambda case: self._thoughts([case]), cases) for thought in made]
+
+    @abstractmethod
+    def _together(self) -> int:
+        """How many requests run at once, with one case each; 0: batches."""
+
+    @abstractmethod
+    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+        """The thoughts of one batch."""
+
+    def _named(self, model: str) -> str:
+        """The version: the model, and a hash of the options that change what it answers."""
+        changed = self.options.model_dump_json(include={"temperature", "max_tokens", "language"}, exclude_defaults=True)
+        asked = changed if self.hidden else f"{changed} {rules_of(self.options.language)}"
+        return f"{model}@{hashlib.sha256(asked.encode()).hexdigest()[:6]}"
+
+
+class PolicyThinker(AskedThinker[PolicyOptions]):
+    """The champion; hidden from the action it is asked as it is where it acts."""
+
+    section = PolicyOptions
+
+    def __init__(self, options: PolicyOptions, resources: Resources) -> None:
+        from models.families.family import TinyFamily
+        from models.vlm import VlmPolicy
+
+        super().__init__(options, resources)
+        policy = resources.champion()
+        assert isinstance(policy, VlmPolicy)
+        if not options.hidden and isinstance(policy.family, TinyFamily):
+            raise UsageError(
+                "`think.options.policy.hidden` is false: the small policy answers no question about an action.",
+                "Leave it true, or explain actions with the thinker `rules` or `endpoint`.",
+            )
+        self._policy = policy
+        self.version = self._named(policy.version)
+
+    def write(self, action: Action, screen: tuple[int, int]) -> str:
+        """As the policy writes it."""
+        return self._policy.family.write(action, screen) if self.hidden else format_action(action)
+
+    def _together(self) -> int:
+        return self._policy.max_concurrency
+
+    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+        contexts, heat = [case.context for case in cases], self.options.temperature
+        if self.hidden:
+            return [_own(made) for made in self._policy.act(contexts, heat)]
+        family = self._policy.family
+        chats = [chat_about(case, self.options.language, family.history_images) for case in cases]
+        seeds = [context.seed for context in contexts]
+        made = self._policy.model.generate(chats, seeds, heat, self.options.max_tokens)
+        return [_explained(one) for one in made]
+
+
+class EndpointThinker(AskedThinker[EndpointOptions]):
+    """A served model; actions and coordinates in thousandths of the screen."""
+
+    section = EndpointOptions
+
+    def __init__(self, options: EndpointOptions, resources: Resources) -> None:
+        super().__init__(options, resources)
+        self.version, self._client = self._named(options.model), _client(options)
+
+    @classmethod
+    def require(cls, options: EndpointOptions) -> None:
+        """Asks the server whether it is there and takes the key."""
+        _client(options).require()
+
+    def _together(self) -> int:
+        return self.options.concurrency
+
+    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+        return [self._thought(case) for case in cases]
+
+    def _thought(self, case: Case) -> Thought:
+        shown = self.options.history_images
+        if self.hidden:
+            system = system_text([format_action(action) for action in SAMPLES])
+            chat = messages_of(case.context, shown, system)
+        else:
+            chat = chat_about(case, self.options.language, shown)
+        try:
+            answer = self._client.chat(self._body(chat, case.context.seed))
+        except NoAnswer as failure:
+            return Thought("", failure=str(failure))
+        if not self.hidden:
+            return thought_in(answer["text"], answer["tokens"])
+        return replace(_own(read_completion(Completion(answer["text"]))), tokens=answer["tokens"])
+
+    def _body(self, chat: Sequence[Message], seed: int) -> dict[str, Any]:
+        return {
+            "model": self.options.model,
+            "messages": [wire_message(message) for message in chat],
+            "temperature": self.options.temperature,
+            "max_tokens": self.options.max_tokens,
+            "seed": seed % 2**31,
+        }
+
+
+def _own(completion: Completion) -> Thought:
+    """What a model thought that was to act."""
+    if completion.failure:
+        return Thought("", failure=completion.failure)
+    return Thought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
+
+
+def _explained(completion: Completion) -> Thought:
+    """What a model answered that was to explain."""
+    if completion.failure:
+        return Thought("", failure=completion.failure)
+    return thought_in(completion.text, len(completion.token_ids))
+
+
+def _redrawn(context: Context, draw: int) -> Context:
+    return replace(context, seed=context.seed + 1_000_003 * draw)
+
+
+def _client(options: EndpointOptions) -> OpenAIClient:
+    where = (options.url, options.key_variable, options.timeout_s, options.retries, options.concurrency)
+    return OpenAIClient(Endpoint("think.options.endpoint", *where))

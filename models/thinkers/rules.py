@@ -1,0 +1,116 @@
+"""Thinkers without a model: the template of each kind of action, and rules that read the page's elements.
+
+The rules' thought says what of the instruction is done and what is left, which element the action meets, and whether
+the instruction names it. It uses what the page tells of the screen at that moment and nothing of what came after.
+"""
+
+import re
+from collections.abc import Sequence
+
+from models.families.dialects import parse_reply
+from models.thinkers.thinker import Case, Thinker, Thought
+from models.thoughts import templated_thought
+from schemas.action import Action, Type, point_of
+from schemas.config.section import Section
+from schemas.observation import ELEMENT_KINDS, Element, element_at
+from schemas.tables.annotation import Pattern
+
+LONGEST_NAME = 24
+"""Characters; a longer name is left out."""
+MOST_PARTS = 3
+"""Parts of the instruction that a thought names."""
+FIELDS = ("text field", "password field", "textarea")
+VERBS = {"click": "click", "left_double": "double-click", "right_single": "right-click", "long_press": "hold"}
+
+
+class TemplateThinker(Thinker[Section]):
+    """A few words for each kind of action."""
+
+    author = "template"
+
+    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+        """By the kind of action; nothing for one that has no template."""
+        return [Thought(templated_thought(case.action)) for case in cases]
+
+
+class RuleThinker(Thinker[Section]):
+    """Reads the page's elements; English."""
+
+    author = "rules"
+    version = "rules-1"
+    phrases = (
+        "Thought: ",
+        "\nAction: ",
+        "That changed nothing. ",
+        '" is done. ',
+        'First "',
+        '", then "',
+        'Left: "',
+        '". ',
+        '".',
+        'I type "',
+        "I write in the ",
+        *(f"I {verb} the " for verb in (*VERBS.values(), "try")),
+        *(f'{kind} "' for kind in ELEMENT_KINDS),
+        *(f"{kind}." for kind in ELEMENT_KINDS),
+    )
+
+    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+        """By rule; always the same."""
+        return [rule_thought(case) for case in cases]
+
+
+def rule_thought(case: Case) -> Thought:
+    """The thought of a step, with its patterns of reasoning."""
+    instruction, turns = case.context.instruction, case.context.turns
+    goal = parts_of(instruction)
+    met = [_met(parse_reply(turn.action_text).action, turn.observation.elements) for turn in turns]
+    left = [part for part in goal if part not in met]
+    said: list[str] = []
+    patterns: list[Pattern] = []
+    if case.unchanged:
+        said.append("That changed nothing.")
+        patterns.append("reflection")
+    elif met and met[-1] in goal:
+        said.append(f'"{met[-1]}" is done.')
+        patterns.append("milestone_recognition")
+    if not turns and len(goal) > 1:
+        said.append("First " + ", then ".join(f'"{part}"' for part in goal[:MOST_PARTS]) + ".")
+        patterns.append("task_decomposition")
+    elif turns and len(goal) > 1 and left:
+        said.append("Left: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
+        patterns.append("long_term_consistency")
+    intent, tries = _intent(case.action, case.context.observation.elements, instruction)
+    patterns += ["trial_and_error"] if tries else []
+    return Thought(" ".join([*said, intent]), tuple(patterns))
+
+
+def parts_of(instruction: str) -> list[str]:
+    """What an instruction quotes, in order, each once; what is too long for a name is left out."""
+    quoted = (part.strip() for part in re.findall(r'"([^"]+)"', instruction))
+    return list(dict.fromkeys(part for part in quoted if 0 < len(part) <= LONGEST_NAME))
+
+
+def _met(action: Action | None, elements: Sequence[Element]) -> str:
+    """What a past action wrote, or the name of what it met."""
+    if isinstance(action, Type):
+        return action.content.strip()
+    point = point_of(action) if action is not None else None
+    element = element_at(point, elements) if point else None
+    return element.name if element else ""
+
+
+def _intent(action: Action, elements: Sequence[Element], instruction: str) -> tuple[str, bool]:
+    """What is to be done, and whether that is only tried, as the instruction does not name it."""
+    if isinstance(action, Type) and 0 < len(action.content.strip()) <= LONGEST_NAME:
+        return f'I type "{action.content.strip()}".', action.content.strip().lower() not in instruction.lower()
+    point = point_of(action)
+    element = element_at(point, elements) if point else None
+    if element is None or action.type not in VERBS:
+        return templated_thought(action) or "I go on.", False
+    named = 0 < len(element.name) <= LONGEST_NAME and "\n" not in element.name
+    what = f'{element.kind} "{element.name}"' if named else element.kind
+    if element.kind in FIELDS:
+        return f"I write in the {what}.", False
+    asked = named and element.name.lower() in instruction.lower()
+    return f"I {VERBS[action.type] if asked else 'try'} the {what}.", not asked

@@ -1,0 +1,130 @@
+"""The seam to who writes the thoughts of recorded steps (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
+
+Told the action (ActRe, Eq. 4), a thinker explains it: t_n = f(instruction, (o_1, t_1, a_1), ..., o_n, a_n), so what was
+thought of the steps before is in its context. From one that is `hidden` from the action (thought bootstrapping, Eq. 5)
+both are drawn, and a thought is kept only where it led to the action that was recorded. Whether a thought is kept is
+never the thinker's word: the rules are `curation.thoughts`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from models.families.dialects import format_action
+from models.policy import Context, Policy
+from schemas.action import Action
+from schemas.config.section import Section
+from schemas.failure import UsageError
+from schemas.registry import Registry, options_of
+from schemas.tables.annotation import Pattern
+
+Options = TypeVar("Options", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A recorded step that is thought about."""
+
+    context: Context
+    """The instruction, the steps before with their thoughts, and the screen with its elements; nothing of what came
+    after."""
+    action: Action
+    """What was done."""
+    unchanged: bool = False
+    """Whether the step before changed nothing that is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a thinker thought of a step."""
+
+    text: str
+    patterns: tuple[Pattern, ...] = ()
+    """Those that it names itself; where it names none they are told by its words."""
+    action: Action | None = None
+    """What it would do, of one that is hidden from what was done."""
+    failure: str = ""
+    """Why there is none, through no fault of the model; then the rest is empty."""
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What thinkers are made with; what one does not need is not made."""
+
+    champion: Callable[[], Policy]
+    """The policy that now rolls out, as it thinks before it acts."""
+
+
+class Thinker(ABC, Generic[Options]):
+    """Writes thoughts.
+
+    Args:
+        options: its own section, `think.options.<name>`.
+        resources: what it may think with.
+    """
+
+    section: ClassVar[type[Section]] = Section
+    """What the options must be; a thinker with options of its own names theirs."""
+    phrases: ClassVar[tuple[str, ...]] = ()
+    """What its thoughts are made of: single tokens of a small policy that is made to be trained on them."""
+    author: str
+    """What its thoughts are stored under."""
+    version: str | None = None
+    """The model, the policy version or the rule; another one thinks anew."""
+    hidden: bool = False
+    """Whether it is not told the action, so that its thought counts only where it led to the same one."""
+    asks_model: bool = False
+    """Whether it costs: then it is asked several times, within limits, and what it was asked in vain is kept."""
+    sees: bool = False
+    """Whether it must be shown the pixels."""
+
+    def __init__(self, options: Options, resources: Resources) -> None:
+        self.options, self.resources = options, resources
+
+    @abstractmethod
+    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+        """One thought per case; another one for another `draw`. Never raises for what a model may generate."""
+
+    def write(self, action: Action, screen: tuple[int, int]) -> str:
+        """A past action as it is shown to it, on a screen of a width and a height."""
+        return format_action(action)
+
+    @classmethod
+    def require(cls, options: Any) -> None:
+        """Raises FlywheelError if what it needs, by its own section of the config, is not to be had."""
+        return
+
+
+THINKERS: Registry[Thinker[Any]] = Registry(
+    "think.thinkers",
+    Thinker,
+    {
+        "template": "models.thinkers.rules:TemplateThinker",
+        "rules": "models.thinkers.rules:RuleThinker",
+        "policy": "models.thinkers.asked:PolicyThinker",
+        "endpoint": "models.thinkers.asked:EndpointThinker",
+    },
+)
+"""Thinkers by name. People's thoughts need none: they are rows in the lake."""
+
+
+def options_by_name(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Section]:
+    """The options of each thinker that is named.
+
+    Raises:
+        UsageError: an unknown thinker, an unknown option, or options of one that is not named.
+    """
+    for name in given.keys() - set(names):
+        raise UsageError(f"`think.options.{name}`: nobody of that name thinks.", f"They are {', '.join(names)}.")
+    return {
+        name: options_of(THINKERS.class_of(name).section, given.get(name, {}), f"think.options.{name}")
+        for name in names
+    }
+
+
+def require_thinkers(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises FlywheelError if one of those named cannot think, and UsageError as `options_by_name` does."""
+    for name, options in options_by_name(names, given).items():
+        THINKERS.class_of(name).require(options)

@@ -1,0 +1,1 @@
+"""The stage that writes the thoughts of steps."""

@@ -1,0 +1,147 @@
+"""Stage: the thoughts of accepted steps that have none of their own, by `think.thinkers` in order.
+
+Trajectories are taken in chunks, and a chunk's thoughts are written before the next one is begun. A thought's key
+follows from the step, its author and the author's version, and what was asked in vain is kept (table `thinking`), so a
+stage that was cut short asks no model about a step again.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from curation.annotation import Decision
+from curation.thoughts import usable_steps
+from models.thinkers.thinker import THINKERS, Resources, Thinker, options_by_name
+from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.tables.step import Step
+from schemas.tables.thinking import Thinking
+from schemas.text import counted
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.console import bar
+from tasks.shared.policies import champion, reigning
+from tasks.shared.run import Run
+from tasks.shared.stage import stage
+from tasks.shared.trajectories import trajectories_of
+from tasks.shared.weights import load_policy
+from tasks.think.thoughts import Thoughts
+from tasks.think.walk import Walk
+
+TOGETHER = 64
+"""Trajectories that models are asked about together; their screens are in memory."""
+AT_ONCE = 2048
+"""Trajectories that are thought about together where no model is asked."""
+
+
+def think(run: Run, iteration: int) -> dict[str, Any]:
+    """Thoughts of one iteration's accepted steps, and of those before an error."""
+    config, lake = run.config, run.lake
+    thinkers = thinkers_of(config, lake)
+    if not thinkers:
+        return {"say": "off"}
+    decisions = {
+        row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])
+        for row in ask(lake, "decisions", iteration=iteration).to_pylist()
+    }
+    thoughts, left = Thoughts(config, lake, iteration, thinkers), trajectories_of(lake, iteration)
+    with bar() as progress:
+        shown = progress.add_task("think", total=lake.count("trajectories", {"iteration": iteration}), message="")
+        together = TOGETHER if any(thinker.asks_model for thinker in thinkers) else AT_ONCE
+        while chunk := list(islice(left, together)):
+            kept = [(one, thinkable(steps, decisions.get(one.trajectory_id))) for one, steps in chunk]
+            thoughts.of([Walk(one, steps) for one, steps in kept if steps])
+            progress.update(shown, advance=len(chunk), message=f"{thoughts.asked:,} asked")
+    return numbers_of(lake, [iteration], thoughts)
+
+
+think_of_steps = stage("think", retries=1)(think)
+
+
+def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> dict[str, Any]:
+    """Thoughts of stored trajectories by today's thinkers; what they thought of before stays.
+
+    Args:
+        config: `think` says who thinks.
+        lake: where trajectories rest; annotations are added.
+        iterations: first and end of the iterations; all if not given.
+
+    Raises:
+        UsageError: nobody is to think, or there is no trajectory in these iterations.
+        FlywheelError: a thinker cannot think.
+    """
+    from models.thinkers.thinker import require_thinkers
+    from tasks.shared.run import run_of
+
+    if not config.think.thinkers:
+        raise UsageError("`think.thinkers` names nobody.", "Name some, such as think.thinkers='[\"rules\"]'.")
+    require_thinkers(config.think.thinkers, config.think.options)
+    counts = Counter(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())
+    chosen = [one for one in sorted(counts) if iterations is None or iterations[0] <= one < iterations[1]]
+    if not chosen:
+        there = f"{min(counts)} to {max(counts)}" if counts else "none"
+        raise UsageError("`--iterations`: there is no trajectory in them.", f"The lake's iterations are {there}.")
+    run = run_of(config, create=False)
+    done = [think(run, iteration) for iteration in chosen]
+    unasked = sum(one.get("unasked", 0) for one in done)
+    return {"iterations": chosen, **report_of(lake, chosen), "unasked": unasked}
+
+
+def thinkable(steps: Sequence[Step], decision: Decision | None) -> list[Step]:
+    """The steps of a trajectory that may be imitated, in order."""
+    if decision is None or decision.route in ("quarantine", "none"):
+        return []
+    return usable_steps(steps, None if decision.route == "sft" else decision.valid_steps or 0)
+
+
+def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[Any]]:
+    """Those that the config names, in order; the champion only once it was trained.
+
+    Args:
+        config: who thinks.
+        lake: where the champion is.
+        free: leave out those that ask a model.
+    """
+    version = None if free else reigning(lake)
+    thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
+    resources = Resources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
+    untrained = version is None or (version.kind == "initial" and config.policy.base == "tiny")
+    options = options_by_name(config.think.thinkers, config.think.options)
+    kinds = {name: THINKERS.class_of(name) for name in options if not (name == "policy" and untrained)}
+    return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]
+
+
+def numbers_of(lake: Lake, iterations: Sequence[int], thoughts: Thoughts) -> dict[str, Any]:
+    """What the stage keeps of itself."""
+    found = report_of(lake, iterations)
+    say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found["thoughts"].items()) or "no thought"
+    asked = sum(one["asked"] for one in found["kept_by_step"])
+    kept = sum(one["kept"] for one in found["kept_by_step"])
+    if asked:
+        say += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
+    if thoughts.unasked:
+        say += f"; {thoughts.unasked} left unasked (think.most)"
+    return {**found, "unasked": thoughts.unasked, "failed": thoughts.failed, "say": say}
+
+
+def report_of(lake: Lake, iterations: Sequence[int]) -> dict[str, Any]:
+    """Thoughts by author and by pattern, and of the models that were asked: how many they kept by step, why they did
+    not, and what it cost."""
+    where = {"iteration": list(iterations), "kind": "thought"}
+    rows = lake.read("annotations", ["author", "patterns"], where).to_pylist()
+    asked = lake.rows(Thinking, {"iteration": list(iterations)})
+    steps = sorted({(one.author, one.step) for one in asked})
+    return {
+        "thoughts": dict(sorted(Counter(one["author"] for one in rows).items())),
+        "patterns": dict(sorted(Counter(pattern for one in rows for pattern in one["patterns"]).items())),
+        "kept_by_step": [
+            {"author": author, "step": step, "asked": len(there), "kept": sum(one.kept for one in there)}
+            for author, step in steps
+            if (there := [one for one in asked if (one.author, one.step) == (author, step)])
+        ],
+        "turned_away": dict(Counter(one.reason for one in asked if not one.kept).most_common()),
+        "tries": sum(one.tries for one in asked),
+        "tokens": sum(one.tokens for one in asked),
+        "seconds": round(sum(one.seconds for one in asked), 3),
+    }

@@ -1,0 +1,165 @@
+"""Asks thinkers about the steps of a chunk of trajectories, and keeps what comes of it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curation.gates.thoughts import ThoughtOptions
+from curation.thoughts import Limits, fault_of, is_persons, thought_annotation, thought_id
+from models.thinkers.thinker import Thinker, Thought
+from schemas.config import Config
+from schemas.table import utc_now
+from schemas.tables.annotation import Annotation
+from schemas.tables.step import Step
+from schemas.tables.thinking import Thinking
+from storage.lake import Lake
+from tasks.shared.material import pngs_of
+from tasks.think.walk import Walk, at_same_place, screens_of
+
+Asked = tuple[str, int, str, str | None]
+"""A trajectory, a step, an author and its version."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A step that one thinker is asked about."""
+
+    walk: Walk
+    tries: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    failed: bool = False
+    kept: Thought | None = None
+
+
+@dataclass(slots=True)
+class Thoughts:
+    """What is thought of one iteration's steps, and what was."""
+
+    config: Config
+    lake: Lake
+    iteration: int
+    thinkers: Sequence[Thinker[Any]]
+    asked: int = 0
+    """How often models were asked in the iteration, in earlier runs too."""
+    unasked: int = 0
+    """Steps that a model was not asked about for `think.most`."""
+    failed: int = 0
+    """Steps on which a model gave no answer; they are asked about again by whoever runs the stage again."""
+    _by_id: dict[str, str] = field(default_factory=dict[str, str])
+    _persons: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    _in_vain: set[Asked] = field(default_factory=set[Asked])
+    _annotations: list[Annotation] = field(default_factory=list[Annotation])
+    _rows: list[Thinking] = field(default_factory=list[Thinking])
+
+    def __post_init__(self) -> None:
+        where = {"iteration": self.iteration}
+        columns = ["annotation_id", "trajectory_id", "step", "author", "version", "thought"]
+        for one in self.lake.read("annotations", columns, {**where, "kind": "thought"}).to_pylist():
+            self._by_id[one["annotation_id"]] = one["thought"]
+            if is_persons(one["author"], one["version"]):
+                self._persons[one["trajectory_id"], one["step"]] = one["thought"]
+        for row in self.lake.rows(Thinking, where):
+            self.asked += row.tries
+            if not row.kept:
+                self._in_vain.add((row.trajectory_id, row.step, row.author, row.version))
+
+    def of(self, walks: Sequence[Walk]) -> None:
+        """Thinks about every step of some trajectories that has no thought yet, and writes what is kept."""
+        sees = any(thinker.sees for thinker in self.thinkers)
+        settled = {(s.trajectory_id, s.step) for walk in walks for s in walk.steps if self._settled(s) is not None}
+        pngs = pngs_of(self.lake, screens_of(walks, settled)) if sees else {}
+        for there in at_same_place(walks, lambda walk: self._settled(walk.step)):
+            found: dict[int, str] = {}
+            left = there
+            for thinker in self.thinkers:
+                found |= self._ask(thinker, left, pngs)
+                left = [walk for walk in left if id(walk) not in found]
+            for walk in there:
+                walk.thoughts.append(found.get(id(walk), ""))
+        self.lake.append("thinking", self._rows)
+        self.lake.append("annotations", self._annotations)
+        self._rows, self._annotations = [], []
+
+    def _settled(self, step: Step) -> str | None:
+        """The step's own thought, a person's, or the one of the first thinker that was not asked in vain."""
+        if step.thought:
+            return step.thought
+        if (persons := self._persons.get((step.trajectory_id, step.step))) is not None:
+            return persons
+        for thinker in self.thinkers:
+            known = self._by_id.get(thought_id(step, thinker.author, thinker.version))
+            if known is not None:
+                return known
+            if _key(step, thinker) not in self._in_vain:
+                return None
+        return ""
+
+    def _ask(self, thinker: Thinker[Any], walks: Sequence[Walk], pngs: dict[str, bytes]) -> dict[int, str]:
+        """The thoughts that one thinker has of the next steps of these walks, by walk."""
+        found: dict[int, str] = {}
+        asked: list[_Open] = []
+        for walk in walks:
+            known = self._by_id.get(thought_id(walk.step, thinker.author, thinker.version))
+            if known is not None:
+                found[id(walk)] = known
+            elif _key(walk.step, thinker) not in self._in_vain:
+                asked.append(_Open(walk))
+        for draw in range(self.config.think.tries if thinker.asks_model else 1):
+            self._draw(thinker, [one for one in asked if one.kept is None and not one.failed], draw, pngs)
+        for one in asked:
+            self._note(thinker, one)
+            if one.kept is not None:
+                found[id(one.walk)] = one.kept.text.strip()
+        return found
+
+    def _draw(self, thinker: Thinker[Any], asked: Sequence[_Open], draw: int, pngs: dict[str, bytes]) -> None:
+        if thinker.asks_model:
+            most = max(0, self.config.think.most - self.asked)
+            self.unasked += sum(one.tries == 0 for one in asked[most:])
+            asked = asked[:most]
+            self.asked += len(asked)
+        if not asked:
+            return
+        began = time.perf_counter()
+        cases = [one.walk.case(thinker.write, pngs) for one in asked]
+        thoughts = thinker.think(cases, draw)
+        share = (time.perf_counter() - began) / len(asked)
+        for one, case, thought in zip(asked, cases, thoughts, strict=True):
+            one.tries, one.tokens, one.seconds = one.tries + 1, one.tokens + thought.tokens, one.seconds + share
+            one.reason, one.failed = fault_of(thought, case, thinker.hidden, self._limits), bool(thought.failure)
+            one.kept = None if one.reason else thought
+
+    def _note(self, thinker: Thinker[Any], one: _Open) -> None:
+        """Keeps what came of a step: the thought, and what it cost to ask for it."""
+        step, now = one.walk.step, utc_now()
+        if one.kept is not None:
+            self._annotations.append(thought_annotation(step, one.kept, thinker.author, thinker.version, now))
+        self.failed += one.failed
+        if thinker.asks_model and one.tries and not one.failed:
+            self._rows.append(
+                Thinking(
+                    trajectory_id=step.trajectory_id,
+                    step=step.step,
+                    author=thinker.author,
+                    version=thinker.version or "",
+                    iteration=step.iteration,
+                    tries=one.tries,
+                    kept=one.kept is not None,
+                    reason=one.reason,
+                    tokens=one.tokens,
+                    seconds=one.seconds,
+                    created_at=now,
+                )
+            )
+
+    @property
+    def _limits(self) -> Limits:
+        options = ThoughtOptions.model_validate(self.config.filter.options.get("thoughts", {}))
+        return Limits(self.config.think.longest, options.max_phrases)
+
+
+def _key(step: Step, thinker: Thinker[Any]) -> Asked:
+    return step.trajectory_id, step.step, thinker.author, thinker.version or ""

@@ -1,0 +1,84 @@
+"""The trajectories that are thought about together, walked step by step: what was thought of a step is in the context
+of the next."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from curation.thoughts import changed_nothing
+from models.policy import Context
+from models.thinkers.thinker import Case
+from schemas.action import Action, from_json
+from schemas.observation import Observation, Turn, elements_of
+from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
+
+Write = Callable[[Action, tuple[int, int]], str]
+
+
+@dataclass(slots=True)
+class Walk:
+    """One trajectory on the way."""
+
+    trajectory: Trajectory
+    steps: Sequence[Step]
+    """Those that may be thought about, in order."""
+    thoughts: list[str] = field(default_factory=list[str])
+    """Of the steps so far."""
+
+    def case(self, write: Write, pngs: Mapping[str, bytes]) -> Case:
+        """The step that comes next, with past actions as a thinker reads them."""
+        place, instruction = len(self.thoughts), self.trajectory.instruction
+        past = zip(self.steps, self.thoughts, strict=False)
+        turns = [Turn(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
+        step = self.steps[place]
+        screen = _seen(step, instruction, pngs)
+        context = Context(instruction, tuple(turns), screen, _seed(step), self.trajectory.task_id)
+        unchanged = place > 0 and changed_nothing(self.steps[place - 1], step)
+        return Case(context, from_json(step.action or ""), unchanged)
+
+    @property
+    def step(self) -> Step:
+        """The step that comes next."""
+        return self.steps[len(self.thoughts)]
+
+
+def at_same_place(walks: Sequence[Walk], settled: Callable[[Walk], str | None]) -> Iterator[list[Walk]]:
+    """The walks whose next step is open, place by place; those with a thought already are walked past it.
+
+    Args:
+        walks: from their first step on; whoever takes them from here adds a thought to each.
+        settled: the thought of the step that comes next, or None where it is open.
+    """
+    for place in range(max((len(walk.steps) for walk in walks), default=0)):
+        there: list[Walk] = []
+        for walk in walks:
+            if place >= len(walk.steps):
+                continue
+            known = settled(walk)
+            if known is None:
+                there.append(walk)
+            else:
+                walk.thoughts.append(known)
+        if there:
+            yield there
+
+
+def screens_of(walks: Iterable[Walk], settled: Collection[tuple[str, int]]) -> list[str]:
+    """sha256 of the screens of walks that have a step that is not settled."""
+    open_ones = [walk for walk in walks if any((s.trajectory_id, s.step) not in settled for s in walk.steps)]
+    return sorted({step.screenshot for walk in open_ones for step in walk.steps})
+
+
+def _written(step: Step, write: Write) -> str:
+    return write(from_json(step.action or ""), (step.screen_width, step.screen_height))
+
+
+def _seen(step: Step, instruction: str, pngs: Mapping[str, bytes]) -> Observation:
+    png, elements = pngs.get(step.screenshot, b""), tuple(elements_of(step.elements))
+    return Observation(png, step.screen_width, step.screen_height, instruction, elements)
+
+
+def _seed(step: Step) -> int:
+    digest = hashlib.sha256(f"{step.trajectory_id}|{step.step}".encode()).digest()
+    return int.from_bytes(digest[:6])
