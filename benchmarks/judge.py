@@ -58,6 +58,8 @@ FAKE = (
 )
 SHORT = Effort(reading_steps=60, epochs=8, batch=32, readings=64)
 FIGURE = Path("docs/judge.png")
+FEW = 10
+"""Trajectories from which a bin is in the picture."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,7 @@ def save_figure(sets: Sequence[Judged], path: Path | None) -> None:
         {"set": one.name, "x": mean, "y": share, "n": count}
         for one in sets
         for mean, share, count in reliability(one.scores["trained"][0], one.known)
+        if count >= FEW
     ]
     colour = alt.Color("set:N", title=None)
     scale = alt.Scale(domain=[0, 1])
