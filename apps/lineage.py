@@ -97,7 +97,8 @@ def _read_by(lake: Lake, policy: PolicyVersion) -> set[str]:
         sides = ["trajectory_id", "rejected_trajectory_id"]
         pairs = lake.read("pairs", sides, version=versions["pairs"])
         return {name for side in sides for name in pairs[side].to_pylist() if name}
-    routes = ["ct"] if source is Source.FAILURES else ["sft", "ct"]
+    perceives = json.loads(policy.config)["train"].get("ct", {}).get("perception", 0)
+    routes = ["ct"] if source is Source.FAILURES and not perceives else ["sft", "ct"]
     decisions = ask(lake, "decisions", versions, iteration=None).to_pylist()
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import zip_longest
 
 from curation.gates.actions import fault_of
+from curation.perception.caption import told_elements
 from curation.transitions import NOTHING, caption
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.observation import Element, elements_of
@@ -75,13 +76,15 @@ def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
     return sorted(named, key=lambda element: not element.interactive)[:most]
 
 
-def grounding_annotations(step: Step, elements: Sequence[Element], most: int, now: datetime) -> list[Annotation]:
-    """One grounding target per element that can be asked for."""
+def grounding_annotations(
+    step: Step, elements: Sequence[Element], most: int, now: datetime, author: str = "page"
+) -> list[Annotation]:
+    """One grounding target per element that can be asked for; `author` knows where they are."""
     rows: list[Annotation] = []
     for number, element in enumerate(grounding_targets(elements, most)):
         x, y = (min(1.0, max(0.0, part)) for part in element.centre)
         click = to_json(Click(x=round(x, 4), y=round(y, 4)))
-        rows.append(_annotation(step, "grounding", "page", name_of(element), click, now, number))
+        rows.append(annotation(step, "grounding", author, name_of(element), click, now, number))
     return rows
 
 
@@ -91,7 +94,7 @@ def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
         return None
     if from_json(step.action).type in TERMINAL:
         return None
-    return _compared(step, _annotation(step, "inverse_dynamics", "play", "", step.action, now, 0))
+    return _compared(step, annotation(step, "inverse_dynamics", "play", "", step.action, now, 0))
 
 
 def transition_annotation(
@@ -107,31 +110,36 @@ def transition_annotation(
         return None
     same = step.next_screenshot == step.screenshot
     changed = NOTHING if same else caption(before, after) if before and after else ""
-    return _compared(step, _annotation(step, "transition", "page", changed, None, now, 0)) if changed else None
+    return _compared(step, annotation(step, "transition", "page", changed, None, now, 0)) if changed else None
 
 
 def error_annotation(step: Step, reason: str, now: datetime) -> Annotation:
     """The step at which a failed trajectory went wrong, where a rule can tell."""
-    return _annotation(step, "error_step", "rules", reason, None, now, 0)
+    return annotation(step, "error_step", "rules", reason, None, now, 0)
 
 
 def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:
     """What a failed trajectory's screens tell of each other: the elements after a step are those the next recorded."""
     for step, following in zip_longest(steps, steps[1:]):
-        after = None
-        if following is not None and following.screenshot == step.next_screenshot:
-            after = elements_of(following.elements)
-        found = (inverse_annotation(step, now), transition_annotation(step, elements_of(step.elements), after, now))
-        yield from (annotation for annotation in found if annotation)
+        yield from (one for one in (inverse_annotation(step, now), changed(step, following, now)) if one)
 
 
-def _compared(step: Step, annotation: Annotation) -> Annotation:
-    return annotation.model_copy(update={"before": step.screenshot, "after": step.next_screenshot})
+def changed(step: Step, following: Step | None, now: datetime) -> Annotation | None:
+    """What changed from a step's screen to the next, of what can be told of both; also where only time passed."""
+    after = None
+    if following is not None and following.screenshot == step.next_screenshot:
+        after = told_elements(following)
+    return transition_annotation(step, told_elements(step), after, now)
 
 
-def _annotation(
+def _compared(step: Step, made: Annotation) -> Annotation:
+    return made.model_copy(update={"before": step.screenshot, "after": step.next_screenshot})
+
+
+def annotation(
     step: Step, kind: Kind, author: str, thought: str, action: str | None, now: datetime, number: int
 ) -> Annotation:
+    """An annotation of a step, the `number`th of its kind by its author; who makes it again makes the same key."""
     name = f"{step.trajectory_id}|{step.step}|{kind}|{author}|{number}"
     return Annotation(
         annotation_id=hashlib.sha256(name.encode()).hexdigest()[:24],

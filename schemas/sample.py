@@ -27,9 +27,11 @@ class Question:
     y: float
 
 
-Kind = Literal["step", "naming", "inverse_dynamics", "transition"]
+Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception"]
 COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
 """Kinds that show two screens, before and after an action, and know no instruction."""
+PLACE = "{place}"
+"""In a question about a screen: stands for the place of `action`, as the policy writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,20 @@ class TrainSample:
     """All past steps, oldest first."""
     thought: str = ""
     action: str | None = None
-    """Target, canonical JSON; None for a screen that only teaches grounding."""
+    """Target, canonical JSON; None for a screen that only teaches grounding. For perception, a click on the place that
+    is asked about, or None."""
     questions: tuple[Question, ...] = field(default=())
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
     kind: Kind = "step"
     """`step`: the reply to the instruction, or, without an action, where things are. Of continual training: `naming`,
     what is at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, what changed
-    between them, in `thought`."""
+    between them, in `thought`. `perception`: a question about a screen in `instruction`, its answer in `thought`."""
+
+    @property
+    def asked_at(self) -> str | None:
+        """The action whose place stands for `PLACE` in the question; None where the question names no place."""
+        return self.action if self.kind == "perception" else None
 
     @property
     def thinks(self) -> bool:
@@ -62,4 +70,6 @@ class TrainSample:
         """The screenshots that are shown where the policy sees so many of the last ones."""
         if self.kind in COMPARING:
             return self.screenshots
+        if self.kind == "perception":
+            return self.screenshots[-1:]
         return self.screenshots[-history_images if self.action is not None else -1 :]

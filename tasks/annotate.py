@@ -4,8 +4,10 @@ from collections import Counter
 from typing import Any
 
 from curation.annotation import Decision, annotations_of
+from curation.perception.perceive import Chosen
 from schemas.table import utc_now
 from storage.catalog import ask
+from tasks.perceive import perception_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
 from tasks.shared.trajectories import trajectories_of
@@ -14,13 +16,17 @@ from tasks.train.preferences import find_pairs
 
 def annotate(run: Run, iteration: int) -> dict[str, Any]:
     """Grounding for accepted and failed steps; of failed ones what was done and changed from screen to screen, and the
-    error step where rules can tell; preferences where trajectories of one task and seed part."""
+    error step where rules can tell; perception data of some screens; preferences where trajectories of one task and
+    seed part."""
     lake = run.lake
     decisions = {
         row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])
         for row in ask(lake, "decisions", iteration=iteration).to_pylist()
     }
-    rows = list(annotations_of(decisions, (steps for _, steps in trajectories_of(lake, iteration)), utc_now()))
+    now, chosen = utc_now(), Chosen(decisions, run.config.annotate.screens)
+    trajectories = chosen.passing(steps for _, steps in trajectories_of(lake, iteration))
+    rows = list(annotations_of(decisions, trajectories, now))
+    rows += perception_of(run.config, lake, chosen, now)
     lake.append("annotations", rows)
     pairs = find_pairs(run.config, lake, iteration)
     kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])

@@ -9,7 +9,17 @@ from tasks.shared.paths import docs_folder
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
 
-GATED = ("trajectories", "steps", "screenshots", "verdicts", "reflections", "annotations", "pairs", "curriculum")
+GATED = (
+    "trajectories",
+    "steps",
+    "screenshots",
+    "verdicts",
+    "reflections",
+    "annotations",
+    "readings",
+    "pairs",
+    "curriculum",
+)
 
 
 @stage("quality")

@@ -9,7 +9,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.learning import ablation, curriculum, merge, passk, rl, scaling, streaming, thoughts
+from benchmarks.learning import (
+    ablation,
+    continual,
+    curriculum,
+    merge,
+    passk,
+    rl,
+    scaling,
+    streaming,
+    thoughts,
+)
 from benchmarks.learning._start import SHORT
 from benchmarks.shared.report import add_options
 
@@ -17,17 +27,19 @@ NAMES: dict[str, Callable[[argparse.Namespace], int]] = {
     "rl": rl.run,
     "passk": passk.run,
     "ablation": ablation.run,
+    "continual": continual.run,
     "curriculum": curriculum.run,
     "scaling": scaling.run,
     "merge": merge.run,
     "streaming": streaming.run,
     "thoughts": thoughts.run,
 }
-USUAL = {"seeds": 3, "iterations": 3, "test_seeds": 40}
+USUAL = {"seeds": 3, "start": 4, "iterations": 3, "test_seeds": 40}
 OWN = {
     "rl": {"iterations": 6, "test_seeds": 100},
     "ablation": {"seeds": 5},
     "curriculum": {"seeds": 5, "iterations": 8},
+    "continual": {"start": 1, "test_seeds": 50},
 }
 """What differs from the usual unless asked otherwise."""
 
@@ -61,8 +73,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_seeds,
         help="training seeds per arm (3; ablation, curriculum: 5); curriculum: or which, `21,22`",
     )
-    parser.add_argument("--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one")
-    parser.add_argument("--start", type=int, default=4, help="supervised iterations before the arms part")
+    parser.add_argument(
+        "--environment", choices=list(curriculum.SETTINGS), help="curriculum: only this one; continual: where (fake)"
+    )
+    parser.add_argument("--parent", choices=continual.PARENTS, help="continual: train from this one only")
+    parser.add_argument("--start", type=int, help="supervised iterations before the arms part (4; continual: 1)")
     parser.add_argument(
         "--iterations", type=int, help="of each arm; passk: of each half (3; rl: 6; curriculum: 8 after --start)"
     )

@@ -5,7 +5,7 @@ it is asked to go on with when it acts, and on actions as it writes them itself.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from learning.data.rollouts import Rollout
@@ -13,10 +13,10 @@ from models.completion import Completion
 from models.families.family import ModelFamily, Size
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
-from schemas.action import Click, from_json
+from schemas.action import Action, Click, from_json
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
-from schemas.sample import Question, TrainSample
+from schemas.sample import PLACE, Question, TrainSample
 
 Document = TrainSample | Rollout
 
@@ -84,12 +84,21 @@ def _question(
     size = (screens[-1].width, screens[-1].height)
     if sample.kind == "transition":
         return family.question(WHAT_CHANGED, screens), sample.thought
+    if sample.kind == "perception":
+        return family.question(question_text(sample, lambda click: family.write(click, size)), screens), sample.thought
     if sample.kind == "naming":
         asked = _drawn(sample, seed)
         place = family.write(Click(x=asked.x, y=asked.y), size)
         return family.question(f"What is at the place of {place}?", screens), asked.name
     done = family.reply("", from_json(sample.action or ""), size)
     return family.question(WHAT_WAS_DONE, screens, acts=True), done
+
+
+def question_text(sample: TrainSample, write: Callable[[Action], str]) -> str:
+    """What a perception sample asks, its place as `write` writes it."""
+    if sample.asked_at is None:
+        return sample.instruction
+    return sample.instruction.replace(PLACE, write(from_json(sample.asked_at)))
 
 
 def _drawn(sample: TrainSample, seed: int) -> Question:

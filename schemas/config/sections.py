@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from schemas.config.annotate import AnnotateConfig
 from schemas.config.judging import FilterConfig, JudgeConfig
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
@@ -276,6 +277,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     filter: FilterConfig = FilterConfig()
     judge: JudgeConfig = JudgeConfig()
+    annotate: AnnotateConfig = AnnotateConfig()
     reflect: ReflectConfig = ReflectConfig()
     think: ThinkConfig = ThinkConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -163,10 +163,17 @@ class StreamConfig(Section):
 
 
 class ContinualConfig(StepSection):
-    """Continual training (CT): learning from failed trajectories what is true of them, without imitating them."""
+    """Continual training (CT) on what failed: what it shows, or the failed trajectories themselves."""
 
     steps: Count = 150
     """Optimiser steps."""
+    form: Literal["relabelled", "trajectories"] = "relabelled"
+    """`relabelled`: what failed trajectories show of screens and actions, whatever they were meant for: where things
+    are, what is there, what was done between two screens, what changed. `trajectories`: their own steps as targets, as
+    UI-TARS-2's flywheel has it (D_CT is what a verifier turned away); the supervised training after it has to put that
+    right."""
+    perception: Share = 0.0
+    """Share of the samples that is perception data (`annotate.perception`) of any trajectory; 1: nothing else."""
 
 
 Keep = Literal["nothing", "masters", "masters+moments"]
@@ -242,6 +249,9 @@ class TrainConfig(StepSection):
     grounding_share: Share = 0.15
     """The part of a task's training that goes to screens of its failed trajectories, which teach where things are and
     not what to do; most stays with what is to be imitated."""
+    perception: Share = 0.0
+    """With `sft` and `rft`: share of the samples that is perception data (`annotate.perception`), where there is
+    any."""
     lora: LoraConfig = LoraConfig()
     ct_every: Whole = 0
     """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised

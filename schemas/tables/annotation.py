@@ -4,13 +4,30 @@ from typing import Literal, get_args
 
 from schemas.table import Instant, Int32, Row, Table, Text, TextList, not_null, one_of, unique
 
-Kind = Literal["thought", "grounding", "correction", "reflection", "error_step", "inverse_dynamics", "transition"]
+Kind = Literal[
+    "thought",
+    "grounding",
+    "correction",
+    "reflection",
+    "error_step",
+    "inverse_dynamics",
+    "transition",
+    "description",
+    "caption",
+    "question",
+    "marks",
+]
 KINDS: tuple[str, ...] = get_args(Kind)
 Pattern = Literal[
     "task_decomposition", "long_term_consistency", "milestone_recognition", "trial_and_error", "reflection"
 ]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 """Patterns of reasoning in thoughts (UI-TARS, arXiv 2501.12326, section 4.4)."""
+
+
+PERCEPTION: tuple[Kind, ...] = ("description", "caption", "question", "marks", "transition")
+"""UI-TARS's perception tasks (arXiv 2501.12326, section 4.2): element description, dense caption, question answering,
+set-of-mark, state-transition caption."""
 
 
 class Annotation(Row):
@@ -26,23 +43,28 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """`template`, `page` and `play` (what the trajectory itself shows) for the machine part; of a thought also `rules`,
-    `actre` (a model that was told the action) and `bootstrap` (one that came to the same action by itself); else a
-    model's or a person's name."""
+    """`template`, `page`, `ocr` (what was read off the pixels) and `play` (what the trajectory itself shows) for the
+    machine part; of a thought also `rules`, `actre` (a model that was told the action) and `bootstrap` (one that came
+    to the same action by itself); else a model's or a person's name."""
     thought: Text
-    """The thought; for grounding, the name of the element asked for; for a transition, what changed."""
+    """The thought; for grounding, the name of the element asked for; for a transition, what changed; for the other
+    perception kinds, the answer."""
     action: Text | None
     """Canonical JSON; for grounding, the click on the element's centre; for inverse dynamics, what led from one screen
-    to the other."""
+    to the other; for perception, a click on the place that the question asks about."""
     before: Text | None
-    """For inverse dynamics and transitions, sha256 of the screenshot before the action."""
+    """For inverse dynamics and transitions, sha256 of the screenshot before the action; for `marks`, of the screenshot
+    without them."""
     after: Text | None
-    """And of the one after it."""
+    """And of the one after it; for `marks`, of the picture with the marks drawn on it."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
     """Of a thought: which of `PATTERNS` it shows."""
     version: Text | None = None
     """Of a thought: the policy version, model or rule that wrote it; null for a template and for a person."""
+    question: Text | None = None
+    """Of `description`, `caption`, `question` and `marks`: what is asked; `{place}` stands for the place that `action`
+    clicks on, which every policy writes in its own way."""
 
 
 TABLE = Table(
@@ -50,7 +72,7 @@ TABLE = Table(
     row=Annotation,
     key=("annotation_id",),
     partition_by=("iteration",),
-    added={"patterns": "[]::VARCHAR[]", "version": "NULL::VARCHAR"},
+    added={"patterns": "[]::VARCHAR[]", "version": "NULL::VARCHAR", "question": "NULL::VARCHAR"},
     expectations=(
         unique(("annotation_id",)),
         *not_null("trajectory_id", "author", "thought", because="a label of unknown origin must not be trained on"),

@@ -15,6 +15,7 @@ from environments.registry import environments_of, verifier_of
 from models.judges.registry import required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
+from models.readers.reader import reader_class
 from models.thinkers.thinker import require_thinkers
 from schemas.check import Check, Probe
 from schemas.config import Config
@@ -44,8 +45,8 @@ def require(config: Config) -> None:
         UsageError: a part that cannot be found, neither a verifier nor a judge, an option of training that the method
             or the model does not have, a key that was set and that nothing reads, groups that are trained on while they
             are judged by a judge on probation.
-        FlywheelError: no browser, a checkpoint folder that is not there, no peft where adapters are asked for, no
-            answer from the server that is to act.
+        FlywheelError: no browser, a checkpoint folder that is not there, no package for adapters or for the reader of
+            screens where they are asked for, no answer from the server that is to act.
         LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
     """
     for probe in probes(config):
@@ -67,6 +68,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("proposers", lambda: _proposers(config)),
         Probe("makers", lambda: _makers(config)),
         Probe("thinkers", lambda: _thinkers(config)),
+        Probe("reader", lambda: _reader(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]
@@ -180,6 +182,12 @@ def _makers(config: Config) -> str:
 def _thinkers(config: Config) -> str:
     require_thinkers(config.think.thinkers, config.think.options)
     return ", ".join(config.think.thinkers) or "none: steps keep the thoughts that they have"
+
+
+def _reader(config: Config) -> str:
+    """That what reads screens without elements, where one is named, can be made."""
+    found = reader_class(config.annotate.reader)
+    return f"{found.name} is there" if found else "none: elements are what pages list"
 
 
 def _storage(config: Config) -> str:

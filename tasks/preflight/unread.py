@@ -112,6 +112,12 @@ def _asks_no_model(config: Config) -> bool:
 
 RULES = (
     Rule(
+        ("annotate.screens", "annotate.per_screen", "train.perception", "train.ct.perception"),
+        lambda config: not config.annotate.perception,
+        "no perception data is made",
+        "Name kinds in `annotate.perception`, or remove it.",
+    ),
+    Rule(
         ("lake.endpoint", "lake.region"),
         _is_local,
         "the lake is a folder of this machine",

@@ -96,3 +96,30 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
 def test_continual_training_before_another_method_than_sft_is_refused(small: Config) -> None:
     with pytest.raises(UsageError, match="ct_every is 1"):
         trained(small, ct_every=1, method="grpo")
+
+
+def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_supervised_training_reads_it_too(
+    small: Config, tmp_path: Path
+) -> None:
+    config = trained(small, method="ct", ct={"steps": 3, "form": "trajectories", "perception": 0.5})
+    flywheel(config, iterations=1)
+    lake = Lake.open(config.lake)
+    kinds = json.loads(policy_row(lake, "policy-0000").metrics)["kinds"]
+    assert kinds["failed_steps"] > 0 and kinds["perception"] > 0
+    routes = {row["trajectory_id"]: row["route"] for row in lake.read("verdicts", where={"gate": "route"}).to_pylist()}
+    read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    assert {routes[name] for name in read} == {"sft", "ct"}
+    pins, recipe = pins_of(lake), Recipe("x", "policy-initial", 0, pins_of(lake))
+    failed = continual_material(trained(small, method="ct", ct={"form": "trajectories"}), lake, recipe)
+    schedule = method_of(config.train).schedule(config.train, failed.samples, "muon")
+    failed.write(tmp_path / "samples", schedule)
+    steps = lake.read("steps", ["trajectory_id", "screenshot", "action"]).to_pylist()
+    bad = {(row["screenshot"], row["action"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
+    made = read_samples(tmp_path / "samples")
+    assert made and {(one.screenshots[-1], one.action) for one in made} <= bad
+    assert all(one.instruction for one in made)
+    mixed = supervised(trained(small, perception=0.5), lake, recipe)
+    mixed.write(tmp_path / "samples", method_of(small.train).schedule(small.train, mixed.samples, "muon"))
+    assert {one.kind for one in read_samples(tmp_path / "samples")} & {"perception", "transition"}
+    plain = supervised(trained(small), lake, Recipe("x", "policy-initial", 0, pins))
+    assert "perception" not in plain.numbers and mixed.numbers["perception"] == kinds["perception"]

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from learning.data.documents import question_text
 from learning.engines.tiny.forward import Aims, Piece
 from learning.planning.balance import Cost, padded
 from models.families.dialects import format_reply
@@ -113,6 +114,10 @@ class Batcher:
             for _, chosen in sorted(alike.items())
         ]
 
+    def tokens(self, sample: TrainSample, seed: tuple[int, ...]) -> int:
+        """What a sample costs in tokens of text, its screens among them, as `batches` balances it."""
+        return self._cost(*self._made(sample, seed))
+
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
         draw = random.Random(hash(seed))
         images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
@@ -181,6 +186,8 @@ class Batcher:
         row = _Row()
         if sample.kind == "transition":
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
+        if sample.kind == "perception":
+            return self._perception(row, sample, shift)
         if sample.action is not None:
             action = _moved(from_json(sample.action), shift)
             if action is None:
@@ -203,6 +210,15 @@ class Batcher:
         if sample.questions and sample.kind == "step" and draw.random() < self._train.copying:
             self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
+
+    def _perception(self, row: _Row, sample: TrainSample, shift: tuple[float, float]) -> _Row | None:
+        """A question about a screen; the place that it asks about moves with the screen."""
+        place = None if sample.asked_at is None else _moved(from_json(sample.asked_at), shift)
+        if sample.asked_at is not None and place is None:
+            return None
+        asked = question_text(sample, lambda click: self._family.write(place or click, SCREEN))
+        row.add(self._ids(f"{asked}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
+        return row
 
     def _copy(self, row: _Row, text: str) -> None:
         """Copying: a quoted text, answered by typing it."""

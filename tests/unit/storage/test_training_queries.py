@@ -18,8 +18,8 @@ from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import write_pictures
+from tasks.train.mixture import Part, drawn, write_mixture
 from tasks.train.preferences import preferences_of
-from tasks.train.supervised import drawn, ways, write_drawn
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
 POSITIONS, SEED = 2_000, 3
@@ -74,10 +74,9 @@ def through_the_lake(
 ) -> list[TrainSample]:
     """The sample at each position of a training, as the trainer reads it."""
     weighed = ask(lake, "training_weights", **SHARES, history_images=images, practice=practice)
-    come = drawn(weighed, POSITIONS, SEED)
-    come = come.append_column("way", ways(weighed, come["row"].to_numpy()))
     asked = {"history_images": images, "thoughts": thoughts, "without": without}
-    write_drawn(folder / "samples", come, lake, "training_samples", lake.versions(), **asked)
+    part = Part(weighed, "training_samples", steps=True, parameters=asked)
+    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
     return in_order(folder)
 
 
@@ -164,7 +163,7 @@ def test_continual_training_has_at_every_position_the_sample_that_plain_python_g
 
 def test_a_training_reads_no_more_samples_than_it_has_positions(busy: Lake) -> None:
     weighed = ask(busy, "training_weights", **SHARES, history_images=1, practice=[])
-    assert drawn(weighed, 4, SEED).num_rows <= 4 < weighed.num_rows
+    assert drawn([weighed], 4, SEED)[0].num_rows <= 4 < weighed.num_rows
 
 
 def test_a_second_decision_on_a_trajectory_does_not_teach_it_twice(busy: Lake, row) -> None:
@@ -196,8 +195,8 @@ def test_trajectories_of_one_group_that_did_the_same_teach_it_once(lake: Lake, r
 
 
 def continually(lake: Lake, folder: Path) -> Sequence[TrainSample]:
-    come = drawn(ask(lake, "continual_weights"), POSITIONS, SEED)
-    write_drawn(folder / "samples", come, lake, "continual_samples", lake.versions())
+    part = Part(ask(lake, "continual_weights"), "continual_samples")
+    write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
     return read_samples(folder / "samples")
 
 

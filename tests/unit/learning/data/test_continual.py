@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from curation.annotation import inverse_annotation, transition_annotation
+from learning.data.documents import chat_of
 from learning.data.sample import Screenshots, read_samples, write_samples, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.batches import Batcher
@@ -137,3 +138,44 @@ def _shots(folder: Path) -> Screenshots:
 def _reply(chats: Chats, sample: TrainSample) -> str:
     targets = chats.encode(sample).targets
     return chats.processor.tokenizer.decode(targets[targets >= 0], skip_special_tokens=True)
+
+
+def perceived(digest: str) -> list[TrainSample]:
+    """A question with a place, and one without, in which the page itself writes `{place}`."""
+    return [
+        TrainSample("t", (digest,), "What is at {place}?", thought="A button.", action=CLICK, kind="perception"),
+        TrainSample("t", (digest,), 'Is there a button "{place}"?', thought="No.", kind="perception"),
+    ]
+
+
+def test_the_small_policy_is_asked_about_a_screen_at_the_place_as_it_writes_it(tmp_path: Path) -> None:
+    directory = parent(tmp_path)
+    plain, pngs = samples(1)
+    write_samples(tmp_path / "samples", perceived(plain[0].screenshots[0]))
+    made = read_samples(tmp_path / "samples")
+    net, tokenizer = TinyNet.load(directory, torch.float32), read_tokenizer(directory)
+    still, moved = (
+        Batcher(tokenizer, net, pngs, POLICY, TRAIN.model_copy(update={"shift": shift})) for shift in (0, 4)
+    )
+    (batch,) = still.batches(made, [(0, 0), (0, 1)])
+    texts = [tokenizer.decode(ids, skip_special_tokens=False) for ids in batch.packed.tokens.tolist()]
+    assert texts[0].startswith("What is at click(start_box='(400,600)')?")
+    assert texts[1].startswith('Is there a button "{place}"?')
+    said = [tokenizer.decode(batch.targets[batch.rows == row].tolist()) for row in (0, 1)]
+    assert said == ["A button.", "No."]
+    asked = {tuple(moved.batches(made[:1], [(0, seed)])[0].packed.tokens[0].tolist()) for seed in range(8)}
+    assert len(asked) > 3
+    assert still.tokens(made[0], (0, 0)) > 0
+
+
+def test_any_model_is_asked_about_a_screen_by_a_chat_with_one_screen(tmp_path: Path) -> None:
+    plain, pngs = samples(1)
+    build_random("qwen3_vl", ["Click on ok."] * 8, 0, tmp_path / "model")
+    write_screenshots(tmp_path / "screenshots.parquet", pngs)
+    chats = Chats(tmp_path / "model", WIDE.model_copy(update={"history_images": 3}), _shots(tmp_path), 0)
+    family = ModelFamily(WIDE)
+    for sample, answer in zip(perceived(plain[0].screenshots[0]), ("A button.", "No."), strict=True):
+        messages, reply = chat_of(sample, family, [(WIDTH, HEIGHT)], 0)
+        asked = messages[0]["content"][0]["text"]
+        assert asked == ("What is at click(start_box='(400,600)')?" if sample.action else sample.instruction)
+        assert reply == answer and len(chats.encode(sample).grids) == 1

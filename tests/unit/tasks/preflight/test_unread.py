@@ -32,6 +32,7 @@ def base(tmp_path: Path) -> str:
     [
         (["lake.endpoint=http://host:9000"], "lake.endpoint"),
         (["lake.region=eu-west-1"], "lake.region"),
+        (["annotate.perception=[]", "train.perception=0.2"], "train.perception"),
         (["policy.device=cuda"], "policy.device"),
         (["policy.server.retries=1"], "policy.server.retries"),
         (["policy.server.url=http://host/v1", "policy.precision=int8"], "policy.precision"),

@@ -1,0 +1,72 @@
+"""How well elements that were read off the pixels agree with those that the page lists: words and their places."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from curation.perception.screen import Screen
+from schemas.observation import Element
+
+NEAR = 0.03
+"""Of the screen: how far a word may lie outside the box that it is looked for in."""
+CUT = 80
+"""Characters at which pages cut the text of an element: of a longer one nobody knows the end."""
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Words found and missed, over any number of screens."""
+
+    there: int = 0
+    """Words of names that the page says are written on the screen."""
+    found: int = 0
+    """Those of them that were read in a box at their place."""
+    read: int = 0
+    """Words that were read where the page lists texts."""
+    right: int = 0
+    """Those of them that stand in a name at their place."""
+
+    def __add__(self, other: "Agreement") -> "Agreement":
+        """Both together."""
+        sums = ((getattr(self, name) + getattr(other, name)) for name in ("there", "found", "read", "right"))
+        return Agreement(*sums)
+
+    @property
+    def recall(self) -> float:
+        """Share of the page's words that were read at their place."""
+        return self.found / max(1, self.there)
+
+    @property
+    def precision(self) -> float:
+        """Share of the words read that stand there."""
+        return self.right / max(1, self.read)
+
+
+def agreement(screen: Screen, lines: Sequence[Element]) -> Agreement:
+    """Of one screen; words of names that can be read count, and lines within an element whose whole text is known."""
+    known = [one for one in screen.elements if screen.legible(one)]
+    there = [(word, one) for one in known for word in words(one.name)]
+    held = [Element(one.value, one.kind, one.box, True) for one in screen.elements if one.value]
+    texts = [*(one for one in screen.elements if 0 < len(one.name) < CUT), *held]
+    read = [(word, line) for line in lines for word in words(line.name) if _within_any(line, texts)]
+    found = sum(any(word in words(line.name) and _near(line, one) for line in lines) for word, one in there)
+    right = sum(any(word in words(one.name) and _near(line, one) for one in texts) for word, line in read)
+    return Agreement(len(there), found, len(read), right)
+
+
+def words(text: str) -> Counter[str]:
+    """The words of a text, in small letters."""
+    return Counter(_WORD.findall(text.casefold()))
+
+
+def _near(line: Element, element: Element) -> bool:
+    """Whether the two boxes touch, give or take `NEAR`."""
+    (a, b, c, d), (left, top, right, bottom) = line.box, element.box
+    return a <= right + NEAR and left <= c + NEAR and b <= bottom + NEAR and top <= d + NEAR
+
+
+def _within_any(line: Element, elements: Sequence[Element]) -> bool:
+    x, y = line.centre
+    return any(one.box[0] <= x <= one.box[2] and one.box[1] <= y <= one.box[3] for one in elements)

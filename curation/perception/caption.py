@@ -1,0 +1,46 @@
+"""Dense caption: a whole screen in words, element by element, in the order in which people read."""
+
+from curation.perception.screen import MAX_NAME, Perceived, Screen, at
+from schemas.observation import Element, elements_of
+from schemas.tables.step import Step
+
+WORDINGS = ("Describe this screen.", "What is on this screen?", "What does the screen show?")
+MOST = 6
+"""Elements that are told; of more only how many."""
+KNOWN_AT_SIGHT = ("text field", "password field", "textarea", "checkbox", "radio")
+ROW = 0.03
+"""Of the screen's height: what begins within it stands in one row."""
+
+
+def captions(screen: Screen, most: int) -> list[Perceived]:
+    """One, where there is something to tell."""
+    shown = sorted((one for one in screen.elements if tellable(screen, one)), key=_reading_order)
+    if not shown:
+        return []
+    told = [f"{screen.called(one)}{_held(one)}{at(one)}" for one in shown[:MOST]]
+    if len(shown) > MOST:
+        told.append(f"and {len(shown) - MOST} more")
+    return [Perceived(screen.pick(WORDINGS, "caption"), f"{'; '.join(told)}.")]
+
+
+def tellable(screen: Screen, element: Element) -> bool:
+    """Whether words can say what it is: by its name, or by a kind that people know at sight."""
+    return screen.legible(element) or element.kind in KNOWN_AT_SIGHT
+
+
+def told_elements(step: Step) -> list[Element]:
+    """The elements of a step's screen that words can say something of."""
+    elements = elements_of(step.elements)
+    screen = Screen(step.screenshot, step.screen_width, step.screen_height, tuple(elements), "page")
+    return [one for one in elements if tellable(screen, one)]
+
+
+def _reading_order(element: Element) -> tuple[int, float]:
+    return int(element.box[1] / ROW), element.box[0]
+
+
+def _held(element: Element) -> str:
+    if element.kind in ("checkbox", "radio"):
+        return " (checked)" if element.value else ""
+    fits = element.kind in ("text field", "textarea", "select") and 0 < len(element.value) <= MAX_NAME // 2
+    return f' holding "{element.value}"' if fits else ""

@@ -1,0 +1,48 @@
+"""What an element looks like, from the pixels of its box: its colour, where one colour fills it."""
+
+import io
+from functools import lru_cache
+
+from PIL import Image
+
+from schemas.observation import Element
+
+COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 160, 60),
+    "blue": (50, 80, 220),
+    "orange": (240, 150, 30),
+    "yellow": (250, 230, 50),
+    "black": (20, 20, 20),
+}
+"""Colours that nobody takes for another; whites and greys are left out, as everything has them."""
+NEAR = 60.0
+"""Distance in RGB up to which a colour has a name."""
+FILLED = 0.5
+"""Share of the box that it fills."""
+
+
+def colour(png: bytes, element: Element) -> str:
+    """The name of the colour that fills an element's box; empty where none does, or without a picture."""
+    if not png:
+        return ""
+    picture = _opened(png)
+    left, top, right, bottom = (
+        round(edge * size) for edge, size in zip(element.box, (picture.width, picture.height) * 2, strict=True)
+    )
+    found = picture.crop((left, top, max(left + 1, right), max(top + 1, bottom)))
+    pixels = found.width * found.height
+    count, rgb = max(found.getcolors(pixels) or [(0, ())])
+    if count < FILLED * pixels or not isinstance(rgb, tuple):
+        return ""
+    name, distance = min(((name, _distance(rgb, known)) for name, known in COLOURS.items()), key=lambda one: one[1])
+    return name if distance <= NEAR else ""
+
+
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5
+
+
+@lru_cache(maxsize=4)
+def _opened(png: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(png)).convert("RGB")

@@ -1,0 +1,86 @@
+"""Question answering about a screen: what is there, how many, what it holds, whether it is checked, what is written."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
+
+from curation.perception.screen import LEAST_WIDTH, MARGIN, Perceived, Screen
+from schemas.observation import Element
+
+COUNTED = {"button": "buttons", "text field": "text fields", "checkbox": "checkboxes", "radio": "radio buttons"}
+"""Kinds that look the same everywhere and that a page lists completely, with the word for several."""
+MOST_COUNTED = 9
+ABSENT = ("Delete", "Archive", "Print", "Refresh", "Sign out", "Upload")
+"""Names that are asked for where there is none such."""
+
+
+def questions(screen: Screen, most: int) -> list[Perceived]:
+    """At most so many: the first of each sort, then the second; which sort begins is the screen's own."""
+    if screen.author == "page":
+        sorts: tuple[Callable[[Screen], Iterator[Perceived]], ...] = (counts, presence, values, checks, order, written)
+    else:  # who reads pixels knows words, and neither kinds nor what was overlooked
+        sorts = (order, written)
+    in_turn = zip_longest(*(sort(screen) for sort in screen.turned(sorts, "sorts")))
+    return list(islice((one for several in in_turn for one in several if one), most))
+
+
+def counts(screen: Screen) -> Iterator[Perceived]:
+    """How many there are of a kind."""
+    found = Counter(element.kind for element in screen.elements)
+    for kind in screen.turned([kind for kind in COUNTED if 0 < found[kind] <= MOST_COUNTED], "count"):
+        wording = screen.pick(("How many {kinds} are there?", "Count the {kinds}."), f"count {kind}")
+        yield Perceived(wording.replace("{kinds}", COUNTED[kind]), f"{found[kind]}.")
+
+
+def presence(screen: Screen) -> Iterator[Perceived]:
+    """Whether there is a thing of a name; every second time there is none."""
+    there = [one for one in screen.named if one.kind in ("button", "link", "tab", "checkbox", "radio")]
+    names = {one.name.casefold() for one in screen.elements}
+    for number, element in enumerate(screen.drawn(there, 2, "presence")):
+        absent = screen.pick(ABSENT, f"absent {number}")
+        missing = screen.pick(("yes", "no"), f"presence {number}") == "no" and absent.casefold() not in names
+        name = absent if missing else element.name
+        yield Perceived(f'Is there a {element.kind} "{name}"?', "No." if missing else "Yes.")
+
+
+def values(screen: Screen) -> Iterator[Perceived]:
+    """What a field holds, where all of it can be seen."""
+    for element in screen.drawn([one for one in screen.known if one.kind in ("text field", "select")], 2, "value"):
+        wide = (element.box[2] - element.box[0]) * screen.width
+        if len(element.value) * (LEAST_WIDTH + 2) <= wide:
+            asked = screen.pick(("What does the {thing} hold?", "What stands in the {thing}?"), f"value {element.name}")
+            answer = f'"{element.value}"' if element.value else "Nothing."
+            yield Perceived(_about(asked, screen, element), answer)
+
+
+def checks(screen: Screen) -> Iterator[Perceived]:
+    """Whether something is checked."""
+    for element in screen.drawn([one for one in screen.named if one.kind in ("checkbox", "radio")], 2, "check"):
+        yield Perceived(_about("Is the {thing} checked?", screen, element), "Yes." if element.value else "No.")
+
+
+def order(screen: Screen) -> Iterator[Perceived]:
+    """Which of two is further left, or higher up."""
+    chosen = screen.drawn(screen.named, 4, "order")
+    for one, other in zip(chosen[::2], chosen[1::2], strict=False):
+        for axis, word in screen.turned(((0, "further left"), (1, "higher up")), f"order {one.name}"):
+            gap = one.centre[axis] - other.centre[axis]
+            if abs(gap) > MARGIN:
+                first = one if gap < 0 else other
+                yield Perceived(
+                    f"Which is {word}: {screen.called(one)} or {screen.called(other)}?", f"{screen.called(first)}."
+                )
+                break
+
+
+def written(screen: Screen) -> Iterator[Perceived]:
+    """What is written at a place."""
+    there = [one for one in screen.named if one.kind in ("button", "link", "tab", "text")]
+    for number, element in enumerate(screen.drawn(there, 2, "written")):
+        x, y = (round(min(1.0, max(0.0, part)), 4) for part in element.centre)
+        wording = screen.pick(("What is written at {place}?", "Read the text at {place}."), f"written {number}")
+        yield Perceived(wording, f'"{element.name}"', (x, y))
+
+
+def _about(wording: str, screen: Screen, element: Element) -> str:
+    return wording.replace("{thing}", screen.called(element))

@@ -1,0 +1,138 @@
+"""A screen as perception data is made of it: what lies where on it, in words that the picture bears out.
+
+Elements come from a page or from a reader of pixels. What is said of them is true of the picture and stays so when the
+small policy's trainer moves it by a few pixels: a place that is near the edge of two regions has no name, and a name
+that cannot fit into its box (the hidden text of an icon) is none.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from schemas.observation import Element
+
+T = TypeVar("T")
+MAX_NAME = 40
+"""Longer texts are paragraphs, not names."""
+LEAST_WIDTH, LINE = 5.0, 12.0
+"""Pixels that a letter of a name and a line of them need at least, where the name is written inside its element."""
+INSIDE = {"button": 1.0, "link": 1.0, "tab": 1.0, "option": 1.0, "text": 0.8}
+"""Kinds that have their name written inside, with the share of `LEAST_WIDTH` that a letter takes: a text's box has no
+edge around it."""
+FIELDS = ("text field", "password field", "textarea", "select")
+"""Kinds whose name may be written in them only as long as they are empty."""
+MARGIN = 0.055
+"""Of the screen: further than the trainer moves a picture."""
+_SIDES = {"x": ("left", "middle", "right"), "y": ("upper", "middle", "lower")}
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One screen and the elements that are on it."""
+
+    digest: str
+    """sha256 of the picture."""
+    width: int
+    """In pixels."""
+    height: int
+    elements: tuple[Element, ...]
+    author: str
+    """Who knows them: `page` or `ocr`."""
+    png: bytes = b""
+    """The picture; only marks need it."""
+
+    @cached_property
+    def named(self) -> tuple[Element, ...]:
+        """Elements with a name that is written on the screen and that no other element has."""
+        counts = Counter(element.name.casefold() for element in self.elements)
+        return tuple(one for one in self.elements if counts[one.name.casefold()] == 1 and self.legible(one))
+
+    @cached_property
+    def known(self) -> tuple[Element, ...]:
+        """Elements that words can single out: those of `named`, and those that are the only ones of their kind."""
+        kinds = Counter(element.kind for element in self.elements)
+        named = {id(one) for one in self.named}
+        return tuple(
+            one for one in self.elements if id(one) in named or (kinds[one.kind] == 1 and one.kind not in VAGUE)
+        )
+
+    def legible(self, element: Element) -> bool:
+        """Whether its name can be read on the screen."""
+        name = element.name
+        if not 0 < len(name) <= MAX_NAME or element.kind in VAGUE:
+            return False
+        if element.kind in FIELDS and element.value:
+            return any(other.kind == "text" and other.name == name for other in self.elements)
+        if element.kind not in INSIDE:
+            return True
+        left, top, right, bottom = element.box
+        lines = max(1.0, (bottom - top) * self.height // LINE)
+        fits = (right - left) * self.width * lines >= LEAST_WIDTH * INSIDE[element.kind] * len(name)
+        return fits and not any(_holds(element, other) for other in self.elements)
+
+    def called(self, element: Element) -> str:
+        """What it is, such as `button "ok"`."""
+        return f'{element.kind} "{element.name}"' if self.legible(element) else element.kind
+
+    def drawn(self, elements: Sequence[Element], most: int, topic: str) -> list[Element]:
+        """At most so many of them, chosen by what the screen shows, the interactive ones first."""
+        ranked = sorted(elements, key=lambda one: (not one.interactive, self._digest(topic, one.name, *one.box)))
+        return ranked[:most]
+
+    def pick(self, wordings: Sequence[str], topic: str) -> str:
+        """One of several wordings: always the same for the same screen and topic."""
+        return wordings[int(self._digest(topic)[:8], 16) % len(wordings)]
+
+    def turned(self, ways: Sequence[T], topic: str) -> list[T]:
+        """All of them, beginning with one that is chosen as `pick` does."""
+        begins = int(self._digest(topic)[:8], 16) % max(1, len(ways))
+        return [*ways[begins:], *ways[:begins]]
+
+    def _digest(self, *parts: object) -> str:
+        return hashlib.sha256("|".join([self.digest, *map(str, parts)]).encode()).hexdigest()
+
+
+VAGUE = ("shape", "other")
+"""Kinds whose name is a title or an alternative text, which no picture shows, and that look like anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perceived:
+    """One question about a screen, with its answer."""
+
+    question: str
+    """`{place}` in it stands for `place`; where there is none it stands for itself."""
+    answer: str
+    place: tuple[float, float] | None = None
+    """In [0, 1] of the screen."""
+    picture: bytes | None = None
+    """PNG of the picture that is asked about, where it is not the screen itself."""
+
+
+def _holds(outer: Element, inner: Element) -> bool:
+    """Whether one is only what the other stands in: its text is that of the other, or has it among others."""
+    edges = zip(outer.box, inner.box, (1, 1, -1, -1), strict=True)
+    within = all(sign * (edge - own) > -1e-6 for own, edge, sign in edges)
+    return within and outer.box != inner.box and bool(inner.name) and inner.name in outer.name
+
+
+def at(element: Element) -> str:
+    """Where it is, as words to go on with, such as ` in the upper left`; empty where no words are sure."""
+    across, down = (_side(place, axis) for place, axis in zip(element.centre, "xy", strict=True))
+    if not across or not down:
+        return ""
+    if down == "middle":
+        return " in the middle" if across == "middle" else f" on the {across}"
+    if across == "middle":
+        return " at the top" if down == "upper" else " at the bottom"
+    return f" in the {down} {across}"
+
+
+def _side(place: float, axis: str) -> str:
+    for number, name in enumerate(_SIDES[axis]):
+        if number / 3 + MARGIN * (number > 0) <= place <= (number + 1) / 3 - MARGIN * (number < 2):
+            return name
+    return ""

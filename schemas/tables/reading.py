@@ -1,0 +1,32 @@
+"""A reading: what a reader saw on a screenshot whose environment lists no elements; no picture is read twice."""
+
+from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, matches, not_null, unique
+
+
+class Reading(Row):
+    """What one reader, at one version, found on one screenshot."""
+
+    sha256: Text
+    """Of the screenshot."""
+    reader: Text
+    """Its name and version: another one reads the picture again."""
+    iteration: Int32
+    """The iteration for which it was read."""
+    elements: Text
+    """Canonical JSON list as a step's: name, kind, box in [0,1]."""
+    read_ms: Float32
+    created_at: Instant
+
+
+TABLE = Table(
+    name="readings",
+    row=Reading,
+    key=("sha256", "reader"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("sha256", "reader")),
+        *not_null("elements", because="an empty list says that there is nothing; null would say nothing"),
+        matches("sha256", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
+        between("read_ms", 0, None, because="time does not run backwards"),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Perception data of an iteration's screens: elements from pages, or read off the pixels, each picture once."""
+
+import time
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from curation.annotation import changed
+from curation.perception.perceive import Chosen, perceive, picture_name
+from curation.perception.screen import Screen
+from curation.pictures import difference_hash
+from models.readers.reader import reader_class
+from schemas.config import Config
+from schemas.observation import elements_json, elements_of
+from schemas.table import utc_now
+from schemas.tables.annotation import Annotation
+from schemas.tables.reading import Reading
+from schemas.tables.screenshot import Screenshot
+from schemas.tables.step import Step
+from storage.lake import Lake
+from tasks.shared.console import bar
+from tasks.shared.material import pngs_of
+
+EMPTY = "[]"
+TIDIED = 200
+"""Readings after which the table's files are merged: each is written as it is made, so that a kill costs none."""
+
+
+def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> list[Annotation]:
+    """The annotations of the chosen screens; pictures with marks are written to the lake before they are returned."""
+    asked = config.annotate
+    pngs = pngs_of(lake, sorted(chosen.steps)) if chosen.steps else {}
+    wanted = [step for step, _ in chosen.steps.values() if step.elements == EMPTY and step.screenshot in pngs]
+    read = read_screens(config, lake, wanted, pngs)
+    made: list[Annotation] = []
+    pictures: dict[str, Screenshot] = {}
+    for digest in sorted(chosen.steps):
+        step, following = chosen.steps[digest]
+        elements, author = (read.get(digest, EMPTY), "ocr") if step.elements == EMPTY else (step.elements, "page")
+        screen = Screen(
+            digest, step.screen_width, step.screen_height, tuple(elements_of(elements)), author, pngs.get(digest, b"")
+        )
+        if screen.elements:
+            found, marked = perceive(screen, step, asked.perception, asked.per_screen, now)
+            made += found
+            pictures |= {one.sha256: one for one in (_stored(step, png) for png in marked)}
+        if "transition" in asked.perception and (change := changed(step, following, now)):
+            made.append(change)
+    lake.append("screenshots", list(pictures.values()))
+    return made
+
+
+def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[str, bytes]) -> dict[str, str]:
+    """Elements as JSON by screenshot, as the configured reader reads them or did once; none without a reader."""
+    kind = reader_class(config.annotate.reader)
+    if kind is None or not steps:
+        return {}
+    known = _known(lake, kind.name, {step.screenshot for step in steps})
+    left = [step for step in steps if step.screenshot not in known]
+    if not left:
+        return known
+    reader = kind()
+    with bar() as progress:
+        shown = progress.add_task("read", total=len(left), message="")
+        for number, step in enumerate(left, 1):
+            started = time.perf_counter()
+            elements = elements_json(reader.read(pngs[step.screenshot]))
+            lake.append("readings", [_reading(step, kind.name, elements, time.perf_counter() - started)])
+            known[step.screenshot] = elements
+            progress.advance(shown)
+            if number % TIDIED == 0:
+                lake.compact("readings")
+    return known
+
+
+def _known(lake: Lake, reader: str, digests: Collection[str]) -> dict[str, str]:
+    rows = lake.read("readings", ["sha256", "elements"], {"reader": reader, "sha256": sorted(digests)})
+    return dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
+
+
+def _reading(step: Step, reader: str, elements: str, seconds: float) -> Reading:
+    return Reading(
+        sha256=step.screenshot,
+        reader=reader,
+        iteration=step.iteration,
+        elements=elements,
+        read_ms=1000 * seconds,
+        created_at=utc_now(),
+    )
+
+
+def _stored(step: Step, png: bytes) -> Screenshot:
+    return Screenshot(
+        sha256=picture_name(png),
+        iteration=step.iteration,
+        png=png,
+        width=step.screen_width,
+        height=step.screen_height,
+        phash=difference_hash(png),
+    )

@@ -1,0 +1,115 @@
+"""Samples of several sorts in one training: how often each comes, and one file of what comes.
+
+Which samples there are and how often each is to come is asked of the lake; which comes when is arithmetic
+(`learning.data.sampler`); and only those that come are read in full. A training of S steps with B samples each reads at
+most S x B of them, however long the history is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learning.data.sample import write_sample_batches
+from learning.data.sampler import Sampler, by_sample
+from schemas.failure import FlywheelError
+from storage.catalog import ask, stream
+from storage.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples of one sort."""
+
+    weighed: pa.Table
+    """What there is of it, with its `weight`; a row without one never comes."""
+    query: str
+    """What tells the rest of those that come."""
+    share: float = 1.0
+    """Of the training, beside the other parts; what has no samples leaves its share to them."""
+    steps: bool = False
+    """Whether its rows are steps, each of which is shown with the way that leads to it."""
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of the query."""
+
+    @property
+    def usable(self) -> int:
+        """How many samples it has."""
+        weights = self.weighed["weight"]
+        return len(weights) - weights.null_count
+
+
+def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> Part:
+    """Perception data; nothing is asked of the lake where its share is 0."""
+    weighed = ask(lake, "perception_weights", pins if share else {})
+    return Part(weighed, "perception_samples", share)
+
+
+def write_mixture(
+    path: Path, parts: Sequence[Part], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
+) -> set[str]:
+    """Writes what comes at the positions [0, count) of a training; returns sha256 of the screenshots it shows."""
+    parts = [part for part in parts if part.share and part.usable]
+    come = drawn([part.weighed for part in parts], count, seed, [part.share for part in parts])
+    return write_sample_batches(path, _batches(path, list(zip(parts, come, strict=True)), lake, pins))
+
+
+def _batches(
+    path: Path, come: Sequence[tuple[Part, pa.Table]], lake: Lake, pins: Mapping[str, int]
+) -> Iterator[pa.RecordBatch]:
+    for number, (part, rows) in enumerate(come):
+        if part.steps:
+            rows = rows.append_column("way", ways(part.weighed, rows["row"].to_numpy()))
+        named = path.with_name(f"drawn-{number}.parquet")
+        pq.write_table(rows, named)
+        with stream(lake, part.query, pins, drawn=str(named), **part.parameters) as batches:
+            yield from batches
+
+
+def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[float] = (1.0,)) -> list[pa.Table]:
+    """The rows of every part that come at the positions [0, count) of a training, in order.
+
+    Returns:
+        Of each part, its rows with their `sample` (from 0), their `row` among all, and `positions`, when they come.
+
+    Raises:
+        FlywheelError: none has a weight above 0.
+    """
+    weights = [table["weight"].to_numpy().astype(np.float64) for table in weighed]
+    usable = [np.flatnonzero(np.isfinite(one)) for one in weights]
+    scaled = [one[rows] for one, rows in zip(weights, usable, strict=True)]
+    if len(scaled) > 1:
+        scaled = [share * one / one.sum() for share, one in zip(shares, scaled, strict=True)]
+    try:
+        sampler = Sampler(np.concatenate([np.empty(0), *scaled]), seed)
+    except ValueError as error:
+        raise FlywheelError(
+            f"Nothing to train on: {error}.", "Look at train.practice and train.task_balance."
+        ) from error
+    ids, starts, positions = by_sample(sampler.first(count))
+    edges = np.cumsum([0, *(len(rows) for rows in usable)])
+    found: list[pa.Table] = []
+    for table, rows, first, last in zip(weighed, usable, edges[:-1], edges[1:], strict=True):
+        low, high = np.searchsorted(ids, [first, last])
+        own = rows[ids[low:high] - first]
+        come = table.take(pa.array(own))
+        offsets = pa.array(starts[low : high + 1] - starts[low], pa.int32())
+        more = {
+            "sample": pa.array(np.arange(len(own))),
+            "row": pa.array(own),
+            "positions": pa.ListArray.from_arrays(offsets, pa.array(positions[starts[low] : starts[high]])),
+        }
+        found.append(pa.table({**{name: come[name] for name in come.column_names}, **more}))
+    return found
+
+
+def ways(weighed: pa.Table, rows: np.ndarray) -> pa.ListArray:
+    """The steps that lead to each of these rows, itself the last: those of its trajectory stand right before it."""
+    steps, places = weighed["step"].to_numpy(), weighed["place"].to_numpy()[rows]
+    return pa.array(
+        [steps[row - place : row + 1] for row, place in zip(rows, places, strict=True)], pa.list_(pa.int32())
+    )
