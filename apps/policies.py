@@ -29,8 +29,11 @@ def measure(
     make_prefect_home()
     from environments.catalog import name_in
     from tasks.measure import check_seeds
+    from tasks.shared.paths import lake_if_any
+    from tasks.shared.suite import made_named
 
-    check_tasks(config, tasks)
+    made = made_named(config, lake_if_any(config)) if tasks else {}
+    check_tasks(config, [name for name in tasks or () if name not in made])
     if seeds is not None:
         check_seeds(seeds)
     if policy != "explorer" and not Path(policy).is_dir():

@@ -14,8 +14,11 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.trajectory import SPLIT_STARTS
+from storage.lake import Lake
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
+from tasks.shared.paths import lake_if_any
 from tasks.shared.run import run_of
+from tasks.shared.suite import made_named
 from tasks.shared.weights import load_policy
 
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
@@ -34,7 +37,7 @@ def measure_policy(
         UsageError: an unknown task, or seeds of the training split.
         CheckpointError: an unknown or broken policy.
     """
-    return measured(config, _policy(config, policy), templates, seeds, attempts)
+    return measured(config, _policy(config, policy), templates, seeds, attempts, lake_if_any(config))
 
 
 def check_seeds(seeds: tuple[int, int]) -> tuple[int, int]:
@@ -49,15 +52,22 @@ def check_seeds(seeds: tuple[int, int]) -> tuple[int, int]:
 
 
 def measured(
-    config: Config, policy: Policy, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
+    config: Config,
+    policy: Policy,
+    templates: list[str] | None,
+    seeds: tuple[int, int] | None,
+    attempts: int = 1,
+    lake: Lake | None = None,
 ) -> dict[str, Any]:
-    """The same for a policy that is at hand; raises `UsageError` as `measure_policy` does.
+    """The same for a policy that is at hand, and for made tasks where their lake is; raises as `measure_policy` does.
 
     `plays` has [task, seed, success] of every trajectory, and behind that the attempt and the number of steps where
     there is more than one attempt.
     """
     first, end = check_seeds(seeds or DEFAULT_SEEDS)
-    tasks = tasks_named(config, config.suite.tasks if templates is None else templates)
+    names, made = list(config.suite.tasks if templates is None else templates), made_named(config, lake)
+    tasks = tasks_named(config, [name for name in names if name not in made])
+    tasks += list({one.task_id: one for name in names if (one := made.get(name))}.values())
     planned = [
         evaluation_of(policy, task, seed, -1, "ad hoc", attempt, attempts)
         for task in tasks

@@ -36,6 +36,12 @@ def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
     ]
 
 
+def made_named(config: Config, lake: Lake | None) -> dict[str, GuiTask]:
+    """The same by id and by template; none where there is no lake."""
+    made = made_tasks(config, lake) if lake is not None else []
+    return {name: one for one in made for name in (one.task_id, one.template)}
+
+
 def parents_of(lake: Lake) -> dict[str, list[str]]:
     """What each made task was made from."""
     rows = lake.read("proposals", ["task_id", "parents"]).to_pylist()

@@ -21,6 +21,7 @@ from storage.lake import Lake
 from tasks.collect.collect import plan
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import explorer_policy, measure_suites
+from tasks.measure import measured
 from tasks.shared.run import open_run
 from tasks.shared.suite import made_tasks, require_makers, tasks_of
 from tasks.synthesize.command import listed, retire
@@ -78,6 +79,10 @@ def test_accepted_tasks_join_the_catalog_with_their_lineage_and_are_rolled_out_a
         assert set(found["tasks"]) <= {one.task.task_id for one in plan(run, 0, "policy-initial")}
         numbers = measure_suites(making, run.lake, explorer_policy(making), 0)
         assert set(numbers["synthesized"]["tasks"]) == set(found["tasks"])
+        some = measured(
+            making, explorer_policy(making), ["open-page", found["tasks"][0]], (2_000_000, 2_000_003), 1, run.lake
+        )
+        assert set(some["tasks"]) == {"site/open-page", found["tasks"][0]}
         name = retire(run.lake, found["tasks"][0].rpartition("/")[2], "dull")
         assert name not in {one.task_id for one in tasks_of(making, run.lake)}
         assert name not in synthesize(made_with(making, proposals=9))["tasks"]
