@@ -23,6 +23,7 @@ from curation.converters.format import FORMATS
 from curation.converters.rows import Import, Rows, rows_of
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
+from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.table import utc_now
@@ -81,9 +82,11 @@ def check_import(config: Config, request: Request) -> str:
 
     Raises:
         UsageError: there is no such format or file.
-        FlywheelError: a record cannot be taken; names the first by file, line and field, and the file that lists all.
+        FlywheelError: a package of the reader of screens is missing; or a record cannot be taken: names the first by
+            file, line and field, and the file that lists all.
     """
     gates_of(config.filter)
+    reader_class(config.annotate.reader)
     form, held_out = FORMATS.class_of(request.format), _split(config, held_out=True)
     whole, refused = hashlib.sha256(), list[Refused]()
     with bar() as progress:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from apps.lakes import begun_iterations
 from apps.lineage import lineage_of
@@ -15,6 +15,7 @@ from curation.converters.agentnet import AgentNet
 from flows.flywheel import flywheel
 from flows.import_data import import_data
 from flows.retrain import retrain
+from models.readers import rapid
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from storage.lake import Lake
@@ -127,3 +128,26 @@ def test_one_bad_record_refuses_all_and_names_file_line_and_field(
         (2, "traj.1.image"),
         (3, "flywheel.trajectory.task_id"),
     ]
+
+
+def test_screens_of_an_imported_data_set_are_read_off_their_pixels_once(
+    small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = data_set(tmp_path / "theirs", [line(0), line(1)])
+    for path in file.parent.glob("*.png"):
+        picture = Image.open(path).convert("RGB")
+        ImageDraw.Draw(picture).rectangle((0, 0, 160, 30), fill="white")
+        ImageDraw.Draw(picture).text((8, 6), "Settings", fill="black", font=ImageFont.load_default(16))
+        picture.save(path)
+    config = small.model_copy(update={"annotate": small.annotate.model_copy(update={"reader": "rapidocr"})})
+    request = Request(format="agentnet", path=file)
+    with monkeypatch.context() as patched, pytest.raises(FlywheelError, match=r"annotate\.reader"):
+        patched.setattr(rapid, "MODULES", ("no_such_module",))
+        import_data(config, request)
+    assert not Path(small.lake.uri).exists()
+    done = import_data(config, request)
+    lake = Lake.open(config.lake)
+    made = lake.read("annotations", where={"iteration": done["iteration"], "author": "ocr"}).to_pylist()
+    assert {"grounding", "caption", "question"} <= {one["kind"] for one in made}
+    assert any("Settings" in one["thought"] for one in made)
+    assert lake.count("readings") == len({one["screenshot"] for one in lake.read("steps").to_pylist()})
