@@ -40,6 +40,8 @@ class Decided:
     task_id: str
     state: str | None
     """Of a correction: `verified`, `unverified` or `refuted`."""
+    route: str
+    """Where the trajectory's data goes; empty where no filter has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,11 @@ def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
 
 def _read(one: Decided, source: Any, only_verified: bool) -> bool:
     """Whether a method with such a source reads a decision."""
+    live = one.decision == "override" or (one.decision in ("accept", "reject") and one.step is not None)
+    if live and source is Source.ACCEPTED:
+        return one.route == "sft"  # its steps are imitated like those of any other trajectory
     if one.decision in WORDS:
-        return True
+        return not live
     if one.state == "refuted" or (one.state == "unverified" and only_verified):
         return False
     return source is Source.ACCEPTED or (source is Source.PAIRS and one.decision in REPLIES)

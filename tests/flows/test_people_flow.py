@@ -76,10 +76,10 @@ def failed_first(lake: Lake, task: str) -> list[Row]:
     return [{**row, "shown": steps[row["trajectory_id"]]} for row in rows]
 
 
-def click(row: Row, right: bool) -> Row:
-    """A click on the first button that the instruction names, or on another one."""
+def click(row: Row, right: bool, place: int = 0) -> Row:
+    """A click on the button that the instruction names at a place, or on another one."""
     elements = elements_of(row["shown"]["elements"])
-    name = row["instruction"].split('"')[1]
+    name = row["instruction"].split('"')[1 + 2 * place]
     box = next(one.box for one in elements if (one.name == name) == right)
     return {"type": "click", "x": (box[0] + box[2]) / 2, "y": (box[1] + box[3]) / 2}
 
@@ -99,10 +99,13 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
         desk, max(won), "correct", step=0, thought="Because it says so.", action=recorded(lake, max(won))["action"]
     )
 
+    live = overridden(desk, first)
+
     version = retrain(config)
 
     learnt = lineage_of(lake, version)
-    assert set(learnt["reviews"]["ids"]) == {verified, going_on, accepted, error, rejected, thought}
+    override, then = lake.read("reviews", ["review_id"], {"trajectory_id": live})["review_id"].to_pylist()
+    assert set(learnt["reviews"]["ids"]) == {verified, going_on, accepted, error, rejected, thought, override, then}
     assert refuted not in learnt["reviews"]["ids"]
     states = {row["review_id"]: row for row in ask(lake, "people_corrections").to_pylist()}
     assert (states[verified]["state"], states[refuted]["state"]) == ("verified", "refuted")
@@ -112,17 +115,18 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     assert shown["trajectory_id"] in learnt["trajectories"]["ids"]
     weights = weighed(config, lake, policy_row(lake, version).pins)
     assert weights[shown["trajectory_id"], 0] and not weights.get((other["trajectory_id"], 0))
+    assert weights[live, 0] and live in learnt["trajectories"]["ids"]
     assert weights[rest[0]["trajectory_id"], 0] and not any(name == min(won) for name, _ in weights)
     pairs = {row["pair_id"]: row for row in lake.read("pairs").to_pylist()}
     assert pairs[verified]["verified"] and pairs[verified]["trajectory_id"] == shown["trajectory_id"]
     listed = ask(lake, "training_pairs", history_images=1, corrections="all")["pair_id"].to_pylist()
-    assert verified in listed and refuted not in listed
+    assert {verified, override} <= set(listed) and refuted not in listed
 
     (row,) = status_of(lake)["people"]
     assert (row["policy"], row["decisions"], row["new"], row["parent"]) == (
         version,
-        6,
-        6,
+        8,
+        8,
         policy_row(lake, version).parent,
     )
     assert row["tasks"] == ["fake/click-of-three", "fake/two-steps"] and row["n"] == 6
@@ -133,6 +137,20 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     send(desk, "/api/reviews", undo(one["trajectory_id"], verified))
     assert verified not in {row["review_id"] for row in ask(lake, "people_decisions").to_pylist()}
     assert (shown["trajectory_id"], 0) not in weighed(config, lake, lake.versions())
+
+
+def overridden(desk: str, known: Row) -> str:
+    """A live session in the task and seed of a known trajectory: a person overrides what is proposed, and succeeds."""
+    sent = {"person": "ada", "task_id": known["task_id"], "seed": known["seed"], "policy": "explorer"}
+    begun = send(desk, "/api/live", sent)
+    shown: Row = {"number": -1, "state": "starting"}
+    while shown["state"] != "ended":
+        shown = send(desk, f"/api/live/{begun['session']}?seen={shown['number']}")
+        if shown["state"] == "asking":
+            action = click(known, True, len(shown["done"]))
+            answer = {"person": "ada", "number": shown["number"], "decision": "override", "thought": "That one."}
+            send(desk, f"/api/live/{begun['session']}", {**answer, "action": action})
+    return begun["trajectory_id"]
 
 
 def recorded(lake: Lake, name: str) -> Row:
