@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from apps.desk.pictures import Pictures, digest_of
 from curation.gates.registry import gates_of
-from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.completion import Completion
@@ -34,6 +33,7 @@ from storage.lake import Lake
 from tasks.live import store
 from tasks.shared.policies import last_iteration, policies, reigning
 from tasks.shared.reviews import LONGEST, Conflict, Draft, require_name, write
+from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
 
 EXPLORER = "explorer"
@@ -121,7 +121,7 @@ class LiveSessions:
 
     def tasks(self) -> list[GuiTask]:
         """What sessions can be about: what data is made of."""
-        return [task for task in catalog(self._config) if task.split != "held_out"]
+        return [task for task in tasks_of(self._config, self._lake) if task.split != "held_out"]
 
     def proposers(self) -> list[str]:
         """Who can propose: the champion first, then the other policies, newest first, then the explorer."""

@@ -17,7 +17,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from curation.annotation import Decision, annotations_of
-from environments.catalog import catalog
 from rollout.replies import corrected
 from rollout.trajectory import PlannedTrajectory
 from schemas.action import from_json
@@ -34,6 +33,7 @@ from tasks.reflect.cases import Rolled
 from tasks.shared.console import err
 from tasks.shared.reviews import settle
 from tasks.shared.run import Run, run_of
+from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import stored
 
 State = Literal["verified", "refuted", "unverified"]
@@ -107,7 +107,9 @@ def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None)
 
 def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
     """Those of training tasks with a verifier that are worth a try, by iteration."""
-    tasks = {one.task_id: one for one in catalog(run.config) if one.split == "train" and one.verifier != JUDGED}
+    tasks = {
+        one.task_id: one for one in tasks_of(run.config, run.lake) if one.split == "train" and one.verifier != JUDGED
+    }
     most = run.config.reflect.attempts
     left = [
         one
