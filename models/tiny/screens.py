@@ -14,8 +14,8 @@ from models.tiny.network import Grid
 
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""
-HELD_BYTES = 64 * 2**20
-"""What decoded screenshots may take of each process: 660 pages of MiniWoB++. Decoding one again takes 0.4 ms."""
+HELD_BYTES = 16 * 2**20
+"""What decoded screenshots may take of each process: 165 pages of MiniWoB++. Decoding one again takes 0.4 ms."""
 
 
 def pixels_of(png: bytes) -> Pixels:
