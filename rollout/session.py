@@ -99,7 +99,7 @@ class _Session:
         beginning = self.planned.beginning
         avoid = beginning.avoid.get(_digest(seen.png), ()) if beginning else ()
         task, seed = self.planned.task.task_id, self.planned.step_seed(number)
-        context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid)
+        context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid=avoid)
         completion = await actor.act(context)
         return Reply(completion, completion.actor or actor.kind, actor.dialect)
 

@@ -7,7 +7,7 @@ site of entities with attributes and links, each attribute with the words it is 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -121,11 +121,13 @@ class World(_Part):
             case "counts":
                 goods = {one.key for one in entities if self.site and one.kind == self.site.goods}
                 return isinstance(value, dict) and all(
-                    name in goods and type(count) is int and 0 < count < 100 for name, count in value.items()
+                    name in goods and type(count) is int and 0 < count < 100
+                    for name, count in cast(dict[str, Any], value).items()
                 )
             case "scores":
                 return isinstance(value, list) and all(
-                    isinstance(one, int | float) and -1 <= one <= 1 and not isinstance(one, bool) for one in value
+                    isinstance(one, int | float) and -1 <= one <= 1 and not isinstance(one, bool)
+                    for one in cast(list[Any], value)
                 )
             case _:
                 return isinstance(value, str) and len(value) <= 200

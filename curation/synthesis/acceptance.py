@@ -4,13 +4,14 @@ CUA-Gym's rule (arXiv 2605.25624). What it says of a proposal is kept whether it
 can solve it is asked after that, of whoever acts.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, cast
 
 from curation.synthesis.leaks import HeldOut, leak
 from curation.synthesis.maker import Proposal
 from curation.synthesis.reward import RewardMaker, Unreadable
-from schemas.world import Check, World, canonical, score
+from schemas.world import Check, State, World, canonical, score
 
 REASONS = (
     "malformed", "held out", "wording", "known", "unreadable", "golden", "initial", "near miss", "few near misses",
@@ -38,7 +39,7 @@ class Decision:
 
 
 def decide(
-    proposal: Proposal, world: World, reward: RewardMaker, held: HeldOut, known: Collection[str], least: int
+    proposal: Proposal, world: World, reward: RewardMaker[Any], held: HeldOut, known: Collection[str], least: int
 ) -> Decision:
     """What is to be said of a proposal without rolling it out.
 
@@ -97,9 +98,10 @@ def _malformed(proposal: Proposal, world: World) -> str:
         return proposal.problem
     if not 0 < len(proposal.instruction) <= 2000:
         return f"an instruction of {len(proposal.instruction)} letters"
-    states: Sequence[tuple[str, object]] = [("initial", proposal.initial), ("golden", proposal.golden)]
-    for name, state in [*states, *(("a near miss", one) for one in proposal.near_misses)]:
-        if wrong := world.problem(state) if isinstance(state, dict) else "no state":
+    near = [("a near miss", one) for one in proposal.near_misses]
+    states: list[tuple[str, object]] = [("initial", proposal.initial), ("golden", proposal.golden), *near]
+    for name, state in states:
+        if wrong := world.problem(cast(State, state)) if isinstance(state, dict) else "no state":
             return f"{name}: {wrong}"
     return ""
 

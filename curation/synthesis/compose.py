@@ -9,7 +9,7 @@ from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
 from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
 from curation.synthesis.vary import verbs_of
 from schemas.config.section import Section
-from schemas.world import in_turn
+from schemas.world import State, in_turn
 
 MOST_TRIED = 100
 
@@ -52,7 +52,7 @@ class Compose(Maker[Section]):
         pairs.sort(key=lambda pair: -sum(one.failures for one in pair))
         for pair in pairs:
             parts = [one.task_id.partition("/")[2] for one in pair]
-            initial = {"parts": " ".join(parts), "rewards": []}
+            initial: State = {"parts": " ".join(parts), "rewards": []}
             yield Proposal(
                 maker=self.name,
                 version=self.version,

@@ -133,7 +133,7 @@ def to_data(goals: Sequence[Goal]) -> list[dict[str, Any]]:
 
 def from_data(data: Sequence[Mapping[str, Any]]) -> tuple[Goal, ...]:
     """Goals from such JSON."""
-    return tuple(Goal(**{**one, "ref": _ref(one["ref"])}) for one in data)
+    return tuple(Goal(**_with(one, ref=_ref(one["ref"]))) for one in data)
 
 
 def _ref(data: Mapping[str, Any] | None) -> Ref | None:
@@ -141,5 +141,9 @@ def _ref(data: Mapping[str, Any] | None) -> Ref | None:
         return None
     linked, conditions = data["linked"], tuple(Condition(**one) for one in data["conditions"])
     ends = _ref(linked["ref"]) if linked else None
-    return Ref(**{**data, "conditions": conditions, "of": _ref(data["of"]),
-                  "linked": Linked(linked["relation"], ends) if linked and ends else None})  # fmt: skip
+    link = Linked(linked["relation"], ends) if linked and ends else None
+    return Ref(**_with(data, conditions=conditions, of=_ref(data["of"]), linked=link))
+
+
+def _with(data: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**data, **changes}

@@ -6,6 +6,8 @@ It shares no code with the state makers but the site's own vocabulary, so that a
 import re
 from collections.abc import Callable
 
+from pydantic import JsonValue
+
 from curation.synthesis.reward import RewardMaker, Unreadable
 from schemas.config.section import Section
 from schemas.world import Attribute, Check, Entity, Site, World
@@ -26,7 +28,7 @@ class Reader(RewardMaker[Section]):
         """One or two checks for each sentence."""
         turns = _TURNS.match(instruction)
         if turns and world.parts:
-            return (Check(field="rewards", value=[1.0] * int(turns[1])),)
+            return (Check(field="rewards", value=list[JsonValue]([1.0] * int(turns[1]))),)
         if world.site is None:
             raise Unreadable("there are no pages, and the words name no tasks one after the other")
         return _Reading(world.site, instruction).checks()

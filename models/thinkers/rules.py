@@ -81,7 +81,8 @@ def rule_thought(case: Case) -> Thought:
         said.append("Left: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
         patterns.append("long_term_consistency")
     intent, tries = _intent(case.action, case.context.observation.elements, instruction)
-    patterns += ["trial_and_error"] if tries else []
+    if tries:
+        patterns.append("trial_and_error")
     return Thought(" ".join([*said, intent]), tuple(patterns))
 
 
