@@ -32,7 +32,7 @@ JITTER = 2
 class Effort:
     """How long is trained."""
 
-    reading_steps: int = 700
+    reading_steps: int = 1000
     epochs: int = 12
     steps: int = 1500
     """The epochs end after so many at the latest, however large the lake is."""
