@@ -1,1 +1,1 @@
-"""What people touch: the command line, the report, the doctor."""
+"""What people touch: the command line, the report, the review desk."""

@@ -15,7 +15,7 @@ def make_app() -> "typer.Typer":
     """The command with all its verbs."""
     import typer
 
-    from apps.verbs import GROUPS, VERBS
+    from apps.commands.verbs import GROUPS, VERBS
 
     app = typer.Typer(
         help="A data flywheel for GUI agents: roll out, judge, train, measure, promote, and again.",

@@ -8,10 +8,10 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from apps.commands.lineage import lineage_of
 from apps.desk.openings import Asking
 from apps.desk.queue import Place
 from apps.desk.shown import Item, item_of, reviews_shown
-from apps.lineage import lineage_of
 from schemas.action import Action, to_json
 from schemas.tables.review import Decision
 from storage.lake import Lake

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.lineage import lineage_of
+from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from learning.algorithms.method import method_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.lineage import lineage_of
+from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError

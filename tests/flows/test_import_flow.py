@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from apps.commands.lineage import lineage_of
 from apps.lakes import begun_iterations
-from apps.lineage import lineage_of
 from curation.converters.agentnet import AgentNet
 from flows.flywheel import flywheel
 from flows.import_data import import_data

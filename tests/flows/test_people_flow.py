@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from apps.lineage import lineage_of
+from apps.commands.lineage import lineage_of
+from apps.commands.status import status_of
 from apps.report.build import build_report
-from apps.status import status_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from schemas.config import Config, config_of

@@ -4,7 +4,7 @@ retraining."""
 import json
 from typing import Any
 
-from apps.lineage import lineage_of
+from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from models.tiny.layout import CRITIC

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from apps import cli, verbs
+from apps import cli
+from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
@@ -93,7 +94,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(flywheel: Call, place: Any
 def test_what_cannot_be_is_refused_before_a_server_starts(
     flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], problem: str
 ) -> None:
-    for module in ("apps.policies.call", "apps.run.call"):
+    for module in ("apps.commands.policies.call", "apps.commands.run.call"):
         monkeypatch.setattr(module, lambda *_: pytest.fail("a server would have been started"))
     code, out, err = flywheel(command[0], *command[1:], "--config", place.file)
     assert (code, out) == (2, "") and problem in err and err.count("\n") == 1

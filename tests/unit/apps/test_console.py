@@ -3,8 +3,8 @@
 import pytest
 from rich.table import Table
 
-from apps.lineage import lineage_of, show_lineage
-from apps.status import show_status
+from apps.commands.lineage import lineage_of, show_lineage
+from apps.commands.status import show_status
 from tasks.shared.console import bar, err, out, say_stage
 from tests.unit.apps.conftest import Place
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.data import export, import_
+from apps.commands.data import export, import_
 from curation.converters.files import Source
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apps.lineage import lineage_of, show_lineage
+from apps.commands.lineage import lineage_of, show_lineage
 from schemas.failure import UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps import policies
+from apps.commands import policies
 from apps.options import seed_range, task_names
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.lineage import lineage_of
+from apps.commands.lineage import lineage_of
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.retrain import pin_data, train_retrained

@@ -9,9 +9,9 @@ from typing import Any
 from rich.table import Table
 
 from apps.calling import call
+from apps.commands.status import bar
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
-from apps.status import bar
 from models.tiny.layout import TRAINING
 from schemas.config import Config
 from schemas.failure import UsageError

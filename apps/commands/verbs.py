@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps import checkpoint, data, synthesis
+from apps.commands import checkpoint, data, synthesis
 from apps.options import (
     LAPTOP,
     AsJson,
@@ -38,19 +38,19 @@ def run(
     """Turn the wheel; go on where the lake stands."""
     resolved = resolve(config, overrides)
     if dry_run:
-        from apps.plan import show_plan
+        from apps.commands.plan import show_plan
 
         show_plan(resolved, iterations or resolved.iterations)
     else:
-        from apps.run import turn
+        from apps.commands.run import turn
 
         turn(resolved, iterations or resolved.iterations)
 
 
 def status(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show iterations, success, data and the champion."""
+    from apps.commands.status import show_status, status_of
     from apps.lakes import open_lake
-    from apps.status import show_status, status_of
 
     lake = open_lake(resolve(config, overrides))
     if as_json:
@@ -79,7 +79,7 @@ def report(
 
 def doctor(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Check browser, storage, versions, disk, memory and cores before anything is spent."""
-    from apps.doctor import show_checks
+    from apps.commands.doctor import show_checks
     from tasks.preflight.preflight import examine
 
     checks = examine(resolve(config, overrides))
@@ -94,8 +94,8 @@ def doctor(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: As
 
 def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show what a policy was made from, or which policies a trajectory went into."""
+    from apps.commands.lineage import lineage_of, show_lineage
     from apps.lakes import open_lake
-    from apps.lineage import lineage_of, show_lineage
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)
     if as_json:
@@ -120,7 +120,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a policy on held-out seeds, without touching the champion."""
-    from apps.policies import measure, show_measured
+    from apps.commands.policies import measure, show_measured
 
     measured = measure(resolve(config, overrides), policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
@@ -133,8 +133,8 @@ def refilter(
     overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
-    from apps.filtering import refilter as filter_again
-    from apps.filtering import show_changes
+    from apps.commands.filtering import refilter as filter_again
+    from apps.commands.filtering import show_changes
 
     found = filter_again(resolve(config, overrides), iteration_range(iterations))
     if as_json:
@@ -147,7 +147,7 @@ def think(
     overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
-    from apps.thinking import show_thoughts, think_of_stored
+    from apps.commands.thinking import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
     if as_json:
@@ -163,7 +163,7 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
-    from apps.policies import retrain_policy
+    from apps.commands.policies import retrain_policy
 
     done: dict[str, Any] = retrain_policy(resolve(config, overrides), like)
     if as_json:
@@ -180,7 +180,7 @@ def adopt(
     as_json: AsJson = False,
 ) -> None:
     """Bring a checkpoint from elsewhere into the lake, evaluate it, and promote it if it is not worse."""
-    from apps.policies import adopt_policy
+    from apps.commands.policies import adopt_policy
 
     done = adopt_policy(resolve(config, overrides), directory, name)
     if as_json:
@@ -197,7 +197,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate policies trained from one start; the weights are searched by held-out success."""
-    from apps.policies import merge_policies
+    from apps.commands.policies import merge_policies
 
     resolved = resolve(config, [one for one in named if "=" in one])
     policies = [one for one in named if "=" not in one]
@@ -217,8 +217,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Copy a policy into a folder that plain transformers loads."""
+    from apps.commands.policies import export_policy
     from apps.lakes import open_lake
-    from apps.policies import export_policy
 
     version = export_policy(open_lake(resolve(config, overrides)), policy, to)
     if as_json:
@@ -236,7 +236,7 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""
-    from apps.judging import judge_stored, show_judging, show_trained, train_on
+    from apps.commands.judging import judge_stored, show_judging, show_trained, train_on
 
     if train is not None:
         if version is not None:
@@ -256,7 +256,7 @@ def judge(
 
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
     """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
-    from apps.curriculum import explanation, show_explanation
+    from apps.commands.curriculum import explanation, show_explanation
     from apps.lakes import open_lake
 
     found = explanation(open_lake(resolve(config, overrides)), task)

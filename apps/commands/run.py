@@ -5,10 +5,10 @@ import importlib
 import threading
 
 from apps.calling import call
+from apps.commands.status import show_status
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from apps.report.build import build_report
-from apps.status import show_status
 from schemas.config import Config
 from schemas.failure import GateRefused
 from tasks.preflight.preflight import require
