@@ -51,6 +51,7 @@ TABLE = Table(
     name="proposals",
     row=Proposal,
     key=("proposal_id",),
+    partition_by=("iteration",),
     expectations=(
         unique(("proposal_id",)),
         *not_null("task_id", "maker", "reason", because="what was turned away is kept with its reason"),
