@@ -73,7 +73,8 @@ def fault_of(thought: Thought, case: Case, hidden: bool, limits: Limits) -> str:
 
 
 def names_place(text: str, action: Action, screen: tuple[int, int]) -> bool:
-    """Whether a text names a place of the action in numbers: fractions or thousandths of the screen, or pixels.
+    """Whether a text names a place of the action in numbers: fractions, hundredths or thousandths of the screen, or
+    pixels.
 
     Args:
         text: a thought.
@@ -81,14 +82,19 @@ def names_place(text: str, action: Action, screen: tuple[int, int]) -> bool:
         screen: width and height in pixels.
     """
     numbers = [float(number) for number in _NUMBER.findall(text)]
-    pairs = list(pairwise(numbers))
+    pairs = [*pairwise(numbers), *zip(numbers, numbers[2:], strict=False)]  # "488 of 1000 and 638 of 1000"
+    shares = (1, 100) if "%" in text else (1,)
     rows, columns = smart_resize(screen[1], screen[0])
     for x, y in _places(action):
         scales = ((1000.0, 1000.0), (float(screen[0]), float(screen[1])), (float(columns), float(rows)))
         for wide, high in scales:
             if any(abs(a - x * wide) <= NEAR and abs(b - y * high) <= NEAR for a, b in pairs):
                 return True
-        if any(abs(a - x) < 0.002 and abs(b - y) < 0.002 for a, b in pairs):
+        if any(
+            abs(a - x * whole) < 0.002 * whole and abs(b - y * whole) < 0.002 * whole
+            for whole in shares
+            for a, b in pairs
+        ):
             return True
     return False
 

@@ -10,7 +10,7 @@ from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.preflight.descent import require_descent
+from tasks.preflight.descent import require_descent, require_held_out
 from tasks.shared.claims import claim
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, last_iteration, policy_row
@@ -47,6 +47,7 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
 
 def _today(config: Config, lake: Lake) -> dict[str, Any]:
     require_descent(config, lake)
+    require_held_out(config, lake)
     return {
         "parent": champion(lake).policy_version,
         "iteration": last_iteration(lake),

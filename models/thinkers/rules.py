@@ -1,7 +1,8 @@
 """Thinkers without a model: the template of each kind of action, and rules that read the page's elements.
 
-The rules' thought says what of the instruction is done and what is left, which element the action meets, and whether
-the instruction names it. It uses what the page tells of the screen at that moment and nothing of what came after.
+The rules' thought says what of the instruction was clicked or typed and what was not yet, which element the action
+meets, and whether the instruction names it. It uses what the page tells of the screen at that moment and nothing of
+what came after.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from models.families.dialects import parse_reply
 from models.thinkers.thinker import Case, Thinker, Thought
 from models.thoughts import templated_thought
-from schemas.action import Action, Type, point_of
+from schemas.action import Action, Click, Type, point_of
 from schemas.config.section import Section
 from schemas.observation import ELEMENT_KINDS, Element, element_at
 from schemas.tables.annotation import Pattern
@@ -37,15 +38,16 @@ class RuleThinker(Thinker[Section]):
     """Reads the page's elements; English."""
 
     author = "rules"
-    version = "rules-1"
+    version = "rules-2"
     phrases = (
         "Thought: ",
         "\nAction: ",
         "That changed nothing. ",
-        '" is done. ',
+        '" is clicked. ',
+        '" is typed. ',
         'First "',
         '", then "',
-        'Left: "',
+        'Not yet: "',
         '". ',
         '".',
         'I type "',
@@ -65,20 +67,20 @@ def rule_thought(case: Case) -> Thought:
     instruction, turns = case.context.instruction, case.context.turns
     goal = parts_of(instruction)
     met = [_met(parse_reply(turn.action_text).action, turn.observation.elements) for turn in turns]
-    left = [part for part in goal if part not in met]
+    left = [part for part in goal if part not in [name for name, _ in met]]
     said: list[str] = []
     patterns: list[Pattern] = []
     if case.unchanged:
         said.append("That changed nothing.")
         patterns.append("reflection")
-    elif met and met[-1] in goal:
-        said.append(f'"{met[-1]}" is done.')
+    elif met and met[-1][0] in goal:
+        said.append('"{}" is {}.'.format(*met[-1]))
         patterns.append("milestone_recognition")
     if not turns and len(goal) > 1:
         said.append("First " + ", then ".join(f'"{part}"' for part in goal[:MOST_PARTS]) + ".")
         patterns.append("task_decomposition")
     elif turns and len(goal) > 1 and left:
-        said.append("Left: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
+        said.append("Not yet: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
         patterns.append("long_term_consistency")
     intent, tries = _intent(case.action, case.context.observation.elements, instruction)
     if tries:
@@ -92,13 +94,14 @@ def parts_of(instruction: str) -> list[str]:
     return list(dict.fromkeys(part for part in quoted if 0 < len(part) <= LONGEST_NAME))
 
 
-def _met(action: Action | None, elements: Sequence[Element]) -> str:
-    """What a past action wrote, or the name of what it met."""
+def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
+    """What a past action wrote, or the name of what it clicked on, and which of the two; whether that was all that the
+    task asks of it, nobody here knows."""
     if isinstance(action, Type):
-        return action.content.strip()
-    point = point_of(action) if action is not None else None
+        return action.content.strip(), "typed"
+    point = point_of(action) if isinstance(action, Click) else None
     element = element_at(point, elements) if point else None
-    return element.name if element else ""
+    return element.name if element else "", "clicked"
 
 
 def _intent(action: Action, elements: Sequence[Element], instruction: str) -> tuple[str, bool]:

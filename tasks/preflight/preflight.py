@@ -25,7 +25,7 @@ from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
-from tasks.preflight.descent import require_descent
+from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
@@ -153,6 +153,7 @@ def _descent(config: Config) -> str:
     if lake is None:
         return "none yet"
     require_descent(config, lake)
+    require_held_out(config, lake)
     return "those of the lake fit this config's `[policy]`"
 
 

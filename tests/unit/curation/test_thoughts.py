@@ -48,6 +48,13 @@ def test_both_ends_of_a_drag_are_places() -> None:
     assert not names_place("from 10 to 20", drag, (160, 210))
 
 
+def test_hundredths_and_numbers_with_their_whole_are_places_too() -> None:
+    click = Click(x=0.488, y=0.638)
+    assert names_place("I click at (48.8%, 63.8%).", click, (160, 210))
+    assert names_place("x is 488 of 1000 and y is 638 of 1000", click, (160, 210))
+    assert not names_place("48 of 64 boxes", click, (160, 210))
+
+
 def test_patterns_are_those_that_the_author_names_else_those_that_the_words_tell() -> None:
     assert patterns_of(Thought("First red.", ("reflection",))) == ["reflection"]
     told = patterns_of(Thought("Red is done. I still have to click blue. Perhaps it is below."))

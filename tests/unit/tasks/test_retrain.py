@@ -12,6 +12,7 @@ from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
+from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.retrain import pin_data
 from tests.unit.learning.samples import parent
@@ -75,3 +76,21 @@ def test_today_s_data_are_not_retrained_from_under_the_config_of_another_policy(
     other = config_of(config.model_dump() | {"policy": {"base": str(base), "dialect": "point"}})
     with pytest.raises(UsageError, match=r"policy\.dialect=point.*first"):
         pin_data.fn(other, None)
+
+
+def test_a_task_that_the_lake_has_data_of_cannot_be_held_out_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    base = parent(tmp_path)
+    config = config_of(trained(tmp_path, base).model_dump() | {"policy": {"base": str(base)}})
+    one = Trajectory(
+        trajectory_id="t", iteration=0, run_id="r", task_id="fake/two-steps", seed=0, split="train", attempt=0,
+        policy="explorer", policy_version="explorer-1", instruction="Click.", n_steps=1, reward=1.0, success=True,
+        termination="done", sampling="{}", started_at=utc_now(), wall_s=1.0,
+    )  # fmt: skip
+    Lake.open(config.lake).append("trajectories", [one])
+    held = config.model_copy(update={"suite": config.suite.model_copy(update={"held_out": ["two-steps"]})})
+    with pytest.raises(UsageError, match=r"suite\.held_out.*fake/two-steps is held out, but .* has trajectories"):
+        pin_data.fn(held, None)
+    pin_data.fn(config, None)

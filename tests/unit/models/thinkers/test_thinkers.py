@@ -49,12 +49,14 @@ def none() -> Resources:
     return Resources(raise_it)
 
 
-def test_rules_split_the_task_first_and_recall_later_what_is_done_and_left() -> None:
+def test_rules_split_the_task_first_and_recall_later_what_was_clicked_and_what_was_not_yet() -> None:
     assert rules(case(RED)) == ('First "red", then "blue". I click the button "red".', ("task_decomposition",))
     after = case(BLUE, ("", "click(start_box='(150,450)')"))
     text, patterns = rules(after)
-    assert text == '"red" is done. Left: "blue". I click the button "blue".'
+    assert text == '"red" is clicked. Not yet: "blue". I click the button "blue".'
     assert patterns == ("milestone_recognition", "long_term_consistency")
+    scrolled = case(BLUE, ("", "scroll(start_box='(150,450)', direction='down')"))
+    assert rules(scrolled)[0] == 'Not yet: "red", then "blue". I click the button "blue".'
 
 
 def test_rules_say_when_nothing_changed_and_when_something_is_only_tried() -> None:
