@@ -34,6 +34,8 @@ class Judging:
     judged: int = 0
     failed: int = 0
     tokens: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    """Those that the judge was not asked about, by why."""
     seconds: float = 0.0
     flips: Counter[str] = field(default_factory=Counter[str])
     """Of the trajectories that another judge, or this one at another version, had judged: where the word changed."""
@@ -72,6 +74,7 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
 def _ask(opinions: Opinions, chunk: Sequence[Any], done: Judging) -> None:
     """Asks about those of a chunk that are open, and counts."""
+    done.skipped.update(why for one in chunk if (why := opinions.why_not(one)))
     began = time.perf_counter()
     asked = opinions.ask(opinions.open(chunk))
     done.seconds += time.perf_counter() - began
@@ -108,7 +111,8 @@ def _report(config: Config, lake: Lake, version: str, iterations: list[int], don
         "trajectories": done.seen,
         "judged": done.judged,
         "failed": done.failed,
-        "skipped": done.seen - done.judged - done.failed,
+        "skipped": done.skipped.total(),
+        "skipped_why": dict(done.skipped.most_common()),
         "seconds_per_trajectory": _each(done.seconds, done),
         "tokens_per_trajectory": _each(done.tokens, done),
         "against": _numbers(totals(rows)),

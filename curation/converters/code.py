@@ -134,13 +134,11 @@ def _point(call: Call, fraction: ToFraction, x: str, y: str, place: int | None) 
         raise OutOfScreen(str(error)) from error
 
 
-POINTED = {
-    "click": "click",
-    "leftClick": "click",
-    "doubleClick": "left_double",
-    "rightClick": "right_single",
-    "long_press": "long_press",
-}
+POINTED = ("click", "leftClick", "doubleClick", "rightClick", "long_press")
+USUAL = {"doubleClick": ("left", 2), "rightClick": ("right", 1)}
+"""Button and clicks of a call that names neither; of all others the left one, once."""
+CLICKS = {("left", 1): "click", ("left", 2): "left_double", ("right", 1): "right_single"}
+BUTTONS = {"primary": "left", "secondary": "right"}
 PLAIN = {
     "wait": "wait",
     "sleep": "wait",
@@ -180,7 +178,8 @@ def _fields(call: Call, fraction: ToFraction, pointer: Point | None) -> dict[str
         return {"type": "hotkey", "key": _keys(call)}
     if name == "terminate":
         failed = call.argument("status", 0) == "failure"
-        return {"type": "finished", "content": call.argument("info", 1) or (FAILED if failed else "")}
+        said = call.argument("info", 1) or call.argument("answer")
+        return {"type": "finished", "content": said or (FAILED if failed else "")}
     raise Unmapped(f"no action of ours is {name}")
 
 
@@ -195,12 +194,15 @@ def _at(point: Point | None, kind: str, **more: object) -> dict[str, object]:
 
 
 def _click(call: Call, point: Point | None) -> dict[str, object]:
-    kind = POINTED[call.function]
-    button, clicks = call.argument("button") or "left", call.argument("clicks") or 1
-    if kind == "click" and (button, clicks) != ("left", 1):
-        kind = {("left", 2): "left_double", ("right", 1): "right_single"}.get((button, clicks), "")
-    if not kind:
-        raise Unmapped(f"no action of ours is {clicks} clicks of the {button} button")
+    if call.function == "long_press":
+        return _at(point, "long_press")
+    side, count = USUAL.get(call.function, ("left", 1))
+    given = call.argument("button") or next((one for one in call.given[2:] if isinstance(one, str)), side)
+    clicks = call.argument("clicks", 2 if call.function == "click" else None)
+    count = count if clicks is None else clicks
+    kind = next((ours for theirs, ours in CLICKS.items() if theirs == (BUTTONS.get(str(given), given), count)), None)
+    if kind is None:
+        raise Unmapped(f"no action of ours is {count} clicks of the {given} button")
     return _at(point, kind)
 
 

@@ -60,21 +60,29 @@ class Opinions:
         """The ids of at most so many trajectories of tasks with a verifier that the judge can be asked about; always
         the same ones, drawn by their ids, which are hashes."""
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
-        fit = [row.trajectory_id for row in rows if row.task_id not in self._judged and self._can_judge(row)]
+        fit = [row.trajectory_id for row in rows if row.task_id not in self._judged and self._unfit(row) is None]
         return sorted(fit)[:most]
 
     def open(self, trajectories: Sequence[Stored]) -> list[Stored]:
         """Those that the judge can be asked about and was not."""
-        return [
-            (trajectory, steps)
-            for trajectory, steps in trajectories
-            if steps and trajectory.trajectory_id not in self._own and self._can_judge(trajectory)
-        ]
+        return [one for one in trajectories if self.why_not(one) is None]
 
-    def _can_judge(self, trajectory: Trajectory) -> bool:
-        """Whether it ended, and the judge was not trained on it."""
-        ended = trajectory.success is not None and trajectory.failure_boundary is None
-        return ended and self._judge is not None and not self._judge.knows(trajectory.task_id, trajectory.seed)
+    def why_not(self, stored: Stored) -> str | None:
+        """Why the judge is not asked about a trajectory, for people; None where it is."""
+        trajectory, steps = stored
+        if trajectory.trajectory_id in self._own:
+            return "judged by it already"
+        return self._unfit(trajectory) if steps else "without a step"
+
+    def _unfit(self, trajectory: Trajectory) -> str | None:
+        """Why the judge cannot be asked: it did not end, or the judge was trained on it; None where it can."""
+        if trajectory.failure_boundary is not None:
+            return f"failed at the {trajectory.failure_boundary}"
+        if trajectory.success is None:
+            return "without an end"
+        if self._judge is None:
+            return "without a judge"
+        return "known from its training" if self._judge.knows(trajectory.task_id, trajectory.seed) else None
 
     def ask(self, trajectories: Sequence[Stored]) -> Asked:
         """Asks the configured judge about these, all together, and keeps its verdicts in the lake."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apps.commands.judging import show_judging
 from curation.agreement import Confusion, agreement_of
 from environments.pool import SandboxPool
 from flows.collect import collect
@@ -172,7 +173,9 @@ def test_what_a_judge_on_probation_accepts_is_held_back_until_it_has_agreed_ofte
     assert {routes_of(lake)[name] for name in accepted} == {"sft"}
 
 
-def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there(small: Config) -> None:
+def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there(
+    small: Config, capsys: pytest.CaptureFixture[str]
+) -> None:
     def by(kind: str) -> Config:
         return two_tasks(small, "click-target", kind=kind, audit=0, evidence_min=0)
 
@@ -193,6 +196,10 @@ def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there
     assert {name: after[name] for name in known} == {name: before[name] for name in known}
     again = judge_again(severe, lake, None)
     assert (again["judged"], again["skipped"], again["against"]) == (0, report["trajectories"], report["against"])
+    assert again["skipped_why"]["judged by it already"] == report["judged"]
+    assert sum(again["skipped_why"].values()) == again["skipped"]
+    show_judging(again)
+    assert f"{report['judged']} judged by it already" in " ".join(capsys.readouterr().out.split())
 
 
 def test_each_iteration_some_verified_trajectories_are_judged_as_evidence(small: Config) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from curation.converters.chat import plain
-from curation.converters.code import Style, read_code, write_code
+from curation.converters.code import Style, Unmapped, read_code, write_code
 from curation.converters.exchanged import Exchanged, ExchangedStep
 from curation.converters.format import FORMATS
 from schemas.action import Action, Scroll, action_of
@@ -73,6 +73,42 @@ def test_what_has_no_call_of_theirs_is_written_so_that_their_readers_refuse_it()
 def test_a_call_without_a_point_is_where_the_pointer_was_left() -> None:
     _, pointer = read_code("pyautogui.click(x=0.25, y=0.5)", lambda x, y: (x, y))
     assert read_code("pyautogui.scroll(-2)", lambda x, y: (x, y), pointer)[0] == Scroll(x=0.25, y=0.5, direction="down")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("pyautogui.click(0.5, 0.25, 2)", "left_double"),
+        ("pyautogui.click(0.5, 0.25, 1, 0.1, 'right')", "right_single"),
+        ("click(0.5, 0.25, 1, 'right')", "right_single"),
+        ("pyautogui.click(0.5, 0.25, button='primary')", "click"),
+        ("pyautogui.doubleClick(0.5, 0.25)", "left_double"),
+        ("pyautogui.rightClick(x=0.5, y=0.25)", "right_single"),
+        ("long_press(x=0.5, y=0.25)", "long_press"),
+    ],
+)
+def test_clicks_and_button_count_wherever_they_are_given(code: str, kind: str) -> None:
+    assert read_code(code, lambda x, y: (x, y))[0] == action_of({"type": kind, "x": 0.5, "y": 0.25})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pyautogui.doubleClick(x=0.5, y=0.25, button='right')",
+        "pyautogui.doubleClick(0.5, 0.25, 0.0, 'middle')",
+        "pyautogui.click(0.5, 0.25, 3)",
+        "pyautogui.click(0.5, 0.25, clicks=0)",
+        "pyautogui.click(0.5, 0.25, [2])",
+    ],
+)
+def test_clicks_that_are_no_action_of_ours_are_never_taken_for_others(code: str) -> None:
+    with pytest.raises(Unmapped, match="no action of ours"):
+        read_code(code, lambda x, y: (x, y))
+
+
+def test_an_answer_that_ends_a_trajectory_is_what_it_says() -> None:
+    code = "computer.terminate(status='success', answer='42')"
+    assert read_code(code, lambda x, y: (x, y))[0] == action_of({"type": "finished", "content": "42"})
 
 
 def test_what_a_step_was_found_to_be_goes_round_in_agentnets_columns(tmp_path: Path) -> None:
