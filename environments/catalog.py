@@ -11,6 +11,8 @@ from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
 
 Environments = Sequence[Environment[Any]]
+IMPLIED = "miniwob"
+"""The environment of a config that names none."""
 
 
 def catalog(config: Config) -> list[GuiTask]:
@@ -97,4 +99,7 @@ def _found(field: str, name: str, environments: Environments) -> tuple[Environme
     known = sorted({known for one in environments for known in one.entries})
     near = get_close_matches(template, known, n=1)
     there = f"There are {', '.join(known[:8])} and so on, in {', '.join(one.name for one in environments)}."
-    raise UsageError(f"`{field}`: there is no task `{name}`.", f"Did you mean `{near[0]}`?" if near else there)
+    hint = f"Did you mean `{near[0]}`?" if near else there
+    if IMPLIED not in {one.config.kind for one in environments}:
+        hint += f" MiniWoB++ is there only while no environment is named; name it too: environments.{IMPLIED}.pages=2."
+    raise UsageError(f"`{field}`: there is no task `{name}`.", hint)

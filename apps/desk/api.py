@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Limit = Annotated[int, Query(ge=1, le=200)]
 TIDY_EVERY = 64
 """Decisions after which the small files that they are written as are merged."""
+Iteration = Annotated[int | None, Query(ge=-(2**31), lt=2**31)]
+"""As the lake's column holds it; imports are below 0."""
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
@@ -32,10 +34,10 @@ class Submitted(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     trajectory_id: str
-    revision: Annotated[int, Field(ge=0)]
+    revision: Annotated[int, Field(ge=0, lt=2**31)]
     person: str
     decision: Decision
-    step: Annotated[int, Field(ge=0)] | None = None
+    step: Annotated[int, Field(ge=0, le=1000)] | None = None
     action: Action | None = None
     thought: str | None = None
     note: str = ""
@@ -56,7 +58,7 @@ def router(desk: "Desk") -> APIRouter:
 
     @routes.get("/api/queue")
     def queue(
-        asking: Asking, limit: Limit = 20, offset: Offset = 0, task: str | None = None, iteration: int | None = None
+        asking: Asking, limit: Limit = 20, offset: Offset = 0, task: str | None = None, iteration: Iteration = None
     ) -> list[Place]:
         return desk.queue.places(limit, offset, task, iteration, asking)
 
@@ -84,7 +86,7 @@ def router(desk: "Desk") -> APIRouter:
         return JSONResponse(shown, 201)
 
     @routes.get("/screenshot/{digest}")
-    def screenshot(digest: str, iteration: int | None = None) -> Response:
+    def screenshot(digest: str, iteration: Iteration = None) -> Response:
         png = desk.pictures.png(digest, iteration)
         if png is None:
             raise HTTPException(404, "There is no such screenshot in the lake.")

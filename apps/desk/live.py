@@ -76,6 +76,12 @@ class Session:
     ending: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def asks(self) -> str:
+        """What is asked: a template is filled by the first screen, so until then the task's name stands for it."""
+        task = self.planned.task
+        return self.instruction or (task.template if "{}" in task.instruction else task.instruction)
+
     def turn(self, state: State, **changes: Any) -> None:
         """Goes on to a state, and tells whoever waits for a change."""
         for name, value in changes.items():
@@ -93,7 +99,7 @@ class Session:
         return {
             "name": self.name, "state": self.state, "number": self.number, "person": self.person,
             "task": task.task_id, "seed": self.planned.seed, "max_steps": task.max_steps, "proposer": self.proposer,
-            "instruction": self.instruction or task.instruction, "screen": self.screen, "done": self.done,
+            "instruction": self.asks, "screen": self.screen, "done": self.done,
             "trajectory": self.planned.trajectory_id, "result": self.result, "problem": self.problem,
             "proposal": proposal and {
                 "thought": proposal.thought, "action": proposal.action and proposal.action.model_dump(),

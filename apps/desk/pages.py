@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BeforeValidator
 
+from apps.desk.api import Iteration
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
     from apps.desk.app import Desk
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
+Position = Annotated[int, InPath(le=10_000)]
 Number = Annotated[int, Query(alias="page", ge=0, le=10_000)]
+Chosen = Annotated[Iteration, BeforeValidator(lambda given: given or None)]
+"""The iteration of the queue's form, where an empty box is any."""
 
 
 def router(desk: "Desk") -> APIRouter:
@@ -28,19 +34,16 @@ def router(desk: "Desk") -> APIRouter:
     size = desk.config.desk.page_size
 
     @routes.get("/")
-    def queue(
-        asking: Asking, number: Number = 0, task: str | None = None, iteration: str | None = None
-    ) -> HTMLResponse:
-        asked = int(iteration) if iteration and iteration.lstrip("-").isdecimal() else None
-        places = desk.queue.places(size + 1, number * size, task or None, asked, asking)
+    def queue(asking: Asking, number: Number = 0, task: str | None = None, iteration: Chosen = None) -> HTMLResponse:
+        places = desk.queue.places(size + 1, number * size, task or None, iteration, asking)
         tasks = sorted(desk.lake.read("tasks", ["task_id"])["task_id"].to_pylist())
         return page(
             "queue", places=places[:size], more=len(places) > size, page=number, size=size, tasks=tasks,
-            task=task or "", iteration="" if asked is None else asked,
+            task=task or "", iteration="" if iteration is None else iteration,
         )  # fmt: skip
 
     @routes.get("/queue/{position}")
-    def place(position: int, asking: Asking) -> RedirectResponse:
+    def place(position: Position, asking: Asking) -> RedirectResponse:
         """The item at a place of the queue: what is decided leaves it, so the same place is then the next one."""
         found = desk.queue.places(1, max(0, position), person=asking)
         if not found:

@@ -17,6 +17,8 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.registry import Registry
 
 RATE = 16_000
+RATES = (8_000, 192_000)
+"""Of what is uploaded, from telephones' to studios'; a header may say anything."""
 LONGEST_S = 1800.0
 MODULE = "pocketsphinx"
 
@@ -69,22 +71,34 @@ def sound_of(data: bytes) -> bytes:
     """The sound of a WAV file as recognizers want it: mono, 16 bits, 16,000 samples a second.
 
     Raises:
-        UsageError: it is no WAV file of 16 bits, is cut short, or is longer than half an hour.
+        UsageError: it is no WAV file of 16 bits, is cut short, is longer than half an hour, or has a rate outside of
+            `RATES`.
     """
     try:
         with wave.open(io.BytesIO(data)) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            pcm = file.readframes(file.getnframes())
+            _require_sound(width, channels, rate, frames := file.getnframes())
+            pcm = file.readframes(frames)
     except (wave.Error, EOFError, ValueError) as error:
         raise UsageError(f"`audio`: this is no WAV file ({error or 'it is cut short'}).", "Upload PCM WAV.") from error
-    if width != 2 or not channels or not rate:
-        raise UsageError(f"`audio`: samples of {8 * width} bits.", "Save it as WAV of 16 bits.")
-    if len(pcm) / (2 * channels * rate) > LONGEST_S:
-        raise UsageError(f"`audio`: longer than {LONGEST_S / 60:g} minutes.", "Upload it in parts, with their offsets.")
-    sound = np.frombuffer(pcm[: len(pcm) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels).mean(axis=1)
+    if len(pcm) != frames * width * channels:
+        raise UsageError(f"`audio`: cut short after {len(pcm):,} bytes of sound.", "Upload all of it.")
+    sound = np.frombuffer(pcm, "<i2").reshape(-1, channels).mean(axis=1)
     if rate != RATE:
         from scipy.signal import resample_poly
 
         common = int(np.gcd(rate, RATE))
         sound = resample_poly(sound, RATE // common, rate // common)
     return np.clip(np.rint(sound), -32768, 32767).astype("<i2").tobytes()
+
+
+def _require_sound(width: int, channels: int, rate: int, frames: int) -> None:
+    """Raises UsageError for what a header says, before anything is read or made of that size."""
+    if width != 2:
+        raise UsageError(f"`audio`: samples of {8 * width} bits.", "Save it as WAV of 16 bits.")
+    if not RATES[0] <= rate <= RATES[1]:
+        raise UsageError(
+            f"`audio`: {rate:,} samples a second, and {RATES[0]:,} to {RATES[1]:,} are taken.", "Save it at 16,000."
+        )
+    if frames / rate > LONGEST_S:
+        raise UsageError(f"`audio`: longer than {LONGEST_S / 60:g} minutes.", "Upload it in parts, with their offsets.")

@@ -24,10 +24,11 @@ from schemas.tables.verdict import PERSON, Verdict
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
 
-NAME = re.compile(r"[\w][\w .@-]{0,59}")
+NAME = re.compile(r"[\w][\w .@'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
 """Characters of what a person may write."""
 _ON_STEPS = ("correct", "override", "error_step")
+_WORDS = ("accept", "reject")
 _SAME = ("step", "person", "decision", "action", "thought", "note", "undoes")
 _TABLES: dict[str, type[Effect]] = {"verdicts": Verdict, "annotations": Annotation, "pairs": Pair}
 
@@ -96,6 +97,15 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
         raise UsageError(f"`revision`: {draft.revision} is not in [0, {len(there)}].")
     if draft.decision in _ON_STEPS and draft.step is None:
         raise UsageError(f"`step`: {draft.decision} is about one step.")
+    if draft.decision == "override":
+        raise UsageError("`decision`: override is of a live session.", "Of a stored step, write `correct`.")
+    if draft.decision in _WORDS and draft.step is not None:
+        whole = f"{draft.decision} is about the whole trajectory."
+        raise UsageError(f"`step`: {whole}", "Leave the step out; of one step, write `correct` or `error_step`.")
+    if draft.decision in _WORDS and draft.action is not None:
+        raise UsageError(
+            f"`action`: {draft.decision} takes none.", "To put another action in its place, write `correct`."
+        )
     if draft.decision in ("accept", "error_step") and is_environment_failure(trajectory.failure_boundary):
         raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
@@ -105,7 +115,9 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
 def require_name(person: str) -> None:
     """Raises UsageError for what is no name of a person."""
     if not NAME.fullmatch(person):
-        raise UsageError("`person`: write a name of letters, digits, spaces, dots, dashes or @, at most 60.")
+        raise UsageError(
+            "`person`: write a name of letters, digits, spaces, dots, dashes, apostrophes or @, at most 60."
+        )
 
 
 def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, str | None] | None) -> Review:

@@ -71,6 +71,16 @@ def test_a_name_that_cannot_be_is_refused_by_its_field(suite: dict[str, Any], to
         catalog(config(SEVERAL, **suite))
 
 
+def test_a_suite_that_lost_miniwob_by_naming_another_environment_is_told_to_name_it_too() -> None:
+    lost = r"suite\.tasks.*no task `click-test`.*only while no environment is named; name it too: environments"
+    with pytest.raises(UsageError, match=lost):
+        catalog(config({"site": {"pages": 4}}))
+    assert catalog(config({"miniwob": {}, "site": {"pages": 4}}))
+    with pytest.raises(UsageError) as other:
+        catalog(config(tasks=["qqq"]))
+    assert "named" not in str(other.value)
+
+
 @pytest.mark.parametrize(
     ("environments", "told"),
     [

@@ -38,6 +38,12 @@ def tone(seconds: float, rate: int = RATE, channels: int = 1, width: int = 2) ->
     return file.getvalue()
 
 
+def with_rate(rate: int) -> bytes:
+    """A tone whose header says that it is of this rate."""
+    whole = tone(0.1)
+    return whole[:24] + rate.to_bytes(4, "little") + whole[28:]
+
+
 @pytest.fixture
 def client(fresh: Place) -> Iterator[TestClient]:
     fields = fresh.config.model_dump() | {"desk": {"speech": f"{__name__}:Counts"}}
@@ -83,6 +89,27 @@ def test_what_is_no_sound_is_refused_by_name_and_nothing_is_kept(client: TestCli
     bad = client.post(f"/api/trajectories/{name}/aloud/notes", json={"notes": "no time"})
     assert bad.status_code == 422 and "`notes`: line 1" in bad.json()["error"]
     assert fresh.lake.count("reviews") == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (with_rate(0xFFFFFFFF), "4,294,967,295 samples a second"),
+        (with_rate(7_990_271), "8,000 to 192,000"),
+        (with_rate(7_999), "7,999 samples"),
+        (with_rate(0), "0 samples"),
+        (tone(0.1)[:-2], "cut short"),
+        (tone(0.1)[:-1], "cut short"),
+    ],
+)
+def test_what_a_wav_header_says_is_not_trusted(data: bytes, said: str) -> None:
+    with pytest.raises(UsageError, match="`audio`") as refused:
+        sound_of(data)
+    assert said in str(refused.value)
+
+
+def test_sound_of_a_rate_that_shares_nothing_with_the_recognizer_s_is_taken() -> None:
+    assert len(sound_of(tone(0.1, 191_999))) == len(sound_of(tone(0.1, 192_000))) == 2 * RATE // 10
 
 
 def test_a_recognizer_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

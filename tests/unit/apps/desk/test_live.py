@@ -7,6 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from apps.desk.app import make_app
+from apps.desk.live import Session
+from environments.catalog import tasks_named
+from rollout.trajectory import PlannedTrajectory
 from schemas.config import config_of
 from tests.unit.apps.conftest import Place
 
@@ -47,6 +50,16 @@ def test_a_session_that_nobody_decides_in_ends_is_stored_and_gives_its_sandbox_b
         "verdicts", where={"trajectory_id": row["trajectory_id"], "gate": "route"}
     ).to_pylist()
     assert decision["route"] == "none"
+
+
+def test_until_the_first_screen_a_session_shows_its_task_s_name_and_no_template(fresh: Place) -> None:
+    (task,) = tasks_named(fresh.config, ["fake/two-steps"])
+    planned = PlannedTrajectory("lake", "desk", 0, task, 3, "person", "explorer")
+    assert "{}" in task.instruction
+    begun = Session("s", planned, "ada", "explorer")
+    assert begun.asks == "two-steps"
+    begun.turn("asking", instruction='Click "Yes".')
+    assert begun.asks == 'Click "Yes".'
 
 
 def test_of_two_pages_on_one_step_one_decides_and_the_other_is_told(client: TestClient, fresh: Place) -> None:

@@ -76,7 +76,32 @@ def test_only_json_of_a_sensible_size_is_read(here: TestClient) -> None:
     assert post(content=b"x" * (1 << 20) + b"x", headers={"content-type": "application/json"}) == 413
     assert post(content=(part for part in [b"{}"]), headers={"content-type": "application/json"}) == 411
     broken = here.post("/api/reviews", content=b'{"decision":', headers={"content-type": "application/json"})
-    assert broken.status_code == 422 and "json" in broken.json()["error"].lower()
+    assert broken.status_code == 422 and broken.json() == {"error": "the body is no JSON, at byte 12"}
+
+
+@pytest.mark.parametrize(("body", "byte"), [(b"{nothing", 1), ('{"person": "\u00e9", }'.encode(), 17)])
+def test_a_body_that_is_no_json_is_refused_by_the_byte_where_it_ends_to_be(
+    here: TestClient, body: bytes, byte: int
+) -> None:
+    refused = here.post("/api/reviews", content=body, headers={"content-type": "application/json"})
+    assert refused.json() == {"error": f"the body is no JSON, at byte {byte}"}
+
+
+@pytest.mark.parametrize("number", ["--5", "five", "9" * 23, str(2**31), "-" + "9" * 23])
+def test_an_iteration_that_cannot_be_is_refused_by_its_name(here: TestClient, number: str) -> None:
+    for path in ("/", "/api/queue", f"/screenshot/{'a' * 64}"):
+        refused = here.get(path, params={"iteration": number})
+        assert refused.status_code == 422 and "`iteration`" in refused.text.replace("&#96;", "`")
+    assert here.get("/", params={"iteration": "", "task": ""}).status_code == 200
+    assert here.get("/", params={"iteration": "-1"}).status_code == 200
+    assert here.get("/queue/" + "9" * 23).status_code == 422
+
+
+@pytest.mark.parametrize("field", ["step", "revision", "seconds"])
+def test_a_number_of_a_decision_that_no_column_holds_is_refused_by_its_name(here: TestClient, field: str) -> None:
+    sent = {"trajectory_id": "t", "revision": 0, "person": "ada", "decision": "error_step", "step": 0, field: 10**30}
+    refused = here.post("/api/reviews", json=sent)
+    assert refused.status_code == 422 and f"`{field}`" in refused.json()["error"]
 
 
 def test_every_answer_forbids_what_is_not_ours(here: TestClient) -> None:

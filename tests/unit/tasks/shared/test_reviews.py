@@ -198,6 +198,33 @@ def test_what_makes_no_sense_is_refused_by_the_field_s_name(lake: Lake, changes:
     assert lake.count("reviews") == 0
 
 
+@pytest.mark.parametrize(
+    ("draft", "field", "instead"),
+    [
+        (replace(ACCEPT, step=0), "step", "whole trajectory"),
+        (replace(ACCEPT, decision="reject", step=0), "step", "`error_step`"),
+        (replace(ACCEPT, action=OTHER), "action", "`correct`"),
+        (replace(ACCEPT, decision="reject", action=OTHER), "action", "`correct`"),
+        (replace(CORRECT, decision="override"), "decision", "`correct`"),
+    ],
+)
+def test_a_decision_that_would_come_to_nothing_is_refused_and_says_what_to_write(
+    lake: Lake, draft: Draft, field: str, instead: str
+) -> None:
+    with pytest.raises(UsageError, match=f"`{field}`") as refused:
+        submit(lake, draft)
+    assert instead in str(refused.value)
+    assert lake.count("reviews") == 0
+
+
+@pytest.mark.parametrize("person", ["O'Brien", "D\u2019Arcy"])
+def test_a_name_may_have_an_apostrophe_and_its_decisions_are_undone_as_any(lake: Lake, person: str) -> None:
+    review = submit(lake, replace(ACCEPT, person=person))
+    assert decision(lake) == ("sft", f"person: accepted by {person}")
+    submit(lake, Draft("t0", 1, person, "undo", undoes=review.review_id))
+    assert decision(lake) == ("ct", "verifier: failed")
+
+
 def test_a_review_is_kept_as_it_was_written(lake: Lake) -> None:
     thought = "<script>alert(1)</script> \u00e9 \u2028 'quoted'"
     submit(lake, replace(CORRECT, thought=thought, action=json.dumps({"y": 0.5, "x": 0.75, "type": "click"})))
