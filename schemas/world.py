@@ -23,9 +23,17 @@ class StateField(_Part):
     """One field of a world's state."""
 
     name: str
-    kind: Literal["page", "text", "flag", "counts", "scores"]
-    """`page`: a page's name; `counts`: how many, at least 1, by an entity's name; `scores`: a list of numbers."""
+    kind: Literal["page", "text", "flag", "counts", "scores", "parts"]
+    """`page`: a page's name; `counts`: how many, at least 1, by an entity's name; `scores`: a list of numbers;
+    `parts`: names of `World.parts`, one space between two."""
     about: str
+    free: bool = False
+    """Whether it may come to anything in a task that does not ask for it, as the page that is open always may."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a task that does not ask for it is to leave it as it was."""
+        return not self.free and self.kind != "page"
 
 
 class Attribute(_Part):
@@ -87,6 +95,15 @@ class Site(_Part):
         return [one for one in self.relations if one.of == kind]
 
 
+class Root(_Part):
+    """One of the environment's own tasks, as what others descend from."""
+
+    task: str
+    """Its template."""
+    fields: tuple[str, ...]
+    """Of the state: those that its reward reads. Whatever else is rewarded for them asks for the same."""
+
+
 class World(_Part):
     """What an environment can be set to, and be asked for."""
 
@@ -96,10 +113,18 @@ class World(_Part):
     pages: tuple[str, ...] = ()
     """Pages that are no entity's."""
     site: Site | None = None
-    roots: Mapping[str, str] = {}
+    roots: Mapping[str, Root] = {}
     """The environment's own task for each thing that can be asked: tasks made of that descend from it."""
     parts: tuple[str, ...] = ()
     """Own tasks that can be rolled out one after the other in one trajectory."""
+
+    def asked(self, checks: Iterable["Check"], initial: Mapping[str, Any]) -> tuple[str, ...]:
+        """The own tasks that some checks ask for, whatever the words: those whose fields are to be changed or, where
+        they change on the way, to be left at a value; and those that are parts."""
+        guarded = {field.name for field in self.fields if field.guarded}
+        read = {one.field for one in checks if one.field not in guarded or not one.holds(initial)}
+        parts = [name for field in self.fields if field.kind == "parts" for name in initial[field.name].split()]
+        return tuple(dict.fromkeys([*(one.task for one in self.roots.values() if read & set(one.fields)), *parts]))
 
     def problem(self, state: Mapping[str, Any]) -> str:
         """What is wrong with a state; empty if nothing is."""
@@ -118,6 +143,8 @@ class World(_Part):
                 return value in {*self.pages, *(one.key for one in entities)}
             case "flag":
                 return isinstance(value, bool)
+            case "parts":
+                return isinstance(value, str) and set(value.split()) <= set(self.parts)
             case "counts":
                 goods = {one.key for one in entities if self.site and one.kind == self.site.goods}
                 return isinstance(value, dict) and all(

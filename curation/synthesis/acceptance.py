@@ -1,13 +1,16 @@
-"""When a proposal is a task: the reward maker's checks give the golden state 1, the initial one and every near miss 0.
+"""When a proposal is a task: its checks give the golden state 1, the initial one and every near miss 0, those that its
+maker named and those that follow from the two states.
 
 CUA-Gym's rule (arXiv 2605.25624). What it says of a proposal is kept whether it is accepted or not. Whether anybody
 can solve it is asked after that, of whoever acts.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, cast
 
+from curation.synthesis.guard import guards, left_out, side_effects
 from curation.synthesis.leaks import HeldOut, leak
 from curation.synthesis.maker import Proposal
 from curation.synthesis.reward import RewardMaker, Unreadable
@@ -28,9 +31,15 @@ class Decision:
     """One of `REASONS`; empty where it is accepted."""
     detail: str = ""
     checks: tuple[Check, ...] = ()
+    """The reward maker's, and the house's own (`curation.synthesis.guard`)."""
+    asked: tuple[str, ...] = ()
+    """Ids of the environment's own tasks whose fields the reward maker's checks ask for."""
     golden: float | None = None
     initial: float | None = None
     near_misses: tuple[float, ...] = ()
+    """Of those that its maker named."""
+    left_out: tuple[float, ...] = ()
+    side_effects: tuple[float, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -62,7 +71,10 @@ def decide(
         checks = reward.checks(proposal.instruction, world)
     except Unreadable as error:
         return Decision("unreadable", str(error))
-    return _scored(proposal, checks, least)
+    asked = tuple(f"{proposal.environment}/{name}" for name in world.asked(checks, proposal.initial))
+    decision = replace(_scored(proposal, checks, world, least), asked=asked)
+    reason, detail = leak("", asked, held)
+    return replace(decision, reason=reason, detail=detail) if reason else decision
 
 
 def identity(environment: str, instruction: str) -> str:
@@ -80,17 +92,15 @@ def solvable(decision: Decision, solved: int, tries: int, failed: int, least: fl
         least, most: shares of successes that are turned away, at or below and at or above.
     """
     if tries == 0:
-        return _with(decision, "environment", f"each of {failed} trajectories was an environment failure")
+        return replace(
+            decision, reason="environment", detail=f"each of {failed} trajectories was an environment failure"
+        )
+    said = f"{solved} of {tries} trajectories succeeded"
     if solved / tries <= least:
-        return _with(decision, "never solved", f"{solved} of {tries} trajectories succeeded")
+        return replace(decision, reason="never solved", detail=said)
     if solved / tries >= most:
-        return _with(decision, "always solved", f"{solved} of {tries} trajectories succeeded")
-    return _with(decision, "", f"{solved} of {tries} trajectories succeeded")
-
-
-def _with(decision: Decision, reason: str, detail: str) -> Decision:
-    kept = decision.checks, decision.golden, decision.initial, decision.near_misses
-    return Decision(reason, detail, *kept)
+        return replace(decision, reason="always solved", detail=said)
+    return replace(decision, reason="", detail=said)
 
 
 def _malformed(proposal: Proposal, world: World) -> str:
@@ -106,18 +116,24 @@ def _malformed(proposal: Proposal, world: World) -> str:
     return ""
 
 
-def _scored(proposal: Proposal, checks: tuple[Check, ...], least: int) -> Decision:
-    golden, initial = score(checks, proposal.golden), score(checks, proposal.initial)
-    distinct = {canonical(one): one for one in proposal.near_misses if one != proposal.golden}
-    near = tuple(score(checks, one) for one in distinct.values())
+def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: int) -> Decision:
+    initial, golden = proposal.initial, proposal.golden
+    checks = (*read, *guards(read, initial, golden, world))
+    named = list({canonical(one): one for one in proposal.near_misses if one != golden}.values())
+    near = (named, left_out(initial, golden, world), side_effects(golden, world))
+    scores = [tuple(score(checks, one) for one in states) for states in near]
     reason, detail = "", ""
-    if golden != 1.0:
+    if score(checks, golden) != 1.0:
         reason, detail = "golden", "the reward does not know the golden state"
-    elif initial != 0.0:
+    elif score(checks, initial) != 0.0:
         reason, detail = "initial", "the reward is had without doing anything"
-    elif any(near):
-        wrong = list(distinct)[near.index(1.0)]
-        reason, detail = "near miss", f"{sum(map(bool, near))} of {len(near)} near misses are rewarded, such as {wrong}"
-    elif len(near) < least:
-        reason, detail = "few near misses", f"{len(near)} near misses, at least {least} have to be turned away"
-    return Decision(reason, detail, checks, golden, initial, near)
+    elif any(map(any, scores)):
+        reason, detail = "near miss", _rewarded([*chain(*near)], [*chain(*scores)])
+    elif len(named) < least:
+        reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
+    return Decision(reason, detail, checks, (), score(checks, golden), score(checks, initial), *scores)
+
+
+def _rewarded(states: Sequence[State], scores: Sequence[float]) -> str:
+    wrong = canonical(states[scores.index(1.0)])
+    return f"{sum(map(bool, scores))} of {len(scores)} near misses are rewarded, such as {wrong}"

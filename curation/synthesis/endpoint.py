@@ -21,13 +21,15 @@ RULES = (
     "You invent tasks for an agent that uses a graphical interface. You get the fields of its state, some of its "
     "pages and tasks that there are. Invent one new task. Answer with one JSON object and nothing else: `instruction`, "
     "one or two sentences that only one final state fits; `initial`, the state it starts from; `golden`, the state in "
-    "which it is done; `near_misses`, three states that look done and are not; `parents`, ids of the tasks it is like. "
+    "which it is done, equal to `initial` in every field that the task does not ask to change, the page as well; "
+    "`near_misses`, three states that look done and are not; `parents`, ids of the tasks it is like. "
     "Every state has all of the fields."
 )
 REWARD_RULES = (
     "You write the reward of a task for an agent that uses a graphical interface. You get the instruction, the fields "
     "of the state and the pages. Answer with one JSON object and nothing else: `checks`, a list of objects with "
-    "`field` and `value`: the values that these fields have if and only if the task is done."
+    "`field` and `value`: the values that these fields have if and only if the task is done. "
+    "Name every field that the task asks for and no other; that the others stay as they were is checked anyway."
 )
 SHOWN = 40
 """Pages that the maker of tasks is shown."""
@@ -96,7 +98,7 @@ class EndpointMaker(Maker[EndpointOptions]):
             return replace(empty, problem=_wrong(error))
         if strange := set(found.parents) - {one.task_id for one in material.parents}:
             return replace(empty, problem=f"parents: there is no task {min(strange)!r:.80}")
-        roots = tuple(f"{material.environment}/{name}" for name in material.world.roots.values())
+        roots = tuple(material.root(verb) for verb in material.world.roots)
         return replace(
             empty,
             instruction=found.instruction,

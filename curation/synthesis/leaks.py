@@ -2,7 +2,8 @@
 
 Held-out tasks measure what nothing was trained on. A made task is refused if any of its ancestors is held out, or if
 some part of its words, values left aside, is nearly a held-out task's. Words that a task of the suite has as well tell
-nothing apart, so those are not compared.
+nothing apart, so those are not compared. Whatever a maker says its parents are, and whatever the words: a task whose
+reward asks for the fields of one of the environment's own tasks descends from that (`schemas.world.World.asked`).
 """
 
 import re

@@ -45,7 +45,7 @@ class Material:
 
     def root(self, verb: str) -> str:
         """The id of the environment's own task that goals of a verb descend from."""
-        return f"{self.environment}/{self.world.roots[verb]}"
+        return f"{self.environment}/{self.world.roots[verb].task}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Proposal:
     instruction: str
     initial: State
     golden: State
+    """What is not asked for is as in `initial`, the page that is open as well."""
     near_misses: tuple[State, ...]
     parents: tuple[str, ...]
     """Ids of the tasks it was made from."""

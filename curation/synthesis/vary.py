@@ -27,5 +27,5 @@ class Vary(Maker[Section]):
 
 def verbs_of(material: Material, parent: Parent) -> list[str]:
     """What a parent asks for."""
-    own = [verb for verb, name in material.world.roots.items() if parent.task_id == f"{material.environment}/{name}"]
+    own = [verb for verb in material.world.roots if parent.task_id == material.root(verb)]
     return own or [goal.verb for goal in parent.goals]

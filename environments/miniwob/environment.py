@@ -14,7 +14,7 @@ from schemas.tables.task import TaskEntry
 from schemas.world import StateField, World
 
 FIELDS = (
-    StateField(name="parts", kind="text", about="the tasks that are rolled out one after the other"),
+    StateField(name="parts", kind="parts", about="the tasks that are rolled out one after the other"),
     StateField(name="rewards", kind="scores", about="the rewards of those that are done, in order"),
 )
 

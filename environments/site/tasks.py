@@ -9,14 +9,14 @@ from schemas.world import Check, Setup, Site
 
 WORDS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk")
 ENTRIES: Mapping[str, TaskEntry] = {
-    ROOTS["open"]: TaskEntry(instruction='Open the page of "{}".', tags=("site", "navigation"), max_steps=8),
-    ROOTS["answer"]: TaskEntry(
+    ROOTS["open"].task: TaskEntry(instruction='Open the page of "{}".', tags=("site", "navigation"), max_steps=8),
+    ROOTS["answer"].task: TaskEntry(
         instruction='Find the {} of "{}" and hand it in as the answer.', tags=("site", "question"), max_steps=8
     ),
-    ROOTS["cart"]: TaskEntry(
+    ROOTS["cart"].task: TaskEntry(
         instruction='Have {} of "{}" in the cart and nothing else.', tags=("site", "form"), max_steps=8
     ),
-    ROOTS["note"]: TaskEntry(instruction='Write "{}" as the note.', tags=("site", "form", "typing"), max_steps=6),
+    ROOTS["note"].task: TaskEntry(instruction='Write "{}" as the note.', tags=("site", "form", "typing"), max_steps=6),
 }
 
 
@@ -26,15 +26,15 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
     entity = chance.choice(site.entities)
     linked = {one.key: one for one in site.entities}
     words = ENTRIES[template].instruction
-    if template == ROOTS["open"]:
+    if template == ROOTS["open"].task:
         while not entity.links:
             entity = chance.choice(site.entities)
         target = linked[chance.choice(sorted(entity.links.values()))]
         return words.format(target.title), _setup(entity.key, page=target.key)
-    if template == ROOTS["answer"]:
+    if template == ROOTS["answer"].task:
         name = chance.choice(sorted(entity.values))
         return words.format(name, entity.title), _setup(entity.key, answer=str(entity.values[name]), submitted=True)
-    if template == ROOTS["cart"]:
+    if template == ROOTS["cart"].task:
         entity, count = chance.choice(site.of_kind(site.goods)), chance.choice((1, 1, 2))
         return words.format(count, entity.title), _setup(entity.key, cart={entity.key: count})
     text = chance.choice(WORDS)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from schemas.world import Attribute, Entity, Relation, Site, StateField, World
+from schemas.world import Attribute, Entity, Relation, Root, Site, StateField, World
 
 TYPES = ("lamp", "chair", "kettle", "clock", "rug", "radio")
 _COLOURS = {
@@ -57,7 +57,12 @@ FIELDS = (
     StateField(name="note", kind="text", about="what the note in the cart says"),
 )
 START = {"page": "home", "answer": "", "submitted": False, "cart": {}, "note": ""}
-ROOTS = {"open": "open-page", "answer": "find-value", "cart": "fill-cart", "note": "write-note"}
+ROOTS = {
+    "open": Root(task="open-page", fields=("page",)),
+    "answer": Root(task="find-value", fields=("answer", "submitted")),
+    "cart": Root(task="fill-cart", fields=("cart",)),
+    "note": Root(task="write-note", fields=("note",)),
+}
 
 
 @cache

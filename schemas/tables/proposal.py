@@ -24,7 +24,7 @@ class Proposal(Row):
     """What was there to make it of, such as the site's seed and size; in another one it is no task."""
     instruction: Text
     parents: TextList
-    """Ids of the tasks it was made from."""
+    """Ids of the tasks it was made from, and of the environment's own ones that its reward asks for."""
     initial: Text
     """JSON of a state, as `golden` and each of `near_misses`."""
     golden: Text
@@ -32,9 +32,11 @@ class Proposal(Row):
     goals: Text
     """JSON of what it asks for, as its maker knows it; others are made from these."""
     checks: Text
-    """JSON of the reward: fields of the state and what they must be."""
+    """JSON of the reward: fields of the state and what they must be; the reward maker's, then the house's: fields that
+    the task does not ask for stay as they were."""
     scores: Text
-    """JSON: the reward of the golden and the initial state and of each near miss."""
+    """JSON: the reward of the golden and the initial state, of each near miss that its maker named, and of those that
+    the house derives: `left_out`, the golden state without one of its changes, and `side_effects`, with one more."""
     solver: Text | None
     """The version that tried it; null where it was not tried."""
     tries: Int32

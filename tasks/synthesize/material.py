@@ -31,7 +31,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
         world = environment.world
         if world is None:
             continue
-        own = [environment.task(name) for name in world.roots.values()]
+        own = [environment.task(root.task) for root in world.roots.values()]
         usable = {one.task_id: one for one in [*own, *_trained(config, lake, environment.name, made)]}
         held = {one.task_id for one in tasks_of(config, lake) if one.split != "train"}
         parents = [

@@ -158,7 +158,7 @@ def task_of(proposed: Proposed, decision: Decision) -> GuiTask:
         split="train",
         max_steps=proposed.max_steps,
         verifier=VERIFIER,
-        lineage=f"{proposed.maker}-{proposed.version} of {', '.join(proposed.parents)}",
+        lineage=f"{proposed.maker}-{proposed.version} of {', '.join(_parents(proposed, decision))}",
         setup=setup.text(),
     )
 
@@ -178,7 +178,7 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
             environment=one.proposed.environment,
             world=world[one.proposed.environment],
             instruction=one.proposed.instruction,
-            parents=list(one.proposed.parents),
+            parents=_parents(one.proposed, one.decision),
             initial=canonical(one.proposed.initial),
             golden=canonical(one.proposed.golden),
             near_misses=canonical(list(one.proposed.near_misses)),
@@ -199,8 +199,13 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
 
 
 def _scores(decision: Decision) -> dict[str, Any]:
-    near = list(decision.near_misses)
-    return {"golden": decision.golden, "initial": decision.initial, "near_misses": near}
+    names = ("golden", "initial", "near_misses", "left_out", "side_effects")
+    return {name: getattr(decision, name) for name in names}
+
+
+def _parents(proposed: Proposed, decision: Decision) -> list[str]:
+    """What it was made from, and what its reward asks for, whatever its maker says."""
+    return list(dict.fromkeys([*proposed.parents, *decision.asked]))
 
 
 def _identity(row: Proposal) -> str:

@@ -1,12 +1,14 @@
 """Tasks are made, tried, rolled out, and taken out; a stage that is cut short goes on to what it would have made."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 import pytest
 
+from curation.synthesis.compose import Compose
 from curation.synthesis.maker import Material, Proposal
 from curation.synthesis.vary import Vary
 from flows.synthesize import synthesize
@@ -40,6 +42,13 @@ class Fragile(Vary):
         for number, one in enumerate(super().propose(material, chance)):
             assert number != self.breaks_after
             yield one
+
+
+class Forgetful(Compose):
+    """Composes, and does not say of what."""
+
+    def propose(self, material: Material, chance: Random) -> Iterator[Proposal]:
+        return (replace(one, parents=()) for one in super().propose(material, chance))
 
 
 @pytest.fixture
@@ -122,7 +131,7 @@ def test_what_descends_from_a_held_out_task_is_neither_made_nor_rolled_out(makin
     assert found["rejected"]["held out"] > 0 and found["tried"] == 0
     tasks = {one.task_id: one for one in Lake.open(config.lake).rows(GuiTask)}
     assert found["tasks"] and not any("Open the page" in tasks[name].instruction for name in found["tasks"])
-    free = made_with(making, lake="free", tries=0, makers=["compose"])
+    free = made_with(making, lake="free", tries=0, makers=[f"{HERE}:Forgetful"])
     made = synthesize(free)["tasks"]
     later = made_with(making, held_out=("write-note",), lake="free", tries=0)
     with open_run(later) as run:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -67,3 +68,8 @@ def test_a_pair_of_which_one_is_held_out_is_not_made() -> None:
     apart = [TASKS[0], TASKS[1].model_copy(update={"split": "held_out"})]
     decisions = [decide(one, MINIWOB.world, READER, held_out(apart, {}), (), 3) for one in pairs()]
     assert [one.reason for one in decisions] == ["held out"] * 2
+    orphans = [replace(one, instruction="Do 2 tasks one after the other: two.", parents=()) for one in pairs()]
+    decisions = [decide(one, MINIWOB.world, READER, held_out(apart, {}), (), 3) for one in orphans]
+    assert [one.reason for one in decisions] == ["held out"] * 2
+    unknown = replace(orphans[0], initial={**orphans[0].initial, "parts": "click-test nowhere"})
+    assert decide(unknown, MINIWOB.world, READER, held_out((), {}), (), 3).reason == "malformed"

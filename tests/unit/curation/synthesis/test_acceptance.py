@@ -10,16 +10,35 @@ import pytest
 
 from curation.synthesis import endpoint
 from curation.synthesis.acceptance import decide, identity, solvable
+from curation.synthesis.guard import left_out
 from curation.synthesis.leaks import held_out, leak, nearest, plain
-from curation.synthesis.maker import maker_of
+from curation.synthesis.maker import Proposal, maker_of
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from models.serving.openai import OpenAIClient
 from schemas.config.section import Section
 from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
-from schemas.world import Check, World
-from tests.unit.curation.synthesis.parts import MATERIAL, NOTHING, TASKS, WORLD, decided, holding_out, proposed
+from schemas.world import Check, World, score
+from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, TASKS, WORLD, decided, holding_out, proposed
+
+
+class Told(RewardMaker[Section]):
+    """Checks the fields it was made with, whatever the words."""
+
+    def __init__(self, **wanted: Any) -> None:
+        super().__init__("told", Section())
+        self.wanted = tuple(Check(field=name, value=value) for name, value in wanted.items())
+
+    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+        return self.wanted
+
+
+def asking(words: str, wrong: list[dict[str, Any]], parents: tuple[str, ...], **golden: Any) -> Proposal:
+    """A task in free words, from the state in which nothing was done."""
+    start = dict(WORLD.start)
+    near = tuple({**start, **golden, **each} for each in wrong)
+    return Proposal("made-up", "1", "site", words, start, {**start, **golden}, near, parents, 9)
 
 
 class Lenient(RewardMaker[Section]):
@@ -83,6 +102,76 @@ def test_the_ancestors_of_ancestors_count() -> None:
     held = holding_out("find-value", parents={"site/made-1": ["site/made-2"], "site/made-2": ["site/find-value"]})
     assert leak("Something else.", ["site/made-1"], held)[0] == "held out"
     assert leak("Something else.", ["site/open-page"], held) == ("", "")
+
+
+def test_a_reward_for_what_a_held_out_task_is_about_is_refused_whatever_the_words_and_the_parents() -> None:
+    words = "What does Nezan cost? Type the number into the box and submit."
+    wrong = [{"answer": str(each)} for each in (8, 9, 10)]
+    one = asking(words, wrong, ("site/open-page",), answer="7", submitted=True)
+    reward, held = Told(answer="7", submitted=True), holding_out("find-value")
+    assert leak(one.instruction, one.parents, held) == ("", "")
+    refused = decide(one, WORLD, reward, held, (), 3)
+    assert refused.reason == "held out" and "site/find-value" in refused.detail
+    free = decide(one, WORLD, reward, NOTHING, (), 3)
+    assert free.accepted and free.asked == ("site/find-value",)
+
+
+def test_fields_that_a_reward_wants_left_alone_are_not_asked_for_but_a_page_to_come_back_to_is() -> None:
+    one = asking("Leave a note: hi.", [{"note": each} for each in "abc"], (), note="hi")
+    assert decide(one, WORLD, Told(note="hi", answer=""), holding_out("find-value"), (), 3).accepted
+    assert decide(one, WORLD, Told(note="hi", page="home"), holding_out("open-page"), (), 3).reason == "held out"
+
+
+GOODS = [one.key for one in WORLD.site.of_kind("product")] if WORLD.site else []
+
+
+@pytest.mark.parametrize("field", ["page", "cart", "note", "answer", "submitted"])
+def test_a_change_that_the_reward_does_not_read_is_found_though_its_maker_names_no_such_near_miss(field: str) -> None:
+    golden: dict[str, Any] = {
+        "page": GOODS[0], "cart": {GOODS[0]: 2}, "note": "gift", "answer": "7", "submitted": True
+    }  # fmt: skip
+    wrong = [{name: "a" for name in ("note", "answer") if name != field} | {"page": each} for each in GOODS[1:4]]
+    one = asking("Do all of it.", wrong, (), **golden)
+    assert decide(one, WORLD, Told(**golden), NOTHING, (), 3).accepted
+    half = {name: value for name, value in golden.items() if name != field}
+    decision = decide(one, WORLD, Told(**half), NOTHING, (), 3)
+    assert decision.reason == "near miss" and any(decision.left_out)
+
+
+def test_each_entry_of_what_is_counted_is_left_out_once() -> None:
+    before, after = {GOODS[2]: 1, GOODS[3]: 1}, {GOODS[0]: 2, GOODS[1]: 1, GOODS[3]: 1}
+    initial, golden = {**WORLD.start, "cart": before}, {**WORLD.start, "cart": after}
+    carts = [one["cart"] for one in left_out(initial, golden, WORLD)]
+    assert carts == [
+        before,
+        {GOODS[1]: 1, GOODS[3]: 1},
+        {GOODS[0]: 2, GOODS[3]: 1},
+        {**after, GOODS[2]: 1},
+    ]
+
+
+def test_what_is_done_beside_what_is_asked_for_is_not_rewarded_but_the_way_there_is() -> None:
+    one = asking("Leave a note: hi.", [{"note": each} for each in "abc"], (), note="hi")
+    decision = decide(one, WORLD, Told(note="hi"), NOTHING, (), 3)
+    assert decision.accepted and len(decision.side_effects) == 4 and not any(decision.side_effects)
+    for beside in ({"cart": {GOODS[0]: 1}}, {"answer": "x"}, {"submitted": True}, {"note": "hi you"}):
+        assert score(decision.checks, {**one.golden, **beside}) == 0.0
+    assert score(decision.checks, {**one.golden, "page": GOODS[0]}) == 1.0
+
+
+def test_what_the_environment_leaves_free_may_come_to_anything() -> None:
+    free = [field.model_copy(update={"free": field.name == "answer"}) for field in WORLD.fields]
+    world = WORLD.model_copy(update={"fields": tuple(free)})
+    one = asking("Leave a note: hi.", [{"note": each} for each in "abc"], (), note="hi")
+    decision = decide(one, world, Told(note="hi"), NOTHING, (), 3)
+    assert decision.accepted and score(decision.checks, {**one.golden, "answer": "x"}) == 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_our_makers_propose_is_rewarded_for_nothing_more_and_nothing_less(name: str) -> None:
+    for one in proposed(name, 60):
+        decision = decided(one)
+        assert decision.left_out and decision.side_effects and not any((*decision.left_out, *decision.side_effects))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""What the house itself asks of a reward, whoever wrote it: every change counts, and nothing else may be changed.
+
+A maker names the near misses it thinks of, a reward maker reads the words alone. Both can forget the same thing: half
+of what is asked for, or what may happen beside it. The initial and the golden state say what is to change; so from
+those come near misses that nobody has to think of, and the checks that hold the other fields to what they were.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from schemas.world import Check, State, World, canonical
+
+
+def guards(checks: Collection[Check], initial: State, golden: State, world: World) -> tuple[Check, ...]:
+    """That fields which are not to change have not: of those that the environment does not leave free, and that the
+    reward does not read anyway."""
+    read = {one.field for one in checks}
+    kept = [one.name for one in world.fields if one.guarded and one.name not in read]
+    return tuple(Check(field=name, value=initial[name]) for name in kept if not _changes(name, initial, golden))
+
+
+def left_out(initial: State, golden: State, world: World) -> list[State]:
+    """The golden state without one of its changes: one for each field, and one for each entry of counts."""
+    changed = [one for one in world.fields if _changes(one.name, initial, golden)]
+    found = [{**golden, one.name: initial[one.name]} for one in changed]
+    for one in changed:
+        if one.kind == "counts":
+            found += [{**golden, one.name: counts} for counts in _but_one(initial[one.name], golden[one.name])]
+    return _distinct(found, golden)
+
+
+def side_effects(golden: State, world: World) -> list[State]:
+    """The golden state with one change more: one for each field that the environment does not leave free."""
+    found: list[State] = []
+    for one in world.fields:
+        value = golden[one.name]
+        match one.kind if one.guarded else "page":
+            case "text":
+                found.append({**golden, one.name: "something else" if value != "something else" else "other"})
+            case "flag":
+                found.append({**golden, one.name: not value})
+            case "counts":
+                found += [{**golden, one.name: {**value, key: 1}} for key in _goods(world) if key not in value][:1]
+            case _:
+                continue
+    return _distinct(found, golden)
+
+
+def _changes(name: str, initial: State, golden: State) -> bool:
+    """Whether a check tells the two apart."""
+    return not Check(field=name, value=golden[name]).holds(initial)
+
+
+def _but_one(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[str, int]]:
+    changed = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    return [{name: count for name, count in {**after, key: before.get(key, 0)}.items() if count} for key in changed]
+
+
+def _goods(world: World) -> list[str]:
+    return [one.key for one in world.site.of_kind(world.site.goods)] if world.site else []
+
+
+def _distinct(states: Iterable[State], golden: State) -> list[State]:
+    return list({canonical(one): one for one in states if one != golden}.values())
