@@ -8,6 +8,7 @@ error steps, words on the trajectory); tasks of others become trajectories, of w
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,11 +32,17 @@ from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, point_of, to_json
 from schemas.text import Storable, storable
 
+CONTROLS = ("point", "thought", "action", "decision", "note", "")
+"""Of the labelling interface."""
 FILE, CONFIG = "tasks.json", "config.xml"
 LABELS = ("click", "left_double", "right_single", "long_press", "scroll", "drag")
 END = "drag_end"
 """The label of the point where a drag ends."""
 Word = Literal["accept", "reject", "error_step"]
+Mark = tuple[str, float, float]
+"""A point: its label and where it lies, in fractions."""
+ROUNDED = 0.001
+"""Fractions of the screen within which two points are one: texts are rounded to thousandths."""
 WORDS: tuple[Word, ...] = get_args(Word)
 KNOWN: dict[str, Word] = {word: word for word in WORDS}
 XML = f"""<View>
@@ -151,7 +158,8 @@ class LabelStudio(Format):
             raise Refused(place, "data.instruction", "no instruction")
         answers = [one for one in task.annotations if not one.was_cancelled]
         own = _recorded(data, screen)
-        decided = [one for answer in answers for one in _decided(answer, own, screen, key_of(known, place)[1], place)]
+        key, number = key_of(known, place)
+        decided = [one for answer in answers for one in _decided(answer, own, data.action or "", number, place)]
         if known is None:
             first = next((one for one in decided if one.action is not None), None)
             if first is not None and first.action is not None:
@@ -159,9 +167,17 @@ class LabelStudio(Format):
             kept = task.model_dump(mode="json", exclude_unset=True, exclude={"data": {"image"}})
             fields = {"data": kept.pop("data"), "predictions": kept.pop("predictions", []), "task": kept}
             step = ExchangedStep(screen, own.thought, own.action, own.text, own.error, extra={self.name: fields})
-            return Part(record_of(self.name, asked, [step], None, {}), *key_of(None, place))
-        key, number = key_of(known, place)
+            return Part(record_of(self.name, asked, [step], None, {}), key, number)
+        rest = [one for one in (_rest(answer) for answer in answers) if one["result"]]
+        if rest:
+            own = replace(own, extra={self.name: {"task": {"annotations": rest}}})
         return Part(record_of(self.name, asked, [own], known, {}, decided), key, number)
+
+
+def _rest(answer: _Answer) -> dict[str, Any]:
+    """What an answer holds of controls that are not of our interface."""
+    whole = answer.model_dump(mode="json", exclude_unset=True)
+    return {**whole, "result": [one for one in whole.get("result", []) if one.get("from_name", "") not in CONTROLS]}
 
 
 def _results(step: ExchangedStep) -> list[dict[str, Any]]:
@@ -171,11 +187,9 @@ def _results(step: ExchangedStep) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = [{"type": "textarea", "from_name": "action", **about, "value": {"text": [written]}}]
     if step.thought:
         results.append({"type": "textarea", "from_name": "thought", **about, "value": {"text": [step.thought]}})
-    fields = step.action.model_dump() if step.action else {}
-    for x, y, label in (("x", "y", fields.get("type")), ("to_x", "to_y", END)):
-        if x in fields:
-            value = {"x": 100 * fields[x], "y": 100 * fields[y], "width": 1.0, "keypointlabels": [label]}
-            results.append({"type": "keypointlabels", "from_name": "point", **about, "value": value})
+    for label, x, y in _marks_of(step.action):
+        value = {"x": 100 * x, "y": 100 * y, "width": 1.0, "keypointlabels": [label]}
+        results.append({"type": "keypointlabels", "from_name": "point", **about, "value": value})
     return [{"id": f"r{number}", **one} for number, one in enumerate(results)]
 
 
@@ -188,21 +202,27 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
     return ExchangedStep(screen, thought, read.action, "" if read.action else data.action, read.error)
 
 
-def _decided(answer: _Answer, own: ExchangedStep, screen: Picture, step: int, place: Place) -> Iterator[Decided]:
+def _decided(answer: _Answer, own: ExchangedStep, written: str, step: int, place: Place) -> Iterator[Decided]:
     """What one person's answer says of a step.
 
+    Args:
+        answer: the answer.
+        own, written: what was recorded, and as which text.
+        step: which step of its trajectory it is.
+        place: where the task stands.
+
     Raises:
-        Refused: a point outside of the picture, a text that is no action.
+        Refused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
     """
     person, note = _person(answer), _text(answer.result, "note") or ""
     thought = _text(answer.result, "thought")
-    action = _action(answer, own, screen, place)
+    action = _action(answer, own, written, own.screen, place)
     other = action is not None and (own.action is None or _moved(action, own.action))
     if other or (thought is not None and thought != own.thought and (action or own.action) is not None):
         meant = action or own.action
         assert meant is not None
         yield Decided(step, person, "correct", to_json(meant), own.thought if thought is None else thought, note)
-    words = [word for result in answer.result for word in result.value.choices]
+    words = [word for result in answer.result if result.from_name == "decision" for word in result.value.choices]
     for name in words:
         word = KNOWN.get(name)
         if word is None:
@@ -212,27 +232,68 @@ def _decided(answer: _Answer, own: ExchangedStep, screen: Picture, step: int, pl
         yield Decided(step, person, "note", None, None, note)
 
 
-def _action(answer: _Answer, own: ExchangedStep, screen: Picture, place: Place) -> Action | None:
-    """The action that an answer gives; None where it gives none."""
-    text = _text(answer.result, "action")
-    read = parse_reply(text) if text else None
-    if read is not None and read.action is None:
+def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: Place) -> Action | None:
+    """The action that an answer gives beside the recorded one; None where it gives none.
+
+    An answer begins as a copy of what was recorded, so only what differs from that was said by a person: of the text's
+    entries the last such one, and the points that lie elsewhere or have another label.
+    """
+    texts = [text for text in _texts(answer.result, "action") if text.strip() and text.strip() != written.strip()]
+    read = [_read(text, place) for text in texts]
+    said = next((one for one in reversed(read) if own.action is None or _moved(one, own.action)), None)
+    recorded = _marks_of(own.action)
+    marks = [one for one in _marks(answer, screen, place) if not any(_near(one, other) for other in recorded)]
+    if not marks:
+        return said
+    for ends in (False, True):
+        if sum((label == END) == ends for label, _, _ in marks) > 1:
+            raise Refused(place, "annotations.result.value", "several new points, of which an action has one")
+    shown = _pointed(marks, said or own.action, place)
+    if said is not None and _moved(shown, said):
+        problem = f"the text says {format_action(said)}, the point {format_action(shown)}"
+        raise Refused(place, "annotations.result.value", problem)
+    return shown
+
+
+def _read(text: str, place: Place) -> Action:
+    read = parse_reply(text)
+    if read.action is None:
         raise Refused(place, "annotations.result.value.text", f"{read.error}")
-    action = read.action if read else own.action
-    points = [result.value for result in answer.result if result.type == "keypointlabels"]
-    if not points:
-        return read.action if read else None
-    fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
-    for value in points:
-        label = value.keypointlabels[0] if value.keypointlabels else "click"
-        end = label == END
+    return read.action
+
+
+def _marks_of(action: Action | None) -> list[Mark]:
+    """The points of an action, as they are exported."""
+    fields = action.model_dump() if action else {}
+    places = (("x", "y", fields.get("type")), ("to_x", "to_y", END))
+    return [(str(label), fields[x], fields[y]) for x, y, label in places if x in fields]
+
+
+def _marks(answer: _Answer, screen: Picture, place: Place) -> list[Mark]:
+    """The points of an answer."""
+    marks: list[Mark] = []
+    for value in (result.value for result in answer.result if result.type == "keypointlabels"):
+        label = next(iter(value.keypointlabels), LABELS[0])
         try:
             x, y = fraction_of(value.x or 0.0, value.y or 0.0, "percent", screen.width, screen.height)
         except ValueError as error:
             raise Refused(place, "annotations.result.value.x", str(error)) from error
-        if not end and label != fields.get("type"):
-            fields = {"type": label if label in LABELS else "click"}
-        fields |= {"to_x": x, "to_y": y} if end else {"x": x, "y": y}
+        marks.append((label if label in (*LABELS, END) else LABELS[0], x, y))
+    return marks
+
+
+def _near(one: Mark, other: Mark) -> bool:
+    return one[0] == other[0] and max(abs(one[1] - other[1]), abs(one[2] - other[2])) <= ROUNDED
+
+
+def _pointed(marks: Sequence[Mark], action: Action | None, place: Place) -> Action:
+    """An action with its points moved; raises Refused where that is none."""
+    fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
+    for label, x, y in sorted(marks, key=lambda mark: mark[0] == END):
+        if label == END:
+            fields |= {"to_x": x, "to_y": y}
+            continue
+        fields = (fields if label == fields.get("type") else {"type": label}) | {"x": x, "y": y}
     try:
         return action_of(fields)
     except ValidationError as error:
@@ -246,18 +307,21 @@ def _moved(one: Action, other: Action) -> bool:
     if ours.keys() != theirs.keys():
         return True
     return any(
-        abs(value - theirs[key]) > 0.001 if isinstance(value, float) else value != theirs[key]
+        abs(value - theirs[key]) > ROUNDED if isinstance(value, float) else value != theirs[key]
         for key, value in ours.items()
     )
 
 
+def _texts(results: Sequence[_Result], name: str) -> list[str]:
+    """The entries of a text area; none where it was not filled in."""
+    given = [one.value.text for one in results if one.from_name == name and one.type == "textarea"]
+    return [text for one in given for text in (one if isinstance(one, list) else [one]) if text is not None]
+
+
 def _text(results: Sequence[_Result], name: str) -> str | None:
-    """The text of a text area; None where it was not filled in."""
-    for result in results:
-        if result.from_name == name and result.type == "textarea":
-            text = result.value.text
-            return "\n".join(text) if isinstance(text, list) else text
-    return None
+    """The whole text of a text area; None where it was not filled in."""
+    texts = _texts(results, name)
+    return "\n".join(texts) if texts else None
 
 
 def _person(answer: _Answer) -> str:

@@ -2,14 +2,121 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from curation.converters.exchanged import Decided, Exchanged, ExchangedStep, Refused
+from curation.converters.files import Source
 from curation.converters.format import FORMATS
+from schemas.action import action_of
 from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
 from tasks.shared.run import Run
 from tests.unit.apps.conftest import make_place
+from tests.unit.curation.converters.records import numbered, picture, written
+
+Result = dict[str, Any]
+CLICK, SCROLL = {"type": "click", "x": 0.4881, "y": 0.25}, {"type": "scroll", "x": 0.5, "y": 0.5, "direction": "down"}
+DRAG = {"type": "drag", "x": 0.1, "y": 0.2, "to_x": 0.3, "to_y": 0.4}
+
+
+def area(name: str, *texts: str) -> Result:
+    return {"type": "textarea", "from_name": name, "value": {"text": list(texts)}}
+
+
+def point(x: float, y: float, label: str = "click") -> Result:
+    return {"type": "keypointlabels", "from_name": "point", "value": {"x": x, "y": y, "keypointlabels": [label]}}
+
+
+def choice(name: str, word: str) -> Result:
+    return {"type": "choices", "from_name": name, "value": {"choices": [word]}}
+
+
+def answered(
+    folder: Path, *changes: Result, added: tuple[Result, ...] = (), action: Result = CLICK
+) -> Exchanged | Refused:
+    """A recorded step answered as people do: a copy of what was recorded, in which results take the place of others of
+    their control, those of one label of the same label."""
+    form = FORMATS.class_of("label-studio")()
+    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "Click it.", action_of(action)),))])
+    file = written(form, record, folder) / "tasks.json"
+    (task,) = json.loads(file.read_text())
+
+    def of(one: Result) -> Any:
+        return one["from_name"], one["value"].get("keypointlabels") == ["drag_end"]
+
+    copied = [one for one in task["predictions"][0]["result"] if of(one) not in [of(other) for other in changes]]
+    task["annotations"] = [{"id": 1, "completed_by": 1, "result": [*changes, *copied, *added]}]
+    file.write_text(json.dumps([task]))
+    ((_, read),) = form.read(Source(file))
+    return read
+
+
+def corrected(read: Exchanged | Refused) -> Any:
+    """The only correction there is, or None where there is none."""
+    assert isinstance(read, Exchanged), read
+    found = [json.loads(one.action or "") for one in read.decided if one.decision == "correct"]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("action", [CLICK, SCROLL, DRAG, {"type": "type", "content": "x"}])
+def test_an_answer_that_is_a_copy_of_what_was_recorded_corrects_nothing(tmp_path: Path, action: Result) -> None:
+    assert corrected(answered(tmp_path / "out", action=action)) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "action", "meant"),
+    [
+        (["type(content='x')"], CLICK, {"type": "type", "content": "x"}),
+        (["click(start_box='(900,900)')"], CLICK, {"type": "click", "x": 0.9, "y": 0.9}),
+        (["click(start_box='(488,250)')", "wait()"], CLICK, {"type": "wait"}),
+        (["wait()", "click(start_box='(488,250)')"], CLICK, {"type": "wait"}),
+        (["click(start_box='(500,500)')"], SCROLL, {"type": "click", "x": 0.5, "y": 0.5}),
+        (["scroll(start_box='(500,500)', direction='up')"], SCROLL, {**SCROLL, "direction": "up"}),
+        (["click(start_box='(900,900)')"], DRAG, {"type": "click", "x": 0.9, "y": 0.9}),
+    ],
+)
+def test_an_edited_text_is_the_correction_though_the_recorded_point_is_still_there(
+    tmp_path: Path, texts: list[str], action: Result, meant: Result
+) -> None:
+    assert corrected(answered(tmp_path / "out", area("action", *texts), action=action)) == meant
+
+
+@pytest.mark.parametrize(
+    ("changes", "added", "action", "meant"),
+    [
+        ([point(90, 90)], (), CLICK, {"type": "click", "x": 0.9, "y": 0.9}),
+        ([], (point(90, 90),), CLICK, {"type": "click", "x": 0.9, "y": 0.9}),
+        ([point(48.75, 25, "left_double")], (), CLICK, {"type": "left_double", "x": 0.4875, "y": 0.25}),
+        ([point(50, 60, "drag_end")], (), DRAG, {**DRAG, "to_x": 0.5, "to_y": 0.6}),
+        ([point(90, 90, "scroll")], (), SCROLL, {**SCROLL, "x": 0.9, "y": 0.9}),
+        ([point(90, 90), area("action", "click(start_box='(900,900)')")], (), CLICK, {**CLICK, "x": 0.9, "y": 0.9}),
+    ],
+)
+def test_a_moved_point_is_the_correction_though_the_recorded_text_is_still_there(
+    tmp_path: Path, changes: list[Result], added: tuple[Result, ...], action: Result, meant: Result
+) -> None:
+    assert corrected(answered(tmp_path / "out", *changes, added=added, action=action)) == meant
+
+
+def test_a_text_and_a_point_that_contradict_each_other_are_refused_by_field(tmp_path: Path) -> None:
+    read = answered(tmp_path / "out", point(90, 90), area("action", "click(start_box='(100,100)')"))
+    assert isinstance(read, Refused) and read.field == "annotations.result.value" and "(100,100)" in read.problem
+    read = answered(tmp_path / "two", point(90, 90), added=(point(10, 10),))
+    assert isinstance(read, Refused) and "several new points" in read.problem
+
+
+def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_path: Path) -> None:
+    quality = choice("quality", "Sharp")
+    read = answered(tmp_path / "out", choice("decision", "reject"), quality)
+    assert isinstance(read, Exchanged)
+    assert read.decided == (Decided(None, "label-studio 1", "reject", None, None, ""),)
+    (kept,) = read.steps[0].extra["label-studio"]["task"]["annotations"]
+    assert [one["from_name"] for one in kept["result"]] == ["quality"] and kept["completed_by"] == 1
+    read = answered(tmp_path / "no", choice("decision", "Sharp"))
+    assert isinstance(read, Refused) and "'Sharp' is none of accept" in read.problem
 
 
 def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,13 +125,10 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
     export_trajectories(place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
     file = tmp_path / "out" / "tasks.json"
     tasks = json.loads(file.read_text())
-    point = dict(tasks[0]["predictions"][0]["result"][-1])
-    assert point["value"]["keypointlabels"] == ["click"] and point["value"]["x"] == 50.0
-    point["value"] = {"x": 5.0, "y": 95.0, "keypointlabels": ["click"]}
-    thought = {"type": "textarea", "from_name": "thought", "value": {"text": ["There it is."]}}
-    choice = {"type": "choices", "from_name": "decision", "value": {"choices": ["reject"]}}
-    by = {"email": "ada@example.org"}
-    tasks[0]["annotations"] = [{"id": 1, "completed_by": by, "result": [point, thought, choice]}]
+    recorded = tasks[0]["predictions"][0]["result"][-1]["value"]
+    assert recorded["keypointlabels"] == ["click"] and recorded["x"] == 50.0
+    said = [point(5.0, 95.0), area("thought", "There it is."), choice("decision", "reject")]
+    tasks[0]["annotations"] = [{"id": 1, "completed_by": {"email": "ada@example.org"}, "result": said}]
     file.write_text(json.dumps(tasks))
     request = Request(format="label-studio", path=file)
     run = Run(place.config, place.lake, "run")
