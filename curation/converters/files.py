@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
 from curation.converters.exchanged import Picture, Place, Refused
@@ -95,9 +95,12 @@ class Source:
         return place, parsed(file.read_bytes(), place)
 
     def picture(self, name: str, place: Place, field: str) -> Picture:
-        """The picture of this name; raises Refused as `picture_of` does, or if the name leads elsewhere or nowhere."""
+        """The picture of this name; raises Refused as `picture_of` does, or if the name is empty or leads elsewhere or
+        nowhere."""
+        if not name:
+            raise Refused(place, field, "no screenshot: the name of the picture is empty")
         if name not in self._pictures:
-            self._pictures[name] = picture_of(self._found(name, place, field), place, field)
+            self._pictures[name] = picture_of(self._found(name, place, field), place, field, name)
             if len(self._pictures) > KEPT:
                 self._pictures.popitem(last=False)
         self._pictures.move_to_end(name)
@@ -107,7 +110,7 @@ class Source:
         for root in self._roots:
             try:
                 found = (root / name).resolve()
-                if not name or Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
+                if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
                     raise Refused(place, field, f"{name!r} leads out of the folder of pictures")
                 if found.is_file():
                     if found.stat().st_size > MOST_BYTES:
@@ -128,8 +131,9 @@ def parsed(text: bytes, place: Place) -> Any:
         return Refused(place, "", f"no JSON: {error}")
 
 
-def picture_of(content: bytes, place: Place, field: str) -> Picture:
-    """The picture that a file holds; raises Refused if it is none, is cut, or is larger than a lake takes."""
+def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Picture:
+    """The picture that a file of a name holds; raises Refused if it is none, is cut, or is larger than a lake takes."""
+    where = f" in {name[:200]!r}" if name else ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -141,8 +145,10 @@ def picture_of(content: bytes, place: Place, field: str) -> Picture:
                 png = content if image.format == "PNG" else _png(image)
     except Refused:
         raise
+    except UnidentifiedImageError as error:  # whose own words name the buffer
+        raise Refused(place, field, f"no picture{where}: it is none of {', '.join(KINDS)}") from error
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError, EOFError, Warning) as error:
-        raise Refused(place, field, f"no picture: {str(error)[:200]}") from error
+        raise Refused(place, field, f"no picture{where}: {str(error)[:200]}") from error
     return Picture(png, width, height)
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from curation.converters.exchanged import Exchanged, Metadata, Place, Refused, checked
 from curation.converters.files import Source, Target
+from curation.converters.units import UNITS
 from schemas.failure import UsageError
 from schemas.registry import Registry
 
@@ -64,12 +65,14 @@ class Format(ABC):
         """The unit of a record's coordinates: its own, the command's, the format's.
 
         Raises:
-            Refused: none of them says.
+            Refused: none of them says, or the record says one that there is not.
         """
         unit = (known.unit if known else None) or source.unit or self.assumed
         if unit is None:
             problem = f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.units)}"
             raise Refused(place, "flywheel.unit", problem)
+        if unit not in UNITS:
+            raise Refused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")
         return unit
 
 

@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Json, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from curation.converters.chat import Part, joined, key_of, record_of
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Picture, Place, Refused, metadata_of
@@ -67,6 +67,7 @@ class _Frame(BaseModel):
     action_json: Storable
     thought: Storable | None = None
     task_index: int
+    frame_index: Annotated[int, Field(ge=0)] | None = None
     flywheel: Json[Metadata] | None = None
 
 
@@ -147,7 +148,7 @@ class LeRobot(Format):
         if others:
             step = replace(step, extra={self.name: _plain(others)})
         extra = frame.model_extra or {}
-        foreign = (f"{place.file}:{extra.get('episode_index')}", int(extra.get("frame_index") or 0))
+        foreign = (f"{place.file}:{extra.get('episode_index')}", frame.frame_index or 0)
         named = known is not None and known.trajectory.trajectory_id
         own, number = key_of(known, place) if named else foreign
         return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}), own, number)
@@ -203,7 +204,7 @@ def _tasks(source: Source) -> dict[int, str]:
         table = pq.read_table(file)
         texts = table["task" if "task" in table.column_names else "__index_level_0__"].to_pylist()
         return dict(zip(table["task_index"].to_pylist(), map(str, texts), strict=True))
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
         raise UsageError(f"{file} cannot be read: {str(error)[:200]}.", "Name the data set's folder.") from error
 
 

@@ -78,7 +78,7 @@ def picture_in(cell: Any, source: Source, place: Place, field: str) -> Picture:
     if isinstance(content, bytes):
         if len(content) > MOST_BYTES:
             raise Refused(place, field, f"a picture of more than {MOST_BYTES:,} bytes")
-        return picture_of(content, place, field)
+        return picture_of(content, place, field, name if isinstance(name, str) else "")
     if not isinstance(name, str):
         raise Refused(place, field, "neither the bytes nor the name of a picture")
     return source.picture(name, place, field)

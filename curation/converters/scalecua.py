@@ -10,9 +10,9 @@ with it.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from curation.converters.chat import MARKS, Part, joined, key_of, plain, record_of
 from curation.converters.code import OutOfScreen, Unmapped, read_code, write_code
@@ -30,11 +30,18 @@ _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
 _PART = {name: re.compile(rf"<{name}>\n?(.*?)\n?</{name}>", re.DOTALL) for name in ("think", "operation", "action")}
 
 
+class _Turn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    who: Storable = Field("", alias="from")
+    value: Storable
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     image: str | list[str]
-    conversations: list[dict[Literal["from", "value"], Storable]]
+    conversations: list[_Turn]
     width: int | None = None
     height: int | None = None
     flywheel: Metadata | None = None
@@ -93,8 +100,8 @@ class ScaleCua(Format):
         name = row.image if isinstance(row.image, str) else row.image[0] if len(row.image) == 1 else None
         if name is None:
             raise Refused(place, "image", f"{len(row.image)} pictures; a step has one screen")
-        human = next((one["value"] for one in row.conversations if one.get("from") == "human"), "")
-        answer = next((one["value"] for one in row.conversations if one.get("from") == "gpt"), "")
+        human = next((one.value for one in row.conversations if one.who == "human"), "")
+        answer = next((one.value for one in row.conversations if one.who == "gpt"), "")
         asked = _ASKED.search(human)
         if asked is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
@@ -107,7 +114,9 @@ class ScaleCua(Format):
             error = str(unmapped)
         except OutOfScreen as outside:
             raise Refused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
-        kept = {} if operation == code else {"conversations": row.conversations}  # what they say in words
+        kept = {}
+        if operation != code:  # what they say in words
+            kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
         step = ExchangedStep(screen, thought, action, text, error, extra={self.name: kept} if kept else {})

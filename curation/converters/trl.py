@@ -101,7 +101,15 @@ def _kept(message: dict[str, Any]) -> dict[str, Any]:
     """A message as it came, its text as a part."""
     content = message.get("content") or ""
     parts = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
-    return {"role": message["role"], "content": [{"type": one.get("type"), "text": one.get("text")} for one in parts]}
+    return {
+        "role": message["role"],
+        "content": [{key: _text(one.get(key)) for key in ("type", "text")} for one in parts],
+    }
+
+
+def _text(value: object) -> str | None:
+    """What the column of texts takes: a part that came with a number has its digits, as it was read."""
+    return None if value is None else storable(str(value))
 
 
 def turns_of(messages: Iterable[_Message], pictures: list[Picture], place: Place) -> Iterator[Turn]:

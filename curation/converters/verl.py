@@ -5,10 +5,10 @@ in a content stands for the next picture. In texts of ours a space is put into w
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Json
+from pydantic import BaseModel, ConfigDict, Field, Json
 
 from curation.converters.chat import (
     CHAT_DIALECTS,
@@ -55,14 +55,19 @@ class _Message(_Open):
 
 
 class _Reward(_Open):
+    style: Storable | None = None
     ground_truth: Storable
 
 
 class _Info(_Open):
+    split: Storable | None = None
+    index: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     flywheel: Json[Metadata] | None = None
 
 
 class _Row(_Open):
+    data_source: Storable | None = None
+    ability: Storable | None = None
     prompt: list[_Message]
     images: list[Any] = []
     reward_model: _Reward
@@ -138,7 +143,7 @@ class Verl(Format):
         instruction, steps = steps_of(turns, unit, place)
         kept: dict[str, Any] = {}
         if known is None:
-            kept = {"row": row.model_dump(mode="json", exclude={"images"}), "unit": unit}
+            kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
         key, step = key_of(known, place)
         return Part(record_of(self.name, instruction, steps, known, kept), key, step)
 

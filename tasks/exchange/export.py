@@ -38,23 +38,43 @@ def export_trajectories(
         route: only those that the filter sent there.
 
     Raises:
-        UsageError: the folder holds something, or there is no such trajectory.
+        UsageError: the folder holds something or cannot be made, or there is no such trajectory.
         LakeError: a picture is not in the lake.
     """
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
+    _require_empty(to)
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
     target = to.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
+    with _beside(target) as folder:
         whole = Path(folder) / "data"
         whole.mkdir()
         form.write(_shown(exchanged(lake, names), len(names)), Target(whole))
         whole.replace(target)
     return len(names)
+
+
+def _require_empty(to: Path) -> None:
+    try:
+        taken = to.exists() and (not to.is_dir() or any(to.iterdir()))
+    except OSError as error:
+        raise _unwritable(to, error) from error
+    if taken:
+        raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
+
+
+def _beside(target: Path) -> "tempfile.TemporaryDirectory[str]":
+    """A folder on the target's own disk, which becomes it in one step."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-")
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(to: Path, error: OSError) -> UsageError:
+    return UsageError(f"`--to`: {to} cannot be made: {error.strerror}.", "Name a folder that you may write to.")
 
 
 def exchanged(lake: Lake, names: Sequence[str]) -> Iterator[Exchanged]:

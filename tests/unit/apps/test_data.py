@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,13 +39,17 @@ def test_every_format_is_written_from_a_lake_and_read_again(
         ({"route": "nowhere"}, "`--route nowhere`"),
         ({"iterations": "2:1"}, "`--iterations 2:1`"),
         ({"iterations": "70:80"}, "no trajectory to export"),
+        ({"to": Path("/proc/x")}, r"`--to`: /proc/x cannot be made: .*\. Name a folder"),
+        ({"to": Path("/proc/x/y")}, "`--to`: /proc/x/y cannot be made"),
+        ({"to": Path("/dev/null/x")}, "`--to`: /dev/null/x cannot be made"),
+        ({"to": Path("x" * 300)}, "`--to`: x+ cannot be made: File name too long"),
     ],
 )
 def test_what_an_export_cannot_do_is_refused_and_nothing_is_left(
-    place: Place, tmp_path: Path, asked: dict[str, str], said: str
+    place: Place, tmp_path: Path, asked: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        export(**{"name": "agentnet", "to": tmp_path / "out", "config": place.file, **asked})  # pyright: ignore[reportArgumentType]
+        export(**{"name": "agentnet", "to": tmp_path / "out", "config": place.file, **asked})
     assert not list(tmp_path.iterdir())
 
 

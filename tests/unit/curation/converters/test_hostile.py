@@ -5,13 +5,21 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.agentnet import AgentNet
-from curation.converters.exchanged import Refused
+from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
 from curation.converters.files import Source
+from curation.converters.format import Format
+from curation.converters.lerobot import LeRobot
+from curation.converters.scalecua import ScaleCua
+from curation.converters.trl import Trl
+from curation.converters.ui_tars import UiTars
+from curation.converters.verl import Verl
 from schemas.failure import UsageError
-from tests.unit.curation.converters.records import picture, read, refused, taken
+from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
 
 def line(code: str = "pyautogui.click(x=0.5, y=0.5)", image: str = "a.png", **more: Any) -> dict[str, Any]:
@@ -34,13 +42,13 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(image="../secret.png"), "line 1, traj.0.image: '../secret.png' leads out"),
         (line(image="/etc/passwd"), "traj.0.image: '/etc/passwd' leads out"),
         (line(image="link.png"), "traj.0.image: 'link.png' leads out"),
-        (line(image=""), "traj.0.image: '' leads out"),
+        (line(image=""), "traj.0.image: no screenshot"),
         (line(image="a\0.png"), "traj.0.image: 'a\\x00.png' is no name of a file"),
         (line(image="\ud800.png"), "traj.0.image"),
         (line(image="x" * 5000), "traj.0.image"),
         (line(image="none.png"), "traj.0.image: there is no picture 'none.png'"),
-        (line(image="text.png"), "traj.0.image: no picture"),
-        (line(image="half.png"), "traj.0.image: no picture"),
+        (line(image="text.png"), "traj.0.image: no picture in 'text.png': it is none of PNG"),
+        (line(image="half.png"), "traj.0.image: no picture in 'half.png'"),
         (line(traj=[]), "steps: a trajectory without screenshots"),
         (line(instruction="x" * 100_001), "instruction: 100,001 characters"),
         (line(code="pyautogui.click(x=1.5, y=0.5)"), "traj.0.value.code: (1.5, 0.5) is no point"),
@@ -59,6 +67,50 @@ def test_a_bad_record_is_refused_by_line_and_field(tmp_path: Path, bad: object, 
     (folder / "text.png").write_text("no picture")
     (folder / "half.png").write_bytes(picture(1).png[:60])
     assert said in refused(AgentNet(), file_of(folder, bad, line()))
+
+
+PARSEC = {"unit": "parsec"}
+TURNS = [{"from": "human", "value": "Task: Do it.\nPrevious operations:\nNone"}, {"from": "gpt", "value": "wait()"}]
+CHAT = [{"role": "user", "content": "Do it."}, {"role": "user", "content": "<image>"}]
+VERL: dict[str, Any] = {"prompt": CHAT, "images": ["a.png"], "reward_model": {"ground_truth": "Action: wait()"}}
+TARS = [*CHAT, {"role": "assistant", "content": "Action: wait()"}]
+
+
+@pytest.mark.parametrize(
+    ("form", "bad", "said"),
+    [
+        (ScaleCua(), {"image": "a.png", "conversations": [{"from": "human"}]}, "conversations.0.value: Field required"),
+        (ScaleCua(), {"image": "a.png", "conversations": [TURNS[0], {"from": "gpt"}]}, "conversations.1.value"),
+        (ScaleCua(), {"image": "a.png", "conversations": TURNS, "flywheel": PARSEC}, "flywheel.unit: there is no unit"),
+        (UiTars(), {"messages": TARS, "images": ["a.png"], "flywheel": PARSEC}, "flywheel.unit: there is no unit"),
+        (Trl(), {"messages": TARS, "image": "a.png", "flywheel": json.dumps(PARSEC)}, "flywheel.unit: there is no"),
+        (Verl(), {**VERL, "extra_info": {"flywheel": json.dumps(PARSEC)}}, "flywheel.unit: there is no unit"),
+        (Verl(), {**VERL, "data_source": 7}, "data_source: Input should be a valid string"),
+        (Verl(), {**VERL, "extra_info": {"index": 10**30}}, "extra_info.index: Input should be less than"),
+        (AgentNet(), line(flywheel=PARSEC), "flywheel.unit: there is no unit"),
+    ],
+)
+def test_a_key_that_is_not_there_or_says_nothing_is_refused_in_every_format(
+    tmp_path: Path, form: Format, bad: object, said: str
+) -> None:
+    assert f"theirs.jsonl, line 1, {said}" in refused(form, file_of(tmp_path, bad), unit="thousandths")
+
+
+def test_a_frame_s_number_that_is_none_is_refused_by_row(tmp_path: Path) -> None:
+    form = LeRobot()
+    folder = written(form, [Exchanged("t", "Do it.", (ExchangedStep(picture(1)),))], tmp_path / "set")
+    (file,) = folder.glob("data/*/*.parquet")
+    (row,) = pq.read_table(file).to_pylist()
+    pq.write_table(pa.Table.from_pylist([{**row, "frame_index": "first"}]), file)
+    assert "line 1, frame_index: Input should be a valid integer" in refused(form, folder)
+
+
+def test_a_part_of_a_message_with_a_number_for_its_text_goes_out_as_it_was_read(tmp_path: Path) -> None:
+    asked = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": 7}]}
+    row = {"messages": [asked, TARS[-1]], "image": "a.png"}
+    (record,) = taken(Trl(), file_of(tmp_path, row), unit="thousandths")
+    again = taken(Trl(), written(Trl(), [record], tmp_path / "out"))
+    assert [one.instruction for one in again] == [record.instruction] == ["7"]
 
 
 def test_a_thought_of_any_length_up_to_the_limit_is_taken_and_beyond_it_refused(tmp_path: Path) -> None:
