@@ -22,7 +22,7 @@ from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
 
-def line(code: str = "pyautogui.click(x=0.5, y=0.5)", image: str = "a.png", **more: Any) -> dict[str, Any]:
+def line(code: object = "pyautogui.click(x=0.5, y=0.5)", image: str = "a.png", **more: Any) -> dict[str, Any]:
     return {"task_id": "one", "instruction": "Do it.", "traj": [{"image": image, "value": {"code": code}}], **more}
 
 
