@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.tables.stage import turn
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
@@ -104,7 +105,7 @@ def _decided(lake: Lake, iteration: int) -> dict[str, list[str | None]]:
 
 def _asked(lake: Lake, iterations: tuple[int, int] | None) -> list[int]:
     there = sorted(set(lake.read("trajectories", ["iteration"])["iteration"].to_pylist()))
-    found = [one for one in there if iterations is None or iterations[0] <= one < iterations[1]]
+    found = sorted((one for one in there if iterations is None or iterations[0] <= one < iterations[1]), key=turn)
     if not found:
         held = f"iterations {there[0]} to {there[-1]}" if there else "none at all"
         raise UsageError("`--iterations`: the lake holds no trajectory of these.", f"It holds {held}.")

@@ -33,11 +33,17 @@ def export(
     if route is not None and route not in ROUTES:
         raise UsageError(f"`--route {route}`: there is no such route.", f"One of {', '.join(ROUTES)}.")
     lake = open_lake(resolve(config, overrides))
-    count = export_trajectories(lake, form, to, iteration_range(iterations) or ALL, route)
+    routes = export_trajectories(lake, form, to, iteration_range(iterations) or ALL, route)
+    count, others = routes.total(), routes.total() - routes["sft"]
+    if route is None and form.trained_on and others:
+        what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
+        typer.echo(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
     if as_json:
-        print_json({"trajectories": count, "format": form.name, "unit": form.unit, "directory": str(to.absolute())})
+        written = {"trajectories": count, "routes": dict(sorted(routes.items()))}
+        print_json({**written, "format": form.name, "unit": form.unit, "directory": str(to.absolute())})
     else:
-        typer.echo(f"{counted(count, 'trajectory', 'trajectories')} in {to}, coordinates in {form.unit}")
+        listed = ", ".join(f"{name} {number:,}" for name, number in sorted(routes.items()))
+        typer.echo(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
 
 
 def import_(

@@ -81,7 +81,7 @@ def router(desk: "Desk") -> APIRouter:
         shown: dict[str, Any] = {
             "review_id": written.review_id,
             "revision": len(reviews),
-            "reviews": [one.model_dump() for one in reviews_shown(reviews)],
+            "reviews": [one.model_dump() for one in reviews_shown(desk.lake, reviews)],
         }
         return JSONResponse(shown, 201)
 

@@ -13,6 +13,7 @@ from schemas.tables.step import Step
 from schemas.tables.task import short_names
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, Verdict
+from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.reviews import reviews_of
 from tasks.shared.trajectories import trajectory_of
@@ -83,6 +84,10 @@ class ShownReview(_Shown):
     holds: bool
     """Whether nobody undid it."""
     at: str
+    state: str | None = None
+    """Of the newest correction of a step that holds: `verified`, `refuted` or `unverified`; null of anything else."""
+    tried_by: str | None = None
+    """The trajectory that tried it in a sandbox, if one did."""
 
 
 class Item(_Shown):
@@ -138,19 +143,23 @@ def item_of(lake: Lake, name: str) -> Item:
         error_step=decision.error_step if decision else None,
         steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
         verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION],
-        reviews=reviews_shown(reviews),
+        reviews=reviews_shown(lake, reviews),
     )
 
 
-def reviews_shown(reviews: Sequence[Review]) -> list[ShownReview]:
-    """Decisions, oldest first."""
-    held = {one.review_id for one in standing(reviews)}
+def reviews_shown(lake: Lake, reviews: Sequence[Review]) -> list[ShownReview]:
+    """The decisions on one trajectory, oldest first, and what became of its corrections."""
+    standing_ones = standing(reviews)
+    held = {one.review_id for one in standing_ones}
+    corrected = {one.trajectory_id for one in standing_ones if one.decision == "correct"}
+    states = {row["review_id"]: row for name in corrected for row in ask(lake, "corrections_of", name=name).to_pylist()}
     shown = ("review_id", "revision", "person", "decision", "step", "action", "thought", "note")
     return [
         ShownReview(
             **{field: getattr(one, field) for field in shown},
             holds=one.review_id in held,
             at=one.created_at.strftime("%Y-%m-%d %H:%M"),
+            **{field: states[one.review_id][field] for field in ("state", "tried_by") if one.review_id in states},
         )
         for one in reviews
     ]

@@ -35,6 +35,8 @@ class Format(ABC):
     assumed: ClassVar[str | None] = None
     """The unit of a record that does not say; None where the format does not settle it."""
     dialects: ClassVar[tuple[str, ...]] = ()
+    trained_on: ClassVar[bool] = False
+    """Whether trainers imitate every reply that it holds, whatever became of its trajectory."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.unit = unit or self.units[0]

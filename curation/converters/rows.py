@@ -23,11 +23,9 @@ from schemas.action import from_json, point_of, to_json
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
-from schemas.tables.trajectory import Termination, Trajectory
+from schemas.tables.trajectory import IMPORT, Termination, Trajectory
 from schemas.text import storable
 
-IMPORT = "import"
-"""The `policy` of imported trajectories and the `actor` of their steps."""
 NAME = "name"
 """Of a stored trajectory's `extra`: what its source called it."""
 ENDS: Mapping[str, Termination] = {"finished": "finished", "call_user": "call_user"}

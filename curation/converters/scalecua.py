@@ -51,6 +51,7 @@ class ScaleCua(Format):
     """A file of lines, a folder of pictures, and the mix file that names them."""
 
     name = "scalecua"
+    trained_on = True
     units = ("fraction",)
     assumed = "fraction"
 

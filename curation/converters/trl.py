@@ -49,6 +49,7 @@ class Trl(Format):
     """One Parquet file, or lines of JSON."""
 
     name = "trl"
+    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 

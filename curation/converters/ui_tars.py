@@ -57,6 +57,7 @@ class UiTars(Format):
     """A file of lines and a folder of pictures."""
 
     name = "ui-tars"
+    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 

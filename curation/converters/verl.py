@@ -78,6 +78,7 @@ class Verl(Format):
     """One Parquet file."""
 
     name = "verl"
+    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 

@@ -21,9 +21,10 @@ class DuplicateOptions(Section):
 
 
 class DuplicatesGate(Gate[DuplicateOptions]):
-    """Turns away successes that do the same on the same screens as an accepted one of the same task and instruction."""
+    """Turns away successes that do the same on the same screens as an accepted one that was asked the same (`known.asked`)."""
 
     name = "duplicates"
+    rule = "2"
     sends_to = "rl"
     section = DuplicateOptions
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.tables.step import Step
+from schemas.tables.task import IMPORTED
 from schemas.tables.trajectory import Trajectory
 
 Looks = Mapping[str, int]
@@ -51,8 +52,8 @@ class Accepted:
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It has the same task and instruction and does the same on the same screens. Those of its own group are left out:
-        there repeats are meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
+        It was asked the same (`asked`) and does the same on the same screens. Those of its own group are left out: there
+        repeats are meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the one that is held against the accepted ones.
@@ -75,8 +76,18 @@ class Accepted:
         return next((other.trajectory_id for other in found), None)
 
 
+def asked(task_id: str, instruction: str) -> tuple[str, str]:
+    """What trajectories that may be copies of each other have in common: the task and the instruction; of imported
+    ones, whose task is only the file that they came with, the instruction, its case and white space aside.
+
+    `storage/queries/gate_accepted.sql` asks the lake for the same.
+    """
+    environment = task_id.partition("/")[0]
+    return (environment, " ".join(instruction.split()).lower()) if environment == IMPORTED else (task_id, instruction)
+
+
 def _key(trajectory: Trajectory, steps: Sequence[Step]) -> tuple[str, str, int]:
-    return trajectory.task_id, trajectory.instruction, len(steps)
+    return *asked(trajectory.task_id, trajectory.instruction), len(steps)
 
 
 def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:

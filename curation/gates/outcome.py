@@ -5,24 +5,31 @@ from collections.abc import Sequence
 from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.section import Section
 from schemas.tables.step import Step
-from schemas.tables.trajectory import Trajectory
+from schemas.tables.trajectory import IMPORT, Trajectory
+
+CLAIMED = "imported as done: its own data says so, and no verifier here has looked"
+DENIED = "imported as not done: its own data says so, and no verifier here has looked"
 
 
 class VerifierGate(Gate[Section]):
     """Passes what the verifier called a success; a fractional reward is none. Leaves to the judge what it judged."""
 
     name = "verifier"
+    rule = "2"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Passes a raw reward of 1; a trajectory that ended without it went wrong at its last step."""
+        """Passes a raw reward of 1; a trajectory that ended without it went wrong at its last step. An imported
+        one was verified by nobody here: its own data says what became of it."""
         if context.judged is not None:
             return None
         reward = trajectory.reward or 0.0
+        imported = trajectory.policy == IMPORT
         if trajectory.success:
-            return GateResult(True, "raw reward is 1", score=reward)
+            return GateResult(True, CLAIMED if imported else "raw reward is 1", score=reward)
         if trajectory.termination == "done":
             last = steps[-1].step if steps else None
-            return GateResult(False, f"ended with raw reward {reward:g}", score=reward, error_step=last)
+            why = DENIED if imported else f"ended with raw reward {reward:g}"
+            return GateResult(False, why, score=reward, error_step=last)
         return GateResult(False, f"not done: {trajectory.termination}", score=reward)
 
 

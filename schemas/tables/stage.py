@@ -23,6 +23,12 @@ def label_of(iteration: int) -> str:
     return f"iteration {iteration}" if iteration > IMPORTS else f"import {1 + IMPORTS - iteration}"
 
 
+def turn(iteration: int) -> tuple[bool, int]:
+    """The order in which iterations are filtered and held against each other: imports, the oldest first, then the
+    wheel's own."""
+    return (True, iteration) if iteration > IMPORTS else (False, -iteration)
+
+
 class Stage(Row):
     """A finished stage: how long it took and what it returned."""
 

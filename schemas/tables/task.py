@@ -9,6 +9,8 @@ from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, 
 
 JUDGED = "judge"
 """The verifier of a task whose environment has none: a judge scores its trajectories."""
+IMPORTED = "import"
+"""The environment of tasks that nobody here can roll out: each holds what one import brought."""
 Split = Literal["train", "held_out", "practice"]
 
 

@@ -9,6 +9,8 @@ from schemas.table import Flag, Float32, Instant, Int32, Int64, Row, Table, Text
 Termination = Literal["done", "finished", "call_user", "max_steps", "failure"]
 Route = Literal["sft", "ct", "rl", "quarantine", "none"]
 SeedSplit = Literal["train", "validation", "test"]
+IMPORT = "import"
+"""The `policy` of imported trajectories and the `actor` of their steps."""
 
 
 class Trajectory(Row):

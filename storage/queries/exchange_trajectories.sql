@@ -1,5 +1,6 @@
--- The trajectories of the iterations [$first, $end) that have steps, in order; those of the route $route, if one is given.
-SELECT t.trajectory_id, t.iteration
+-- The trajectories of the iterations [$first, $end) that have steps, in order, each with its route (`undecided` where no
+-- filter has seen it); those of the route $route, if one is given.
+SELECT t.trajectory_id, t.iteration, coalesce(d.route, 'undecided') AS route
 FROM trajectories t LEFT JOIN (SELECT trajectory_id, route FROM decisions) d USING (trajectory_id)
 WHERE t.iteration >= $first AND t.iteration < $end AND t.n_steps > 0
     AND ($route::VARCHAR IS NULL OR d.route = $route::VARCHAR)

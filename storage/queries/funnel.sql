@@ -15,7 +15,9 @@ sft_steps AS (
 reasons AS (
     SELECT iteration, gate, why, count(*) AS n
     FROM (
-        SELECT iteration, split_part(reason, ': ', 1) AS gate, substr(reason, strpos(reason, ': ') + 2) AS why
+        SELECT
+            iteration, split_part(reason, ': ', 1) AS gate,
+            if(contains(reason, ': '), substr(reason, strpos(reason, ': ') + 2), reason) AS why
         FROM decisions SEMI JOIN collected USING (trajectory_id) WHERE NOT passed
     )
     GROUP BY iteration, gate, why

@@ -18,7 +18,8 @@ dropped AS (
         CASE
             WHEN t.success IS NULL THEN coalesce(t.failure_reason, '')
             WHEN d.route IS NULL THEN 'no filter has seen it yet'
-            ELSE substr(d.reason, strpos(d.reason, ': ') + 2)
+            WHEN contains(d.reason, ': ') THEN substr(d.reason, strpos(d.reason, ': ') + 2)
+            ELSE d.reason
         END AS why
     FROM trajectories t LEFT JOIN decisions d USING (trajectory_id)
     WHERE coalesce(d.route, '') <> 'sft'

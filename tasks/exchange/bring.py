@@ -28,7 +28,7 @@ from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.table import utc_now
 from schemas.tables.stage import IMPORTS, label_of
-from schemas.tables.task import JUDGED, GuiTask
+from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
 from tasks.shared.console import bar
 from tasks.shared.paths import home
@@ -46,8 +46,6 @@ TOGETHER_BYTES = 16_000_000
 """Bytes of pictures that are written together."""
 TOGETHER = 64
 """Trajectories that are written together at most."""
-ENVIRONMENT = "import"
-"""The environment of tasks that nobody here can roll out."""
 
 
 class Request(BaseModel):
@@ -136,8 +134,8 @@ def bring_data(config: Config, request: Request, name: str, iteration: int) -> d
 def _bring(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
     _, kind, digest = name.split(":")
     own = GuiTask(
-        task_id=f"{ENVIRONMENT}/{kind}-{digest[:8]}",
-        environment=ENVIRONMENT,
+        task_id=f"{IMPORTED}/{kind}-{digest[:8]}",
+        environment=IMPORTED,
         template=f"{kind}-{digest[:8]}",
         instruction="{}",
         tags=[kind],

@@ -1,7 +1,7 @@
 """Writing a lake's trajectories in a format of others, to a new folder."""
 
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,8 +27,9 @@ ALL = (-(2**31), 2**31 - 1)
 
 def export_trajectories(
     lake: Lake, form: Format, to: Path, iterations: tuple[int, int] = ALL, route: str | None = None
-) -> int:
-    """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many.
+) -> Counter[str]:
+    """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
+    `undecided` for those that no filter has seen.
 
     Args:
         lake: where they are.
@@ -52,7 +53,7 @@ def export_trajectories(
         whole.mkdir()
         form.write(_shown(exchanged(lake, names), len(names)), Target(whole))
         whole.replace(target)
-    return len(names)
+    return Counter[str](found["route"].to_pylist())
 
 
 def _require_empty(to: Path) -> None:

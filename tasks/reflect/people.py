@@ -53,6 +53,7 @@ class Corrected:
     same: bool
     state: State
     shown_by: str | None
+    tried_by: str | None
     tries: int
     other: bool
     task_id: str

@@ -14,6 +14,7 @@ from apps.lakes import begun_iterations
 from curation.converters.agentnet import AgentNet
 from flows.flywheel import flywheel
 from flows.import_data import import_data
+from flows.refilter import refilter
 from flows.retrain import retrain
 from models.readers import rapid
 from schemas.config import Config
@@ -92,7 +93,7 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(small: Co
 def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(small: Config, tmp_path: Path) -> None:
     flywheel(small, iterations=1)
     lake = Lake.open(small.lake)
-    count = export_trajectories(lake, AgentNet(), tmp_path / "out")
+    count = export_trajectories(lake, AgentNet(), tmp_path / "out").total()
     assert count == lake.count("trajectories", {"iteration": 0}) > 0
     home = import_data(small, Request(format="agentnet", path=tmp_path / "out"))
     assert (home["trajectories"], home["already"]) == (0, count)
@@ -109,6 +110,18 @@ def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(small: Con
     assert ours == theirs
     flywheel(other, iterations=1)
     assert [row["iteration"] for row in iterations(there)] == [-2, -1, 0]
+
+
+def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered_again(
+    small: Config, tmp_path: Path
+) -> None:
+    first = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "one", [line(0), line(1)])))
+    again = {**line(0), "task_id": "another", "instruction": "open  window 0. "}
+    second = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "two", [again, line(2)])))
+    assert (first["routes"], second["routes"]) == ({"sft": 2}, {"rl": 1, "sft": 1})
+    assert second["iteration"] < first["iteration"]
+    found = refilter(small)
+    assert found["changed"] == 0 and found["routes"]["after"] == {"rl": 1, "sft": 3}
 
 
 def test_one_bad_record_refuses_all_and_names_file_line_and_field(

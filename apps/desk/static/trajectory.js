@@ -127,7 +127,11 @@ function list(reviews) {
     const row = make("li", one.holds ? {} : { class: "gone" }, make("b", {}, one.person), ` ${one.decision.replaceAll("_", " ")}`);
     if (one.step !== null) row.append(` at step ${one.step}`);
     if (one.action) row.append(": ", make("code", {}, describe(parsed(one.action))));
-    row.append(` ${one.note} `, make("span", { class: "soft" }, one.at));
+    row.append(` ${one.note} `);
+    if (one.state) row.append(make("span", { class: "tag" }, one.state), " ");
+    if (one.tried_by) row.append(make("a", { href: `/trajectory/${one.tried_by}` }, "its try"), " ");
+    else if (one.state === "unverified") row.append(make("span", { class: "soft" }, "not tried"), " ");
+    row.append(make("span", { class: "soft" }, one.at));
     return row;
   });
   $("reviews").replaceChildren(...rows);

@@ -1,7 +1,8 @@
 -- What people put in the place of recorded steps, of each step the newest that nobody undid. `state` is `verified` where it
 -- was seen to succeed: in a sandbox, by the trajectory `shown_by`, or, where only the thought is another, in the recorded
--- trajectory itself; `refuted` where the action itself ended a sandbox's task without success; else `unverified`. A thought
--- that a person did not write is the recorded one, and a templated one beside another action.
+-- trajectory itself; `refuted` where the action itself ended a sandbox's task without success; else `unverified`.
+-- `tried_by` is the trajectory that tells most of that, null where none tried it. A thought that a person did not write is
+-- the recorded one, and a templated one beside another action.
 WITH
 newest AS (
     FROM reviews
@@ -11,11 +12,15 @@ newest AS (
 tried AS (
     SELECT
         continues, step, action, min(trajectory_id) FILTER (won) AS shown_by, bool_or(lost) AS lost,
+        coalesce(
+            min(trajectory_id) FILTER (won), min(trajectory_id) FILTER (lost), min(trajectory_id) FILTER (repeated),
+            min(trajectory_id)
+        ) AS tried_by,
         count(*) AS tries, bool_and(NOT repeated) AS other
     FROM people_tries GROUP BY continues, step, action
 )
 SELECT
-    n.trajectory_id, n.step, n.review_id, n.iteration, n.person, n.action, n.original_action, t.shown_by,
+    n.trajectory_id, n.step, n.review_id, n.iteration, n.person, n.action, n.original_action, t.shown_by, t.tried_by,
     coalesce(nullif(n.thought, ''), if(n.action = n.original_action, n.original_thought, a.thought), '') AS thought,
     coalesce(n.action = n.original_action, false) AS same,
     CASE

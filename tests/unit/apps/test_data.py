@@ -22,11 +22,24 @@ def test_every_format_is_written_from_a_lake_and_read_again(
     said = json.loads(capsys.readouterr().out)
     count = place.lake.count("verdicts", {"iteration": [0, 1], "gate": "route", "route": "sft"})
     assert (said["trajectories"], said["format"], said["directory"]) == (count, name, str(out))
+    assert said["routes"] == {"sft": count}
     records = [one for _, one in FORMATS.class_of(name)().read(Source(out))]
     assert len(records) == count > 0
     assert {one.about.lake for one in records if not isinstance(one, Exception)} == {place.lake.lake_id}
     with pytest.raises(UsageError, match="is not an empty folder"):
         export(name, out, config=place.file)
+
+
+def test_an_export_says_of_which_routes_it_is_and_warns_where_failures_would_be_trained_on(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export("trl", tmp_path / "all", config=place.file)
+    said = capsys.readouterr()
+    assert "none " in said.out and "sft " in said.out and said.err.count("\n") == 1 and "`--route sft`" in said.err
+    export("trl", tmp_path / "accepted", config=place.file, route="sft")
+    export("atif", tmp_path / "kept", config=place.file, as_json=True)
+    quiet = capsys.readouterr()
+    assert not quiet.err and len(json.loads(quiet.out[quiet.out.index("{") :])["routes"]) > 1
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,14 @@ def test_the_funnel_counts_each_sieve_and_names_the_commonest_reasons(lake: Lake
     assert rejections == [{"gate": "rules", "reason": "to none", "n": 3, "most": 2}]
 
 
+def test_a_reason_that_names_no_gate_is_kept_whole(lake: Lake, row) -> None:
+    lake.append("trajectories", [row("trajectories", trajectory_id="t", success=False)])
+    lake.append("verdicts", [row("verdicts", trajectory_id="t", route="ct", passed=False, reason="went astray")])
+    (counts,) = ask(lake, "funnel").to_pylist()
+    (drop,) = ask(lake, "funnel_drops").to_pylist()
+    assert counts["rejections"][0]["reason"] == drop["why"] == "went astray"
+
+
 def test_tasks_show_evaluation_and_trajectories_side_by_side(two_iterations: Lake, row) -> None:
     trajectories = [
         row("trajectories", trajectory_id="x", task_id="a", success=False),

@@ -107,4 +107,4 @@ def test_one_from_which_nobody_got_on_stays_what_a_person_says(lake: Lake, row) 
     corrected(lake, row, success=False, n_steps=5)
     assert taught(lake) == [("t", 1)] and taught(lake, "verified") == [] and preferred(lake, "all") == 1
     (found,) = ask(lake, "people_corrections").to_pylist()
-    assert (found["state"], found["tries"], found["shown_by"]) == ("unverified", 1, None)
+    assert (found["state"], found["tries"], found["shown_by"], found["tried_by"]) == ("unverified", 1, None, "c")

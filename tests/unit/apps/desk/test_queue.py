@@ -175,3 +175,27 @@ def test_who_has_gone_holds_nothing_and_a_lone_person_gets_the_order_as_it_is() 
     assert spread(rows, 0, {}) == rows and spread(rows, 1, {})[0] == rows[1] and spread(rows, 2, {})[0] == rows[0]
     assert [row["trajectory_id"] for row in spread(rows, 0, {"a": "ada"})] == ["b", "a", "c"]
     assert spread([], 3, {}) == []
+
+
+def test_who_corrects_a_step_is_told_whether_a_sandbox_verified_it_and_where(
+    desk: TestClient, first: dict[str, Any], fresh: Place
+) -> None:
+    name = first["trajectory_id"]
+    correct = {
+        "trajectory_id": name, "revision": 0, "person": "ada", "decision": "correct", "step": 0,
+        "action": {"type": "click", "x": 0.5, "y": 0.5},
+    }  # fmt: skip
+    (written,) = desk.post("/api/reviews", json=correct).json()["reviews"]
+    assert (written["state"], written["tried_by"]) == ("unverified", None)
+    assert "not tried" in desk.get(f"/trajectory/{name}").text
+    lake, tried = fresh.lake, "0" * 24
+    (trajectory,) = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
+    (step, *_) = lake.read("steps", where={"trajectory_id": name}).to_pylist()
+    made = {"trajectory_id": tried, "policy": "correction", "continues": name, "replayed": 0, "n_steps": 1}
+    ended = {"success": False, "termination": "done", "failure_boundary": None, "failure_reason": None}
+    lake.append("trajectories", [{**trajectory, **made, **ended}])
+    lake.append("steps", [{**step, "trajectory_id": tried, "step": 0, "actor": "person", "action": written["action"]}])
+    (found,) = desk.get(f"/api/trajectories/{name}").json()["reviews"]
+    assert (found["state"], found["tried_by"]) == ("refuted", tried)
+    page = desk.get(f"/trajectory/{name}").text
+    assert '<span class="tag">refuted</span>' in page and f'href="/trajectory/{tried}"' in page

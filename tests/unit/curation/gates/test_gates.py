@@ -25,6 +25,7 @@ def trajectory(**changes: Any) -> Trajectory:
     row = {
         "trajectory_id": "t", "iteration": 0, "n_steps": 2, "reward": 1.0, "success": True, "termination": "done",
         "failure_boundary": None, "failure_reason": None, "task_id": "a", "instruction": "Click.", "group_id": None,
+        "policy": "policy",
     }  # fmt: skip
     return Trajectory.model_construct(**row | changes)
 
@@ -56,13 +57,21 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
     rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
     assert [verdict.gate for verdict in found] == ["environment", *rules, "verifier", "route"]
     assert {verdict.route for verdict in found} == {"sft"}
-    versions = " ".join(f"{gate}@1" for gate in rules)
-    assert found[-1].gate_version == f"environment@1 {versions} verifier@1 judge@1 people@1"
+    versions = " ".join(f"{gate}@1" for gate in rules[:-1])
+    assert found[-1].gate_version == f"environment@1 {versions} duplicates@2 verifier@2 judge@1 people@1"
 
 
 def test_a_failure_of_the_policy_is_routed_to_ct_with_its_last_step_as_the_error() -> None:
     found = decision(trajectory(success=False, reward=-1.0), steps("a", "b"))
     assert (found.route, found.error_step, found.reason) == ("ct", 1, "verifier: ended with raw reward -1")
+
+
+def test_of_an_imported_trajectory_nobody_says_that_a_verifier_looked() -> None:
+    done = decision(trajectory(policy="import"), steps("a", "b"))
+    assert (done.route, done.reason.partition(":")[0]) == ("sft", "verifier") and "its own data says so" in done.reason
+    failed = decision(trajectory(policy="import", success=False, reward=0.0), steps("a", "b"))
+    assert (failed.route, failed.error_step) == ("ct", 1) and "imported as not done" in failed.reason
+    assert "raw reward" not in done.reason + failed.reason
 
 
 def test_an_environment_failure_goes_nowhere_and_says_why() -> None:

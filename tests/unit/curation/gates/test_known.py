@@ -84,6 +84,27 @@ def test_the_same_task_screens_and_actions_as_an_accepted_trajectory_are_a_dupli
     assert same(rows, **changes) is duplicate
 
 
+@pytest.mark.parametrize(
+    ("task", "words", "duplicate"),
+    [
+        ("import/agentnet-2", "Open  the\nwindow. ", True),
+        ("import/atif-3", "open the window.", True),
+        ("import/agentnet-2", "Close the window.", False),
+        ("fake/open", "Open the window.", False),
+    ],
+)
+def test_imported_trajectories_of_different_files_are_compared_by_what_they_were_asked(
+    task: str, words: str, duplicate: bool
+) -> None:
+    accepted = Accepted()
+    accepted.add(
+        trajectory(trajectory_id="old", task_id="import/agentnet-1", instruction="Open the window."), steps("a"), LOOKS
+    )
+    asked = trajectory(task_id=task, instruction=words)
+    found = DuplicatesGate(DuplicateOptions()).check(asked, steps("a"), GateContext(looks=LOOKS, accepted=accepted))
+    assert found is not None and found.passed is not duplicate
+
+
 def test_pictures_that_cannot_be_compared_are_the_same_only_where_they_are_the_same_pixels() -> None:
     assert same(steps("a", "b"), {}) and not same(steps("near", "b"), {})
     assert not same(steps("a", "b", "b")) and not same(steps("a", "b", action=None))
