@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from apps.commands.lineage import lineage_of
 from apps.desk.openings import Asking
 from apps.desk.queue import Place
-from apps.desk.shown import Item, item_of, reviews_shown
+from apps.desk.shown import Item, corrections_of, item_of, reviews_shown
 from schemas.action import Action, to_json
 from schemas.tables.review import Decision
 from storage.lake import Lake
@@ -81,7 +81,7 @@ def router(desk: "Desk") -> APIRouter:
         shown: dict[str, Any] = {
             "review_id": written.review_id,
             "revision": len(reviews),
-            "reviews": [one.model_dump() for one in reviews_shown(desk.lake, reviews)],
+            "reviews": [one.model_dump() for one in reviews_shown(reviews, corrections_of(desk.lake, reviews))],
         }
         return JSONResponse(shown, 201)
 

@@ -1,6 +1,6 @@
 """What the desk shows of a trajectory, as typed rows: read from the lake, the same for pages and for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -143,23 +143,30 @@ def item_of(lake: Lake, name: str) -> Item:
         error_step=decision.error_step if decision else None,
         steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
         verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION],
-        reviews=reviews_shown(lake, reviews),
+        reviews=reviews_shown(reviews, corrections_of(lake, reviews)),
     )
 
 
-def reviews_shown(lake: Lake, reviews: Sequence[Review]) -> list[ShownReview]:
-    """The decisions on one trajectory, oldest first, and what became of its corrections."""
-    standing_ones = standing(reviews)
-    held = {one.review_id for one in standing_ones}
-    corrected = {one.trajectory_id for one in standing_ones if one.decision == "correct"}
-    states = {row["review_id"]: row for name in corrected for row in ask(lake, "corrections_of", name=name).to_pylist()}
+def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, tuple[str, str | None]]:
+    """What became of the corrections among the decisions on a trajectory, by review: its state, and who tried it."""
+    names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
+    rows = [row for name in names for row in ask(lake, "corrections_of", name=name).to_pylist()]
+    return {row["review_id"]: (row["state"], row["tried_by"]) for row in rows}
+
+
+def reviews_shown(
+    reviews: Sequence[Review], corrections: Mapping[str, tuple[str, str | None]] | None = None
+) -> list[ShownReview]:
+    """Decisions, oldest first; with what became of corrections (`corrections_of`) where that is given."""
+    held, became = {one.review_id for one in standing(reviews)}, corrections or {}
     shown = ("review_id", "revision", "person", "decision", "step", "action", "thought", "note")
     return [
         ShownReview(
             **{field: getattr(one, field) for field in shown},
             holds=one.review_id in held,
             at=one.created_at.strftime("%Y-%m-%d %H:%M"),
-            **{field: states[one.review_id][field] for field in ("state", "tried_by") if one.review_id in states},
+            state=became.get(one.review_id, (None, None))[0],
+            tried_by=became.get(one.review_id, (None, None))[1],
         )
         for one in reviews
     ]

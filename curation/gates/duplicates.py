@@ -21,7 +21,7 @@ class DuplicateOptions(Section):
 
 
 class DuplicatesGate(Gate[DuplicateOptions]):
-    """Turns away successes that do the same on the same screens as an accepted one that was asked the same (`known.asked`)."""
+    """Turns away successes that do the same on the same screens as an accepted one that was asked the same."""
 
     name = "duplicates"
     rule = "2"

@@ -52,8 +52,8 @@ class Accepted:
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It was asked the same (`asked`) and does the same on the same screens. Those of its own group are left out: there
-        repeats are meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
+        It was asked the same (`asked`) and does the same on the same screens. Those of its own group are left out:
+        there repeats are meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the one that is held against the accepted ones.
