@@ -150,7 +150,7 @@ def item_of(lake: Lake, name: str) -> Item:
 def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, tuple[str, str | None]]:
     """What became of the corrections among the decisions on a trajectory, by review: its state, and who tried it."""
     names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
-    rows = [row for name in names for row in ask(lake, "corrections_of", name=name).to_pylist()]
+    rows = [row for name in names for row in ask(lake, "corrections_of", trajectory_id=name).to_pylist()]
     return {row["review_id"]: (row["state"], row["tried_by"]) for row in rows}
 
 
