@@ -115,7 +115,7 @@ class ScaleCua(Format):
             error = str(unmapped)
         except OutOfScreen as outside:
             raise Refused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
-        kept = {}
+        kept: dict[str, Any] = {}
         if operation != code:  # what they say in words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
