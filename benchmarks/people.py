@@ -2,12 +2,13 @@
 
 `python -m benchmarks.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
 
-Of every training seed the wheel turns a few iterations; then two arms go on from copies of the same lake, on the four
+Of every training seed the wheel turns a few iterations; then three arms go on from copies of the same lake, on the four
 tasks in which its champion is weakest. `people`: a scripted annotator (benchmarks/shared/annotator.py) decides 200
 times at the API of a real `flywheel desk`, then `flywheel retrain`. `collected`: 200 further trajectories of the same
-tasks, and the iteration's training. Both train once, from the same champion, for the same number of steps. The sandbox
-steps that either takes are in the table. Success on the four tasks is paired by training seed, task and test seed.
-Every arm is a lake under FLYWHEEL_HOME: a run that was cut short goes on where it stood.
+tasks, and the iteration's training. `equal steps`: as many more of them as take the sandbox steps that `people` took,
+whose corrections are tried in sandboxes. All train once, from the same champion, for the same number of steps. The
+sandbox steps that each takes are in the table. Success on the four tasks is paired by training seed, task and test
+seed. Every arm is a lake under FLYWHEEL_HOME: a run that was cut short goes on where it stood.
 """
 
 import argparse
@@ -28,6 +29,7 @@ TASKS = 'suite.tasks=["click-target","click-of-three","two-steps","three-steps",
 LONG = (*NETWORK, TASKS, "evaluate.seeds=8", "train.steps_first=300", "train.steps=150")
 SHORT = (*LONG, "train.steps_first=20", "train.steps=10")
 WEAKEST = 4
+EQUAL = "equal steps"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -38,7 +40,13 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     lifts = [
         _lift(rows, ours, theirs)
-        for ours, theirs in (("people", "collected"), ("people", "start"), ("collected", "start"))
+        for ours, theirs in (
+            ("people", "collected"),
+            ("people", EQUAL),
+            ("people", "start"),
+            ("collected", "start"),
+            (EQUAL, "start"),
+        )
     ]
     bar = Bar("people minus collected, lower end", lifts[0]["clusters, low"], 0.0, "higher")
     return finish("people", [*rows, *lifts], [bar], options.json, [rows, lifts])
@@ -68,13 +76,12 @@ def _seed(options: argparse.Namespace, seed: int) -> list[Row]:
     start = _start(options, seed)
     weak = _weakest(start)
     champion = reigning(start)
-    people, made = _people(options, start, weak)
-    collected, other = _collected(options, start, weak)
-    return [
-        _measured(options, start, start, champion, weak),
-        _measured(options, start, people, made, weak),
-        _measured(options, start, collected, other, weak),
-    ]
+    each = options.decisions // len(weak)
+    before = _measured(options, start, start, champion, weak)
+    people = _measured(options, start, *_people(options, start, weak), weak)
+    collected = _measured(options, start, *_collected(options, start, weak, "collected", each), weak)
+    more = round(each * people["sandbox steps"] / collected["sandbox steps"])
+    return [before, people, collected, _measured(options, start, *_collected(options, start, weak, EQUAL, more), weak)]
 
 
 def _start(options: argparse.Namespace, seed: int) -> Arm:
@@ -112,12 +119,11 @@ def _people(options: argparse.Namespace, start: Arm, weak: Sequence[str]) -> tup
     return arm, json.loads(kept.read_text())["policy"]
 
 
-def _collected(options: argparse.Namespace, start: Arm, weak: Sequence[str]) -> tuple[Arm, str]:
-    """The arm that collects further trajectories of the same tasks, and the policy that it trains."""
-    each = options.decisions // len(weak)
+def _collected(options: argparse.Namespace, start: Arm, weak: Sequence[str], name: str, each: int) -> tuple[Arm, str]:
+    """The arm that collects so many further trajectories of each of the same tasks, and the policy that it trains."""
     names = json.dumps([task.rpartition("/")[2] for task in weak])
     more = (f"suite.tasks={names}", "curriculum.method=uniform", f"collect.trajectories_per_task={each}")
-    arm = branch(start, "collected", *more)
+    arm = branch(start, name, *more)
     arm.turn(options.iterations + 1)
     return arm, arm.iterations()[-1]["policy"]
 
