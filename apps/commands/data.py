@@ -82,7 +82,8 @@ def import_(
         print_json({key: value for key, value in done.items() if key != "say"})
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
-        typer.echo(f"{done['source']}: {done['say']}; {routes or 'nothing new'}")
+        nothing = "" if done["decisions"] else "nothing new"
+        typer.echo("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
 
 
 import_.__name__ = "import"

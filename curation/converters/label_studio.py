@@ -293,7 +293,9 @@ def _pointed(marks: Sequence[Mark], action: Action | None, place: Place) -> Acti
         if label == END:
             fields |= {"to_x": x, "to_y": y}
             continue
-        fields = (fields if label == fields.get("type") else {"type": label}) | {"x": x, "y": y}
+        if label != fields.get("type"):
+            fields = {"type": label}
+        fields |= {"x": x, "y": y}
     try:
         return action_of(fields)
     except ValidationError as error:

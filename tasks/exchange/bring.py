@@ -7,7 +7,8 @@ second time its rows are written under keys that derive from what they hold.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,11 +23,13 @@ from curation.converters.files import Source, line_of
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, Rows, rows_of
 from curation.gates.registry import gates_of
+from curation.reviews import standing
 from environments.catalog import catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.table import utc_now
+from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
@@ -34,7 +37,7 @@ from tasks.shared.console import bar
 from tasks.shared.paths import home
 from tasks.shared.reviews import Draft, reviews_of, submit
 from tasks.shared.run import Run, run_of
-from tasks.shared.stage import stage
+from tasks.shared.stage import result_of, stage
 
 FOLDER = "imports"
 """Of the lake's blobs: a small file per import, which one writer alone can make."""
@@ -127,11 +130,27 @@ def claim_import(config: Config, request: Request, name: str) -> int:
 
 
 def bring_data(config: Config, request: Request, name: str, iteration: int) -> dict[str, Any]:
-    """The stage that writes the rows of a checked import; raises as `check_import` if the files were changed since."""
-    return stage("import")(lambda run, at: _bring(run, at, request, name))(config, iteration)
+    """The stage that writes the rows of a checked import; raises as `check_import` if the files were changed since.
+
+    Of one that was written before, only people's decisions are looked at: others may have been given since.
+    """
+    run = run_of(config)
+    done = result_of(run.lake, iteration, "import")
+    if done is None:
+        return stage("import")(lambda run, at: _bring(run, at, request, name))(config, iteration)
+    return {**done, **_bring_again(run, iteration, request, name)}
 
 
-def _bring(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
+def _bring_again(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
+    """Of an import that was written before, what of its numbers is new now."""
+    of, _ = _import_of(run, iteration, request, name)
+    new = decide_all(run.lake, ((_name_of(run.lake, one, of), one.decided) for one in _taken(request) if one.decided))
+    text = f"{request.path.name} was imported already"
+    return {"decisions": new, "say": text + (f"; {new} decisions of people are new" if new else "")}
+
+
+def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
+    """What its trajectories have in common, and the task of those that name none of the lake's."""
     _, kind, digest = name.split(":")
     own = GuiTask(
         task_id=f"{IMPORTED}/{kind}-{digest[:8]}",
@@ -154,17 +173,22 @@ def _bring(run: Run, iteration: int, request: Request, name: str) -> dict[str, A
         request.demonstrations,
         utc_now(),
     )
+    return of, own
+
+
+def _bring(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
+    of, own = _import_of(run, iteration, request, name)
     numbers = _write(run.lake, request, of, own)
     already = numbers["already"]
     text = f"{numbers['trajectories']} trajectories, {numbers['steps']} steps of {request.path.name}"
     more = f"; {already} were in the lake already" if already else ""
     more += f"; {numbers['decisions']} decisions of people" if numbers["decisions"] else ""
-    return {"format": kind, "path": str(request.path), "source": name, **numbers, "say": text + more}
+    return {"format": name.split(":")[1], "path": str(request.path), "source": name, **numbers, "say": text + more}
 
 
 def _write(lake: Lake, request: Request, of: Import, own: GuiTask) -> dict[str, int]:
     """Writes all, and counts what was new and what the lake had before this import."""
-    mine, theirs, decided = dict[str, int](), Home(), 0
+    mine, theirs = dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
         for chunk in _chunks(lake, request, of, theirs):
@@ -180,23 +204,53 @@ def _write(lake: Lake, request: Request, of: Import, own: GuiTask) -> dict[str, 
             lake.append("steps", [one for rows in new for one in rows.steps])
             lake.append("reflections", [one for rows in new for one in rows.reflections])
             lake.append("trajectories", [rows.trajectory for rows in new])
-            decided += sum(decide(lake, rows.trajectory.trajectory_id, rows.decided) for rows in chunk)
+            theirs.decided += [(rows.trajectory.trajectory_id, rows.decided) for rows in chunk if rows.decided]
             mine |= {rows.trajectory.trajectory_id: rows.trajectory.n_steps for rows in new}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
-    return {**counts, "decisions": decided + theirs.decided}
+    return {**counts, "decisions": decide_all(lake, theirs.decided)}
 
 
-def decide(lake: Lake, name: str, decided: Iterable[Decided]) -> int:
-    """Writes people's decisions on a stored trajectory, each once however often it is imported; returns how many were
-    new. Raises UsageError for one that makes no sense there."""
+def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[Decided]]]) -> int:
+    """Writes people's decisions on stored trajectories; returns how many were new."""
+    whole: dict[str, list[Decided]] = defaultdict(list)
+    for name, some in decided:
+        whole[name] += some
+    return sum(decide(lake, name, some) for name, some in whole.items())
+
+
+def decide(lake: Lake, name: str, decided: Sequence[Decided]) -> int:
+    """Writes people's decisions on a stored trajectory, each once however often it is imported, and again where the
+    person decided otherwise since; returns how many were new. Raises UsageError for one that makes no sense there."""
     new = 0
-    for one in decided:
+    for number, one in enumerate(decided):
         there = reviews_of(lake, name)
-        if not any(all(getattr(review, key) == value for key, value in asdict(one).items()) for review in there):
+        if not _holds(one, there, decided[number + 1 :]):
             submit(lake, Draft(name, len(there), **asdict(one)))
             new += 1
     return new
+
+
+def _holds(one: Decided, there: Sequence[Review], later: Sequence[Decided]) -> bool:
+    """Whether a decision is the newest of its person on what it is about, but for `later` ones of the same import."""
+    same = [number for number, review in enumerate(there) if _is(review, one)]
+    if not same:
+        return False
+    held = [review for review in standing(there) if review.revision > there[same[-1]].revision]
+    return all(any(_is(review, other) for other in later) for review in held if _replaces(review, one))
+
+
+def _is(review: Review, one: Decided) -> bool:
+    return all(getattr(review, key) == value for key, value in asdict(one).items())
+
+
+def _replaces(review: Review, one: Decided) -> bool:
+    """Whether a review of the same person is about the same: one step's reply, or the trajectory as a whole."""
+    if review.person != one.person:
+        return False
+    words = {review.decision, one.decision} <= {"accept", "reject", "error_step"}
+    contrary = words and (review.decision == "accept") != (one.decision == "accept")
+    return contrary or (review.decision, review.step) == (one.decision, one.step)
 
 
 @dataclass
@@ -204,20 +258,17 @@ class Home:
     """Trajectories that the lake has already."""
 
     names: set[str] = field(default_factory=set[str])
-    decided: int = 0
-    """People's decisions on them that were new."""
+    decided: list[tuple[str, Sequence[Decided]]] = field(default_factory=list[tuple[str, Sequence[Decided]]])
+    """What people decided on trajectories, be they these or new ones."""
 
 
 def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[Rows]]:
     """The rows of all records, a few at a time; trajectories of this very lake that come home are left out."""
     chunk, weight = list[Rows](), 0
-    for _, found in _read(request):
-        if isinstance(found, Refused):
-            raise _all_of([found])
-        home_name = found.about.trajectory_id
-        if found.about.lake == of.lake_id and lake.count("trajectories", {"trajectory_id": home_name}):
-            theirs.names.add(home_name)
-            theirs.decided += decide(lake, home_name, found.decided)
+    for found in _taken(request):
+        if _is_home(lake, found):
+            theirs.names.add(found.about.trajectory_id)
+            theirs.decided += [(found.about.trajectory_id, found.decided)]
             continue
         chunk.append(rows_of(found, of))
         weight += sum(len(one.png) for one in chunk[-1].screenshots)
@@ -226,6 +277,25 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
             chunk, weight = [], 0
     if chunk:
         yield chunk
+
+
+def _is_home(lake: Lake, found: Exchanged) -> bool:
+    """Whether a record is a trajectory of this very lake."""
+    about = found.about
+    return about.lake == lake.lake_id and lake.count("trajectories", {"trajectory_id": about.trajectory_id}) > 0
+
+
+def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
+    """The id of a record's trajectory in the lake."""
+    return found.about.trajectory_id if _is_home(lake, found) else rows_of(found, of).trajectory.trajectory_id
+
+
+def _taken(request: Request) -> Iterator[Exchanged]:
+    """The records; raises FlywheelError for one that is refused."""
+    for _, found in _read(request):
+        if isinstance(found, Refused):
+            raise _all_of([found])
+        yield found
 
 
 def _read(request: Request) -> Iterator[tuple[Place, Exchanged | Refused]]:

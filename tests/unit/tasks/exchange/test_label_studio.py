@@ -10,7 +10,8 @@ from curation.converters.exchanged import Decided, Exchanged, ExchangedStep, Ref
 from curation.converters.files import Source
 from curation.converters.format import FORMATS
 from schemas.action import action_of
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from schemas.tables.review import Review
+from tasks.exchange.bring import Request, _bring, _bring_again  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
 from tasks.shared.run import Run
 from tests.unit.apps.conftest import make_place
@@ -141,3 +142,34 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
     assert reviews[0]["person"] == "label-studio ada@example.org"
     assert json.loads(reviews[0]["action"]) == {"type": "click", "x": 0.05, "y": 0.95}
     assert place.lake.count("annotations", {"trajectory_id": name, "kind": "correction"}) == 1
+
+
+def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_what_was_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    export_trajectories(place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
+    file = tmp_path / "out" / "tasks.json"
+    task = json.loads(file.read_text())[0]
+    name = task["data"]["flywheel"]["trajectory"]["trajectory_id"]
+
+    run, done = Run(place.config, place.lake, "run"), set[int]()
+
+    def brought(number: int, *answers: Result) -> dict[str, Any]:
+        task["annotations"] = [{"id": n, "completed_by": 1, "result": [one]} for n, one in enumerate(answers)]
+        file.write_text(json.dumps([task]))
+        bring = _bring_again if number in done else _bring
+        done.add(number)
+        return bring(run, -2 - number, Request(format="label-studio", path=file), f"import:label-studio:{number:016x}")
+
+    first, other = point(90, 90), point(10, 10)
+    assert [brought(0, first)["decisions"], brought(1, other)["decisions"], brought(1, other)["decisions"]] == [1, 1, 0]
+    again = brought(0, first)
+    assert again["decisions"] == 1 and "1 decisions of people are new" in again["say"]
+    assert brought(0, first)["decisions"] == 0
+    rows = sorted(place.lake.rows(Review, {"trajectory_id": name}), key=lambda one: one.revision)
+    assert [json.loads(one.action or "")["x"] for one in rows] == [0.9, 0.1, 0.9]
+    wrong, right = choice("decision", "error_step"), choice("decision", "accept")
+    said = [brought(2, wrong), brought(3, right), brought(2, wrong), brought(4, wrong, right), brought(4, wrong, right)]
+    assert [one["decisions"] for one in said] == [1, 1, 1, 1, 0]
