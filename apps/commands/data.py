@@ -20,6 +20,9 @@ def export(
     route: Annotated[str | None, typer.Option(help="Only what the filter sent there: sft, ct, rl, ...")] = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Of actions, where the format has several.")] = None,
+    images_at: Annotated[
+        str, typer.Option("--images-at", metavar="PREFIX", help="Before pictures' names: where Label Studio has them.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Write stored trajectories in a format of others."""
@@ -33,7 +36,7 @@ def export(
     if route is not None and route not in ROUTES:
         raise UsageError(f"`--route {route}`: there is no such route.", f"One of {', '.join(ROUTES)}.")
     lake = open_lake(resolve(config, overrides))
-    routes = export_trajectories(lake, form, to, iteration_range(iterations) or ALL, route)
+    routes = export_trajectories(lake, form, to, iteration_range(iterations) or ALL, route, images_at)
     count, others = routes.total(), routes.total() - routes["sft"]
     if route is None and form.trained_on and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"

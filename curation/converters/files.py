@@ -8,7 +8,7 @@ import io
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -41,17 +41,25 @@ class Source:
         path: what was named.
         images: the folder that pictures are named from; that of the file, and `images` in it, if not given.
         unit: the unit of coordinates, for records that do not say.
+        stored: says of a lake's id and a trajectory's if it is in the very lake that is imported into, of which formats
+            that hand home what people decided need no pictures.
 
     Raises:
         UsageError: there is no such file or folder.
     """
 
-    def __init__(self, path: Path, images: Path | None = None, unit: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        images: Path | None = None,
+        unit: str | None = None,
+        stored: Callable[[str, str], bool] = lambda lake, name: False,
+    ) -> None:
         if not path.exists():
             raise UsageError(f"There is nothing at {path}.", "Name a file or a folder.")
         if images is not None and not images.is_dir():
             raise UsageError(f"`--images`: {images} is no folder.", "Name the folder that pictures are named from.")
-        self.path, self.unit = path.absolute(), unit
+        self.path, self.unit, self.stored = path.absolute(), unit, stored
         self.folder = self.path if self.path.is_dir() else self.path.parent
         self._roots = [images.absolute()] if images else [self.folder, self.folder / PICTURES]
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
@@ -180,10 +188,15 @@ def items_of(value: object) -> list[Any] | None:
 
 
 class Target:
-    """A new folder that an export is written to."""
+    """A new folder that an export is written to.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        folder: where.
+        images_at: what stands before a picture's name in formats that name pictures by their address.
+    """
+
+    def __init__(self, folder: Path, images_at: str = "") -> None:
+        self.folder, self.images_at = folder, images_at
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file."""

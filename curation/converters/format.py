@@ -37,6 +37,8 @@ class Format(ABC):
     dialects: ClassVar[tuple[str, ...]] = ()
     trained_on: ClassVar[bool] = False
     """Whether trainers imitate every reply that it holds, whatever became of its trajectory."""
+    addressed: ClassVar[bool] = False
+    """Whether its pictures are named by their address, before which `Target.images_at` stands."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.unit = unit or self.units[0]

@@ -9,7 +9,9 @@ error steps, words on the trajectory); tasks of others become trajectories, of w
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -32,6 +34,8 @@ from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, point_of, to_json
 from schemas.text import Storable, storable
 
+UNREAD = Picture(b"", 1, 1)
+"""In the place of pictures of the lake that is imported into, which has them."""
 CONTROLS = ("point", "thought", "action", "decision", "note", "")
 """Of the labelling interface."""
 FILE, CONFIG = "tasks.json", "config.xml"
@@ -107,6 +111,7 @@ class LabelStudio(Format):
     name = "label-studio"
     units = ("percent",)
     assumed = "percent"
+    addressed = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """One task per step."""
@@ -124,7 +129,8 @@ class LabelStudio(Format):
         step = record.steps[number]
         kept: dict[str, Any] = step.extra.get(self.name, {})
         written = step.text if step.action is None else format_action(step.action)
-        data: dict[str, Any] = {"image": target.picture(step.screen), "instruction": record.instruction, "step": number}
+        data: dict[str, Any] = {"image": target.images_at + target.picture(step.screen), "step": number}
+        data["instruction"] = record.instruction
         data |= {"thought": step.thought, "action": written, **kept.get("data", {})}
         data[OWN] = metadata_of(record, self.name, self.unit, step=number)
         version = step.about.policy_version or record.about.policy_version or "recorded"
@@ -152,7 +158,9 @@ class LabelStudio(Format):
 
     def _part(self, task: _Task, source: Source, place: Place) -> Part:
         data, known = task.data, task.data.flywheel
-        screen = source.picture(_file(data.image), place, "data.image")
+        about = known.trajectory if known else None
+        home = about is not None and source.stored(about.lake, about.trajectory_id)
+        screen = UNREAD if home else _screen(data.image, source, place)
         asked = data.instruction or data.text
         if not asked:
             raise Refused(place, "data.instruction", "no instruction")
@@ -333,6 +341,17 @@ def _person(answer: _Answer) -> str:
     return storable(f"label-studio {name if name is not None else 'somebody'}")[:60]
 
 
-def _file(image: str) -> str:
-    """The picture's name in a task's address: of local files, what stands behind `?d=`."""
-    return image.partition("?d=")[2] or image
+def _screen(image: str, source: Source, place: Place) -> Picture:
+    """The picture of a task; one of local files is also found by its file's name alone."""
+    _, local, quoted = image.partition("?d=")
+    name = unquote(quoted) if local else image
+    parts = PurePosixPath(name).parts
+    try:
+        return source.picture(name, place, "data.image")
+    except Refused as refused:
+        if not local or len(parts) < 2 or ".." in parts or parts[0] == "/":
+            raise
+        try:
+            return source.picture(parts[-1], place, "data.image")
+        except Refused:
+            raise refused from None

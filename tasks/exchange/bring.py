@@ -10,6 +10,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from curation.reviews import standing
 from environments.catalog import catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
@@ -92,7 +93,7 @@ def check_import(config: Config, request: Request) -> str:
     whole, refused = hashlib.sha256(), list[Refused]()
     with bar() as progress:
         shown = progress.add_task("check", total=None, message="")
-        for place, found in _read(request):
+        for place, found in _read(request, _lake_of(config)):
             problem = found if isinstance(found, Refused) else _leaks(found, held_out, place)
             if problem is None and not isinstance(found, Refused):
                 whole.update(found.digest_decided.encode())
@@ -144,7 +145,9 @@ def bring_data(config: Config, request: Request, name: str, iteration: int) -> d
 def _bring_again(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
     """Of an import that was written before, what of its numbers is new now."""
     of, _ = _import_of(run, iteration, request, name)
-    new = decide_all(run.lake, ((_name_of(run.lake, one, of), one.decided) for one in _taken(request) if one.decided))
+    new = decide_all(
+        run.lake, ((_name_of(run.lake, one, of), one.decided) for one in _taken(run.lake, request) if one.decided)
+    )
     text = f"{request.path.name} was imported already"
     return {"decisions": new, "say": text + (f"; {new} decisions of people are new" if new else "")}
 
@@ -265,7 +268,7 @@ class Home:
 def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[Rows]]:
     """The rows of all records, a few at a time; trajectories of this very lake that come home are left out."""
     chunk, weight = list[Rows](), 0
-    for found in _taken(request):
+    for found in _taken(lake, request):
         if _is_home(lake, found):
             theirs.names.add(found.about.trajectory_id)
             theirs.decided += [(found.about.trajectory_id, found.decided)]
@@ -281,8 +284,11 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
 
 def _is_home(lake: Lake, found: Exchanged) -> bool:
     """Whether a record is a trajectory of this very lake."""
-    about = found.about
-    return about.lake == lake.lake_id and lake.count("trajectories", {"trajectory_id": about.trajectory_id}) > 0
+    return _has(lake, found.about.lake, found.about.trajectory_id)
+
+
+def _has(lake: Lake, lake_id: str, name: str) -> bool:
+    return lake_id == lake.lake_id and lake.count("trajectories", {"trajectory_id": name}) > 0
 
 
 def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
@@ -290,16 +296,28 @@ def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
     return found.about.trajectory_id if _is_home(lake, found) else rows_of(found, of).trajectory.trajectory_id
 
 
-def _taken(request: Request) -> Iterator[Exchanged]:
+def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
     """The records; raises FlywheelError for one that is refused."""
-    for _, found in _read(request):
+    for _, found in _read(request, lake):
         if isinstance(found, Refused):
             raise _all_of([found])
         yield found
 
 
-def _read(request: Request) -> Iterator[tuple[Place, Exchanged | Refused]]:
-    return FORMATS.class_of(request.format)().read(Source(request.path, request.images, request.unit))
+def _read(request: Request, lake: Lake | None) -> Iterator[tuple[Place, Exchanged | Refused]]:
+    @lru_cache(64)
+    def stored(lake_id: str, name: str) -> bool:
+        return lake is not None and _has(lake, lake_id, name)
+
+    return FORMATS.class_of(request.format)().read(Source(request.path, request.images, request.unit, stored))
+
+
+def _lake_of(config: Config) -> Lake | None:
+    """The lake, if there is one; none is made."""
+    try:
+        return Lake.open(config.lake, create=False)
+    except LakeError:
+        return None
 
 
 def _split(config: Config, held_out: bool = False) -> set[str]:

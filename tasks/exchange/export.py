@@ -26,7 +26,12 @@ ALL = (-(2**31), 2**31 - 1)
 
 
 def export_trajectories(
-    lake: Lake, form: Format, to: Path, iterations: tuple[int, int] = ALL, route: str | None = None
+    lake: Lake,
+    form: Format,
+    to: Path,
+    iterations: tuple[int, int] = ALL,
+    route: str | None = None,
+    images_at: str = "",
 ) -> Counter[str]:
     """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
     `undecided` for those that no filter has seen.
@@ -37,12 +42,16 @@ def export_trajectories(
         to: the folder.
         iterations: the first and one past the last.
         route: only those that the filter sent there.
+        images_at: what stands before a picture's name, in a format that names pictures by their address.
 
     Raises:
-        UsageError: the folder holds something or cannot be made, or there is no such trajectory.
+        UsageError: the folder holds something or cannot be made, there is no such trajectory, or the format has no
+            addresses.
         LakeError: a picture is not in the lake.
     """
     _require_empty(to)
+    if images_at and not form.addressed:
+        raise UsageError(f"`--images-at`: {form.name} does not name pictures by their address.", "Leave it out.")
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
@@ -51,7 +60,7 @@ def export_trajectories(
     with _beside(target) as folder:
         whole = Path(folder) / "data"
         whole.mkdir()
-        form.write(_shown(exchanged(lake, names), len(names)), Target(whole))
+        form.write(_shown(exchanged(lake, names), len(names)), Target(whole, images_at))
         whole.replace(target)
     return Counter[str](found["route"].to_pylist())
 

@@ -10,8 +10,9 @@ from curation.converters.exchanged import Decided, Exchanged, ExchangedStep, Ref
 from curation.converters.files import Source
 from curation.converters.format import FORMATS
 from schemas.action import action_of
+from schemas.failure import UsageError
 from schemas.tables.review import Review
-from tasks.exchange.bring import Request, _bring, _bring_again  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.bring import Request, _bring, _bring_again, check_import  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
 from tasks.shared.run import Run
 from tests.unit.apps.conftest import make_place
@@ -173,3 +174,44 @@ def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_
     wrong, right = choice("decision", "error_step"), choice("decision", "accept")
     said = [brought(2, wrong), brought(3, right), brought(2, wrong), brought(4, wrong, right), brought(4, wrong, right)]
     assert [one["decisions"] for one in said] == [1, 1, 1, 1, 0]
+
+
+LOCAL = "/data/local-files/?d="
+
+
+def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_lie_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    form = FORMATS.class_of("label-studio")()
+    export_trajectories(place.lake, form, tmp_path / "out", (0, 1), "sft", f"{LOCAL}out/")
+    (task, *_) = json.loads((tmp_path / "out" / "tasks.json").read_text())
+    assert task["data"]["image"].startswith(f"{LOCAL}out/images/") and task["data"]["image"].endswith(".png")
+    task["annotations"] = [{"id": 1, "completed_by": 1, "result": [point(90, 90)]}]
+    (tmp_path / "elsewhere").mkdir()
+    answers = tmp_path / "elsewhere" / "answers.json"
+    answers.write_text(json.dumps([task]))
+    request = Request(format="label-studio", path=answers)
+    assert check_import.fn(place.config, request).startswith("import:label-studio:")
+    brought = _bring(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
+    assert (brought["trajectories"], brought["decisions"]) == (0, 1)
+    with pytest.raises(UsageError, match="--images-at`: agentnet does not name"):
+        export_trajectories(place.lake, FORMATS.class_of("agentnet")(), tmp_path / "no", images_at=LOCAL)
+
+
+@pytest.mark.parametrize("path", ["images%2F{}", "out/images/{}", "{}"])
+def test_a_picture_of_local_files_is_found_by_its_path_or_its_name(tmp_path: Path, path: str) -> None:
+    form = FORMATS.class_of("label-studio")()
+    record = numbered([Exchanged("", "Go.", (ExchangedStep(picture(1), "", action_of(CLICK)),))])
+    file = written(form, record, tmp_path / "out") / "tasks.json"
+    (task,) = json.loads(file.read_text())
+    name = Path(task["data"]["image"]).name
+    task["data"]["image"] = LOCAL + path.format(name)
+    file.write_text(json.dumps([task]))
+    ((_, read),) = form.read(Source(file))
+    assert isinstance(read, Exchanged) and read.steps[0].screen == picture(1)
+    task["data"]["image"] = f"{LOCAL}..%2Fimages%2F{name}"
+    file.write_text(json.dumps([task]))
+    ((_, read),) = form.read(Source(file))
+    assert isinstance(read, Refused) and "leads out" in read.problem
