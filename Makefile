@@ -13,6 +13,7 @@ setup: .venv/ready
 
 run: .venv/ready
 	@.venv/bin/flywheel run
+	@command -v flywheel >/dev/null || echo "more: .venv/bin/flywheel --help, or just flywheel after: . .venv/bin/activate"
 
 test: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)

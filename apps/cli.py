@@ -16,14 +16,15 @@ def make_app() -> "typer.Typer":
     import typer
 
     from apps.commands.verbs import GROUPS, VERBS
+    from apps.options import everywhere
 
     app = typer.Typer(
         help="A data flywheel for GUI agents: roll out, judge, train, measure, promote, and again.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(everywhere)
     for verb in VERBS:
         app.command()(verb)
     for name, (about, verbs) in GROUPS.items():

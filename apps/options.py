@@ -11,16 +11,36 @@ import typer
 from schemas.config import Config, load_config
 from schemas.failure import UsageError
 
-ConfigFile = Annotated[Path, typer.Option("--config", help="The config file.")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="flywheel.toml here, else the profile `laptop`, if not given."),
+]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else.")]
 
-LAPTOP = Path("configs/laptop.toml")
+LAPTOP = None
+"""No file is named: `schemas.config.profiles` says which one is meant."""
 
 
-def resolve(file: Path, overrides: list[str] | None) -> Config:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from tasks.shared.version import version
+
+        typer.echo(f"flywheel {version()}")
+        raise typer.Exit
+
+
+def everywhere(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What may stand before every verb."""
+
+
+def resolve(file: Path | None, overrides: list[str] | None) -> Config:
     """The config of a file with overrides; raises UsageError as `load_config` does."""
     return load_config(file, overrides or ())
 

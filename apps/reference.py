@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from environments.registry import ENVIRONMENTS
+from schemas.config.commented import about
 from schemas.config.sections import Config
 from schemas.table import SCHEMA_VERSION, Table
 from schemas.tables import TABLES
@@ -38,7 +38,7 @@ def _table(table: Table) -> str:
     ]
     for field in table.schema:
         kind = f"{field.type}{' or null' if field.nullable else ''}"
-        lines.append(f"| `{field.name}` | {kind} | {_about(table.row.model_fields[field.name])} |")
+        lines.append(f"| `{field.name}` | {kind} | {about(table.row.model_fields[field.name])} |")
     lines += ["", "| expectation | on | severity | because |", "|---|---|---|---|"]
     for one in table.expectations:
         columns = ", ".join(f"`{column}`" for column in one.columns)
@@ -59,12 +59,8 @@ def _section(prefix: str, section: type[BaseModel]) -> list[str]:
             inner += _section(f"{prefix}{name}.", field.annotation)
         else:
             default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
-            lines.append(f"| `{prefix}{name}` | {default} | {_about(field)} |")
+            lines.append(f"| `{prefix}{name}` | {default} | {about(field)} |")
     return [*lines, "", *inner]
-
-
-def _about(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split())
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Overrides, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
 from tasks.shared.console import out
 
 Place = Annotated[
@@ -17,7 +17,7 @@ Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the 
 
 
 def inspect(
-    place: Place, overrides: Overrides = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+    place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
     """Show what a checkpoint holds."""
     from learning.checkpoint import inspect as look
@@ -30,7 +30,7 @@ def inspect(
 
 
 def verify(
-    place: Place, overrides: Overrides = None, config: ConfigFile = LAPTOP, step: Step = None, as_json: AsJson = False
+    place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
     """Read every byte of a checkpoint and compare it with what was saved; exit status 1 if it differs."""
     from learning.checkpoint import verify as check
@@ -51,7 +51,7 @@ def reshard(
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="Where the new checkpoint goes.")],
     ranks: Annotated[int, typer.Option("--ranks", help="How many ranks it is cut for.")],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     step: Step = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,7 +72,7 @@ def export(
         Path, typer.Option("--parent", metavar="DIR", help="The Hugging Face directory the training began from.")
     ],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     step: Step = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the modules' names.")] = "model.",
     as_json: AsJson = False,
@@ -87,7 +87,7 @@ def export(
         typer.echo(f"step {made['step']} is in {made['directory']}")
 
 
-def _store(place: str, config: Path, overrides: list[str] | None) -> Any:
+def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
     """The store of a place; S3 is reached as the config's lake is."""
     from learning.checkpoint import open_store
     from storage.address import resolve as reach

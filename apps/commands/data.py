@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
 from schemas.failure import UsageError
 
 FormatName = Annotated[str, typer.Option("--format", metavar="NAME", help="Such as agentnet, or a dotted path.")]
@@ -15,7 +15,7 @@ def export(
     name: FormatName,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     iterations: Annotated[str | None, typer.Option(metavar="A:B", help="B left out; all if not given.")] = None,
     route: Annotated[str | None, typer.Option(help="Only what the filter sent there: sft, ct, rl, ...")] = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
@@ -53,7 +53,7 @@ def import_(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of the format.")],
     name: FormatName,
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where a record does not say.")] = None,
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures are named from.")] = None,
     demonstrations: Annotated[

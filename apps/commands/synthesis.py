@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from apps.options import LAPTOP, AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
 from schemas.config import Config
 from schemas.text import counted
 
@@ -15,7 +15,7 @@ Range = Annotated[
 ]
 
 
-def list_tasks(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the config's tasks and the made ones, with where each comes from."""
     from tasks.shared.paths import lake_if_any
     from tasks.synthesize.command import listed
@@ -29,7 +29,7 @@ def list_tasks(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json
 
 
 def synthesize(
-    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
+    overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Make new tasks from those that there are; accepted ones are rolled out from the next iteration on."""
     found = _made(resolve(config, overrides), iteration_range(iterations))
@@ -42,7 +42,7 @@ def synthesize(
 def retire(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A made task's id or template.")],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     why: Annotated[str, typer.Option("--because", help="Kept with it.")] = "",
     as_json: AsJson = False,
 ) -> None:

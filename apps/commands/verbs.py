@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from apps.commands import checkpoint, data, synthesis
+from apps.commands.init import init
 from apps.options import (
-    LAPTOP,
     AsJson,
     ConfigFile,
     Overrides,
@@ -33,7 +33,7 @@ Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-
 
 
 def run(
-    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Iterations = None, dry_run: DryRun = False
+    overrides: Overrides = None, config: ConfigFile = None, iterations: Iterations = None, dry_run: DryRun = False
 ) -> None:
     """Turn the wheel; go on where the lake stands."""
     resolved = resolve(config, overrides)
@@ -47,7 +47,7 @@ def run(
         turn(resolved, iterations or resolved.iterations)
 
 
-def status(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def status(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show iterations, success, data and the champion."""
     from apps.commands.status import show_status, status_of
     from apps.lakes import open_lake
@@ -61,7 +61,7 @@ def status(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: As
 
 def report(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -77,7 +77,7 @@ def report(
         webbrowser.open(page.as_uri())
 
 
-def doctor(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Check browser, storage, versions, disk, memory and cores before anything is spent."""
     from apps.commands.doctor import show_checks
     from tasks.preflight.preflight import examine
@@ -92,7 +92,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: As
         sys.exit(1)
 
 
-def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show what a policy was made from, or which policies a trajectory went into."""
     from apps.commands.lineage import lineage_of, show_lineage
     from apps.lakes import open_lake
@@ -106,7 +106,7 @@ def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = LAPTOP
 
 def evaluate(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     policy: PolicyName = "champion",
     tasks: Tasks = None,
     seeds: Seeds = None,
@@ -130,7 +130,7 @@ def evaluate(
 
 
 def refilter(
-    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
+    overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
     from apps.commands.filtering import refilter as filter_again
@@ -144,7 +144,7 @@ def refilter(
 
 
 def think(
-    overrides: Overrides = None, config: ConfigFile = LAPTOP, iterations: Range = None, as_json: AsJson = False
+    overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
     from apps.commands.thinking import show_thoughts, think_of_stored
@@ -158,7 +158,7 @@ def think(
 
 def retrain(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -175,7 +175,7 @@ def retrain(
 def adopt(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face model directory, in safetensors.")],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     name: Annotated[str | None, typer.Option(help="Its version; adopted-NNNN if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -191,7 +191,7 @@ def adopt(
 
 def merge(
     named: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Searched if not given.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="The search tries multiples of 1 / parts.")] = 4,
     as_json: AsJson = False,
@@ -213,7 +213,7 @@ def export(
     policy: Annotated[str, typer.Option("--policy", help="champion or a version.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy a policy into a folder that plain transformers loads."""
@@ -229,7 +229,7 @@ def export(
 
 def judge(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     version: Annotated[str | None, typer.Option(help="The judge that is meant; the config's if not given.")] = None,
     train: Annotated[str | None, typer.Option(metavar="NAME", help="Train one from verified trajectories.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="A:B", help="B left out; all if not given.")] = None,
@@ -254,7 +254,7 @@ def judge(
         show_judging(found)
 
 
-def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
     from apps.commands.curriculum import explanation, show_explanation
     from apps.lakes import open_lake
@@ -268,7 +268,7 @@ def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = LA
 
 def desk(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     host: Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = None,
 ) -> None:
@@ -281,7 +281,7 @@ def desk(
     serve(resolve(config, overrides), host, port)
 
 
-def upgrade(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: AsJson = False) -> None:
+def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
 
@@ -293,6 +293,7 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = LAPTOP, as_json: A
 
 
 VERBS = (
+    init,
     run,
     status,
     report,

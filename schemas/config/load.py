@@ -29,13 +29,15 @@ RENAMED: dict[str, str] = {
 """Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
 
 
-def load_config(path: str | Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
-    """The resolved config.
+def load_config(
+    path: str | Path | None = None, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
+) -> Config:
+    """The resolved config of a file or of a profile, of this folder's own if none is named (`schemas.config.profiles`).
 
     Raises:
         UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and what to do.
     """
-    fields = read_toml(Path(path))
+    fields = read_toml(None if path is None else Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(PREFIX):
             _put(fields, name[len(PREFIX) :].lower().split("__"), _value(value), name)

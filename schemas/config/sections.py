@@ -8,6 +8,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from schemas.config.annotate import AnnotateConfig
 from schemas.config.judging import FilterConfig, JudgeConfig
+from schemas.config.profiles import config_file
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
 from schemas.config.synthesis import SynthesisConfig
@@ -317,16 +318,13 @@ class Config(Section):
         return self.model_dump_json()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The fields of a config file.
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """The fields of a config file, or of the profile that it names.
 
     Raises:
-        UsageError: the file is missing or not TOML.
+        UsageError: there is none, or it is not TOML.
     """
-    if not path.is_file():
-        raise UsageError(
-            f"There is no config file {path}.", "Name one with --config, or start in the project's folder."
-        )
+    path = config_file(path)
     try:
         return tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:

@@ -2,13 +2,24 @@
 
 import subprocess
 from functools import cache
+from importlib import metadata
 from pathlib import Path
+
+
+def version() -> str:
+    """The version of the package, as `pyproject.toml` says; `unknown` where it is not installed."""
+    try:
+        return metadata.version("flywheel")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 @cache
 def code_version() -> str:
-    """The commit of the running code, with `+changes` if files differ from it; `unknown` outside a checkout."""
+    """The commit of the running code, with `+changes` if files differ from it; its version where it is installed."""
     root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # a repository around the place where it is installed is somebody else's
+        return f"flywheel {version()}"
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return "unknown"

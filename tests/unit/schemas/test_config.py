@@ -109,7 +109,7 @@ def test_an_old_key_is_refused_with_its_new_name_or_with_what_to_write() -> None
 
 
 def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.toml\. Name one with --config, or start in the project's folder"):
+    with pytest.raises(UsageError, match=r"none\.toml\. Name one with --config, or a profile \(.*laptop"):
         load_config(tmp_path / "none.toml", environ={})
 
 

@@ -1,0 +1,77 @@
+"""A config as a TOML file that explains itself: every key with what it means, what is not set as a comment.
+
+The words are the config classes' own, as on the page of all keys, so a new key needs nothing here.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from schemas.config.sections import Config
+
+WIDTH = 118
+BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+"""What a key of TOML may hold without quotes."""
+
+
+def commented(config: Config) -> str:
+    """The file. What differs from its default is set; a line that begins with `#` and no space is a key at its default:
+    without the `#` it says the same, until its value is changed."""
+    head = "# A key that begins with # is at its default; without the # it says the same, until its value is changed."
+    return "\n".join([head, *_section("", config)]) + "\n"
+
+
+def about(field: FieldInfo) -> str:
+    """What a field's docstring says, in one line."""
+    return " ".join((field.description or "").split())
+
+
+def _section(above: str, section: BaseModel) -> Iterator[str]:
+    """The lines of a section: its keys, then the sections in it."""
+    inner: list[tuple[str, BaseModel]] = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            inner.append((f"{above}{name}", value))
+        elif name == "environments":
+            inner += [(f"{above}{name}.{_key(one)}", its) for one, its in value.items()]
+        else:
+            yield from _entry(name, field, value)
+    for name, value in inner:
+        doc = " ".join((type(value).__doc__ or "").split())
+        yield from ("", *_comment(doc), f"[{name}]", *_section(f"{name}.", value))
+
+
+def _entry(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
+    """The lines of one key."""
+    yield from _comment(about(field))
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    if value is None:
+        yield f"# {name} is not set"
+    else:
+        written = f"{_key(name)} = {_value(value)}"
+        yield written if field.is_required() or value != default else f"#{written}"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+
+
+def _key(name: str) -> str:
+    return name if name and set(name) <= BARE else json.dumps(name)
+
+
+def _value(value: Any) -> str:
+    """A value in one line of TOML; its strings are JSON's, but for DEL, which TOML wants escaped."""
+    if isinstance(value, Mapping):
+        items = cast(Mapping[str, Any], value).items()
+        return "{" + ", ".join(f"{_key(name)} = {_value(one)}" for name, one in items if one is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, cast(list[Any], value))) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,48 @@
+"""What holds for every verb: where its config comes from, the version, and completion."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apps.options import resolve
+from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
+
+__all__ = ["flywheel"]
+
+
+def test_the_version_is_one_line(flywheel: Call) -> None:
+    code, out, err = flywheel("--version")
+    assert (code, err) == (0, "") and out.startswith("flywheel ") and out.count("\n") == 1
+
+
+def test_a_folder_s_own_config_comes_before_the_profile_and_a_named_one_before_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flywheel: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve(None, []).name == "laptop"
+    code, out, _ = flywheel("init", "name=mine", "seed=3")
+    assert code == 0 and "flywheel.toml is written" in out
+    assert (resolve(None, []).name, resolve(None, []).seed) == ("mine", 3)
+    for profile in ("laptop", "configs/laptop.toml"):
+        assert resolve(Path(profile), []).name == "laptop"
+
+
+def test_init_overwrites_nothing_and_is_named_after_its_folder(tmp_path: Path, flywheel: Call) -> None:
+    assert flywheel("init", "--to", tmp_path / "wheels")[0] == 0
+    text = (tmp_path / "wheels/flywheel.toml").read_text()
+    assert 'name = "wheels"' in text
+    code, _, err = flywheel("init", "--to", tmp_path / "wheels", "seed=1")
+    assert code == 2 and "There is a" in err and (tmp_path / "wheels/flywheel.toml").read_text() == text
+    (tmp_path / "file").write_text("")
+    assert flywheel("init", "--to", tmp_path / "file")[0] == 2
+
+
+@pytest.mark.parametrize(("words", "offered"), [("flywheel sta", "status"), ("flywheel retrain --", "--like")])
+def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:
+    asked = {"_FLYWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    script = "import sys; sys.argv = ['flywheel']; from apps.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, **asked}, capture_output=True, text=True)
+    assert done.returncode == 0 and offered in done.stdout.split()
