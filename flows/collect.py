@@ -1,6 +1,6 @@
 """Collection alone: the data half of an iteration."""
 
-from prefect import flow
+from prefect import State, flow
 
 from schemas.config import Config
 from tasks.check import check_before_spending
@@ -8,19 +8,22 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
+from tasks.shared.boundary import until_paused
 from tasks.shared.iterations import plan_iterations
+from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
 from tasks.turning import turning
 
 
 @flow(name="collect", flow_run_name=run_name)
-def collect(config: Config) -> None:
+def collect(config: Config) -> State[Pause] | None:
     """Rolls out and filters the next iteration's trajectories; `flywheel run` goes on from there."""
     check_before_spending(config)
-    with open_run(config) as run, turning(run.lake):
+    with open_run(config) as run, turning(run.lake), until_paused(run.lake) as end:
         planned = plan_iterations(config, 1)
         prepare_lake(config, -1)
         for iteration in planned:
             choose_tasks(config, iteration)
             collect_trajectories(config, iteration)
             filter_trajectories(config, iteration)
+    return end.state

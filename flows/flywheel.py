@@ -1,6 +1,6 @@
 """The wheel: what one iteration is made of, and how many are turned."""
 
-from prefect import flow
+from prefect import State, flow
 
 from flows.learn import learn
 from schemas.config import Config
@@ -12,7 +12,9 @@ from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.quality import check_quality
 from tasks.reflect.reflect import reflect_on_failures
+from tasks.shared.boundary import until_paused
 from tasks.shared.iterations import close_iteration, plan_iterations
+from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
 from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
@@ -20,15 +22,18 @@ from tasks.turning import turning
 
 
 @flow(name="flywheel", flow_run_name=run_name)
-def flywheel(config: Config, iterations: int | None = None) -> None:
+def flywheel(config: Config, iterations: int | None = None) -> State[Pause] | None:
     """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
 
     Args:
         config: the resolved config.
         iterations: how many to turn; the config's number if not given.
+
+    Returns:
+        The pause of the lake that ended it early, or None.
     """
     check_before_spending(config)
-    with open_run(config) as run, turning(run.lake):
+    with open_run(config) as run, turning(run.lake), until_paused(run.lake) as end:
         planned = plan_iterations(config, iterations)
         prepare_lake(config, -1)
         for iteration in planned:
@@ -43,3 +48,4 @@ def flywheel(config: Config, iterations: int | None = None) -> None:
             check_quality(config, iteration)
             learn(config, iteration)
             close_iteration(config, iteration)
+    return end.state

@@ -1,16 +1,18 @@
 """Retraining from pinned data, without collecting: what people corrected meanwhile is tried, and part of it."""
 
-from prefect import flow
+from prefect import State, flow
 
 from schemas.config import Config
 from tasks.challenge import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
+from tasks.shared.boundary import until_paused
+from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
 
 
 @flow(name="retrain", flow_run_name=run_name)
-def retrain(config: Config, like: str | None = None) -> str:
+def retrain(config: Config, like: str | None = None) -> str | State[Pause] | None:
     """Trains, evaluates and promotes from pinned data versions.
 
     Args:
@@ -18,9 +20,9 @@ def retrain(config: Config, like: str | None = None) -> str:
         like: a policy version whose data versions, parent, config and seed are repeated; today's data if not given.
 
     Returns:
-        The new policy's version.
+        The new policy's version, or the pause of the lake that ended it early.
     """
-    with open_run(config, create=False):
+    with open_run(config, create=False) as run, until_paused(run.lake) as end:
         if like is None:
             verify_corrections(config)
         pins = pin_data(config, like)
@@ -28,3 +30,4 @@ def retrain(config: Config, like: str | None = None) -> str:
         evaluate_challenger(config, version)
         challenge_champion(config, version)
         return version
+    return end.state

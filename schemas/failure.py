@@ -11,7 +11,7 @@ Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage"
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
 POLICY_BOUNDARIES: tuple[str, ...] = ("policy", "action")
 
-EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE = 0, 1, 2, 3
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE, EXIT_PAUSED = 0, 1, 2, 3, 4
 
 
 def is_environment_failure(boundary: str | None) -> bool:
@@ -60,6 +60,12 @@ class GateRefused(FlywheelError):
     """The data-quality gate found critical failures; training was not started."""
 
     exit_code = EXIT_GATE
+
+
+class Paused(FlywheelError):
+    """People paused the lake's wheel: nothing failed, and nothing new is begun."""
+
+    exit_code = EXIT_PAUSED
 
 
 class TrajectoryFailure(Exception):

@@ -2,25 +2,23 @@
 
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
 from tasks.evaluate import measure_suites
 from tasks.promote import challenge
+from tasks.shared.boundary import boundary
 from tasks.shared.policies import policy_row
 from tasks.shared.run import run_of
 from tasks.shared.weights import load_policy
 
 
-@task(name="evaluate-challenger", cache_policy=NO_CACHE)
+@boundary("evaluate-challenger")
 def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
     """The policy on both suites' held-out seeds."""
     lake = run_of(config, create=False).lake
     return measure_suites(config, lake, load_policy(config, lake, version), policy_row(lake, version).iteration)
 
 
-@task(name="challenge", cache_policy=NO_CACHE)
+@boundary("challenge")
 def challenge_champion(config: Config, version: str) -> dict[str, Any]:
     """Promotes the policy if it is not worse than the champion."""
     lake = run_of(config, create=False).lake

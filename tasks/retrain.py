@@ -3,14 +3,12 @@
 import json
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.preflight.descent import require_descent, require_held_out
+from tasks.shared.boundary import boundary
 from tasks.shared.claims import claim
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, last_iteration, policy_row
@@ -19,7 +17,7 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
 
 
-@task(name="pin", cache_policy=NO_CACHE)
+@boundary("pin")
 def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     """What a retraining reads, and the name that it claims: today's data and champion, or what an earlier policy was
     made from.
@@ -34,7 +32,7 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     return {**pins, "version": claim(lake, "retrained", {**pins, "versions": read})}
 
 
-@task(name="retrain", cache_policy=NO_CACHE)
+@boundary("retrain")
 def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     """Trains from the pins and registers the candidate; returns its version."""
     lake = run_of(config, create=False).lake

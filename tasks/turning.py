@@ -79,6 +79,11 @@ def require_free(lake: Lake) -> None:
     _refuse(lake, _turns(lake.blobs.store))
 
 
+def turn_of(lake: Lake) -> Turn | None:
+    """The run that turns the lake's iterations now, or None."""
+    return next((turn for turn in _turns(lake.blobs.store).values() if turn is not None and not turn.over), None)
+
+
 def _held(lake: Lake) -> str:
     """The name of a file that is now ours, the one file of a run that lives."""
     store = lake.blobs.store

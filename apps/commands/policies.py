@@ -71,14 +71,23 @@ def show_measured(measured: dict[str, Any]) -> None:
 
 
 def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
-    """Trains from pinned data; returns the new version and whether it is the champion now."""
+    """Trains from pinned data; returns the new version and whether it is the champion now.
+
+    Raises:
+        Paused: the lake's wheel is paused, or was meanwhile.
+    """
+    make_prefect_home()
     from tasks.preflight.preflight import require
+    from tasks.shared.pausing import Pause, require_unpaused
 
     lake = open_lake(config)
     policy_row(lake, like or "champion")
+    require_unpaused(lake)
     require(config)
 
     version = call("flows.retrain.retrain", config, like)
+    if isinstance(version, Pause):
+        raise version.refusal()
     return {"policy": version, "status": policy_row(lake, version).status}
 
 

@@ -15,6 +15,7 @@ from tasks.preflight.preflight import require
 from tasks.preflight.unread import for_other_methods
 from tasks.shared.console import err, out
 from tasks.shared.paths import lake_if_any
+from tasks.shared.pausing import require_unpaused
 from tasks.turning import require_free
 
 
@@ -23,6 +24,7 @@ def turn(config: Config, iterations: int) -> None:
 
     Raises:
         FlywheelError: a check fails, or another run turns the lake, before anything is spent; or a stage does.
+        Paused: the lake's wheel is paused, or was while it turned.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
     make_prefect_home()
@@ -31,15 +33,18 @@ def turn(config: Config, iterations: int) -> None:
         err().print(idle)
     if lake := lake_if_any(config):
         require_free(lake)
+        require_unpaused(lake)
 
     threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
     try:
-        call("flows.flywheel.flywheel", config, iterations)
+        pause = call("flows.flywheel.flywheel", config, iterations)
     except GateRefused:
         err().print(f"The failing rows are in the report: {build_report(config)}")
         raise
     show_status(open_lake(config))
     out().print(f"report {build_report(config)}")
+    if pause:
+        raise pause.refusal()
 
 
 def _import_ahead() -> None:

@@ -1,15 +1,23 @@
 """`flywheel status`: where the wheel stands, for people and for programs."""
 
+import time
 from typing import Any
 
+from rich.console import Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from apps.lakes import begun_iterations, is_finished
+from schemas.failure import UsageError
+from schemas.tables.stage import STAGES
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.learnt import learnt_from_people
+from tasks.shared.pausing import pause_of
 from tasks.shared.policies import reigning
+from tasks.turning import turn_of
 
 KEYS = (
     "iteration",
@@ -35,19 +43,40 @@ def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
     finished = [{key: row[key] for key in KEYS} for row in begun_iterations(lake) if is_finished(row)]
     people = [one.shown for one in learnt_from_people(lake)]
-    return {"lake": lake.uri, "champion": _champion(lake), "iterations": finished, "people": people}
+    pause = pause_of(lake)
+    return {
+        "lake": lake.uri,
+        "champion": _champion(lake),
+        "iterations": finished,
+        "people": people,
+        "paused": pause and pause.model_dump(mode="json"),
+    }
 
 
 def show_status(lake: Lake) -> None:
-    """The table for people, an unfinished iteration included; it fits 80 columns."""
+    """The same for people, an unfinished iteration included."""
+    out().print(view(lake))
+
+
+def watch_status(lake: Lake, every_s: float) -> None:
+    """Shows it anew every so many seconds until a signal comes; raises UsageError where there is no terminal."""
+    console = out()
+    if not console.is_terminal:
+        raise UsageError("`--watch` is for a terminal.", "`flywheel status --json` tells a program the same once.")
+    with Live(view(lake), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(every_s)
+            live.update(view(lake), refresh=True)
+
+
+def view(lake: Lake) -> Group:
+    """What people see of a lake; it fits 80 columns."""
     rows = begun_iterations(lake)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome"):
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row))
-    console = out()
-    console.print(table if rows else "No iteration has begun yet.")
     trend = sparkline([row["success"] for row in rows if row["success"] is not None])
     explorer = next((row["explorer"] for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
@@ -60,8 +89,29 @@ def show_status(lake: Lake) -> None:
         text += f"\nthe same of a fixed mix of {counted(fixed[-1]['tasks'], 'task')} {_trend(fixed, 'rate')}"
     if unseen:
         text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
-    text += "\nin brackets: 95 % intervals over trajectories"
-    console.print(f"{text}\nlake {lake.uri}")
+    text += f"\nin brackets: 95 % intervals over trajectories\nlake {lake.uri}\n{_now(lake, rows)}"
+    return Group(table if rows else "No iteration has begun yet.", Text(text))
+
+
+def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:
+    """What happens at this moment: the pause, or the stage under way, for how long, and how long it took before."""
+    if pause := pause_of(lake):
+        return f"{pause.text} `flywheel resume` ends that."
+    turn = turn_of(lake)
+    if turn is None:
+        return "nobody turns it now"
+    who = f"process {turn.process} of {turn.host} turns it"
+    done = rows[-1]["stages_s"] if rows and not is_finished(rows[-1]) else {}
+    stage = next((one for one in STAGES if one not in done), STAGES[-1])
+    before = [row["stages_s"][stage] for row in rows if stage in row["stages_s"]]
+    usual = f", {before[-1]:.0f} s the last time" if before else ""
+    return f"now {stage}{f' for {_since(lake):.0f} s' if rows else ''}{usual}; {who}"
+
+
+def _since(lake: Lake) -> float:
+    """Seconds since the last stage that is finished."""
+    ended = lake.read("stages", ["started_at", "wall_s"]).to_pylist()
+    return max(0.0, time.time() - max((row["started_at"].timestamp() + row["wall_s"] for row in ended), default=0.0))
 
 
 def bar(share: float | None, width: int = BAR_WIDTH) -> str:

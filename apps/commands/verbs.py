@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, synthesis
+from apps.commands import checkpoint, data, pausing, synthesis
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -30,6 +30,8 @@ PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, 
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
 Range = Annotated[str | None, typer.Option("--iterations", metavar="A:B", help="B left out; all if not given.")]
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, B left out.")]
+WATCH_S = 2.0
+"""Seconds from one picture of `flywheel status --watch` to the next."""
 
 
 def run(
@@ -47,13 +49,22 @@ def run(
         turn(resolved, iterations or resolved.iterations)
 
 
-def status(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def status(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show iterations, success, data and the champion."""
-    from apps.commands.status import show_status, status_of
+    from apps.commands.status import show_status, status_of, watch_status
     from apps.lakes import open_lake
 
+    if watch and as_json:
+        raise UsageError("`--watch` is for people, and `--json` for programs.", "Give one of the two.")
     lake = open_lake(resolve(config, overrides))
-    if as_json:
+    if watch:
+        watch_status(lake, WATCH_S)
+    elif as_json:
         print_json(status_of(lake))
     else:
         show_status(lake)
@@ -309,6 +320,7 @@ VERBS = (
     desk,
     judge,
     upgrade,
+    *pausing.VERBS,
 )
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from curation.annotation import Decision, annotations_of
 from rollout.replies import corrected
 from rollout.trajectory import PlannedTrajectory
@@ -30,6 +27,7 @@ from storage.lake import Lake
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
 from tasks.reflect.cases import Rolled
+from tasks.shared.boundary import boundary
 from tasks.shared.console import err
 from tasks.shared.reviews import settle
 from tasks.shared.run import Run, run_of
@@ -77,7 +75,7 @@ class _Open:
         )
 
 
-@task(name="verify", cache_policy=NO_CACHE)
+@boundary("verify")
 def verify_corrections(config: Config) -> dict[str, Any]:
     """See `verify_people`."""
     return verify_people(run_of(config, create=False))

@@ -33,6 +33,11 @@ def _console(stderr: bool) -> Console:
     return Console(stderr=stderr, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None)
 
 
+def say(text: str) -> None:
+    """One line of what happens, as it is: nothing in it is markup."""
+    err().print(text, markup=False, soft_wrap=True)
+
+
 def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
     """One line: iteration, stage, seconds, and the stage's headline."""
     head = "start" if iteration == PREPARE else label_of(iteration)

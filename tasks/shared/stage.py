@@ -12,20 +12,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
+from tasks.shared.boundary import Boundary
 from tasks.shared.console import say_stage
 from tasks.shared.run import Run, run_of
 
 ORCHESTRATION = "orchestration_s"
 """Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""
 StageWork = Callable[[Run, int], dict[str, Any]]
-StageTask = Task[[Config, int], dict[str, Any]]
+StageTask = Boundary[[Config, int], dict[str, Any]]
 
 
 def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
@@ -39,7 +39,7 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
         in_order.__name__ = in_order.__qualname__ = f"{name}_stage"
         in_order.__doc__ = work.__doc__
-        return task(name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)(in_order)
+        return Boundary(in_order, name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)
 
     return wrap
 

@@ -35,7 +35,8 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     code, out, err = flywheel("status", "--json", "--config", place.file)
     found = json.loads(out)
     assert (code, err) == (0, "")
-    assert set(found) == {"lake", "champion", "iterations", "people"} and found["people"] == []
+    assert set(found) == {"lake", "champion", "iterations", "people", "paused"}
+    assert (found["people"], found["paused"]) == ([], None)
     assert found["champion"] == "policy-0001"
     assert [one["iteration"] for one in found["iterations"]] == [0, 1]
     first = found["iterations"][0]

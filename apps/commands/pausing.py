@@ -1,0 +1,53 @@
+"""`flywheel pause` and `flywheel resume`: the wheel waits for people, and no process does."""
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
+from schemas.failure import UsageError
+
+
+def pause(
+    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever finds it paused.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let nothing new begin: runs and retrainings end before their next stage, and go on after `flywheel resume`."""
+    from apps.lakes import open_lake
+    from tasks.shared.pausing import pause as pause_lake
+
+    who = by or _user()
+    for option, text, most in (("--reason", reason, 500), ("--by", who, 100)):
+        if not text.strip() or len(text) > most:
+            raise UsageError(f"`{option}` has {len(text.strip())} characters.", f"Write 1 to {most}.")
+    made = pause_lake(open_lake(resolve(config, overrides)), reason, who)
+    if as_json:
+        print_json(made.model_dump(mode="json"))
+    else:
+        typer.echo(f"{made.text} What runs ends before its next stage; `flywheel resume` ends the pause.")
+
+
+def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """End the pause; start again what was ended, by hand or by its schedule."""
+    from apps.lakes import open_lake
+    from tasks.shared.pausing import resume as resume_lake
+
+    was = resume_lake(open_lake(resolve(config, overrides)))
+    if as_json:
+        print_json({"resumed": was})
+    else:
+        typer.echo("the wheel may turn again" if was else "the wheel was not paused")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return "somebody"
+
+
+VERBS = (pause, resume)

@@ -1,0 +1,58 @@
+"""`flywheel pause`, `resume`, and what the other verbs say of a paused lake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apps.commands.status import show_status
+from tasks.shared.pausing import FILE, pause_of
+from tasks.turning import turning
+from tests.unit.apps.conftest import Place, make_place
+from tests.unit.apps.test_cli import Call, flywheel
+
+__all__ = ["flywheel"]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return make_place(tmp_path)
+
+
+def test_a_pause_says_who_and_why_holds_runs_and_retrainings_back_and_ends(own: Place, flywheel: Call) -> None:
+    code, out, _ = flywheel("pause", "--reason", "too many dragons", "--by", "ann", "--config", own.file)
+    assert code == 0 and "by ann: too many dragons." in out
+    for verb in ("run", "retrain"):
+        code, out, err = flywheel(verb, "--config", own.file)
+        assert (code, out) == (4, "") and err.count("\n") == 1
+        assert "paused since" in err and "by ann: too many dragons" in err and "`flywheel resume`" in err
+    code, out, _ = flywheel("status", "--json", "--config", own.file)
+    assert json.loads(out)["paused"]["by"] == "ann"
+    assert "too many dragons" in flywheel("status", "--config", own.file)[1]
+    assert json.loads(flywheel("resume", "--json", "--config", own.file)[1]) == {"resumed": True}
+    assert flywheel("resume", "--config", own.file)[1] == "the wheel was not paused\n"
+    assert pause_of(own.lake) is None
+
+
+def test_a_pause_without_a_reason_is_refused_and_a_broken_one_can_be_ended(own: Place, flywheel: Call) -> None:
+    assert flywheel("pause", "--config", own.file)[0] == 2
+    code, _, err = flywheel("pause", "--reason", " ", "--config", own.file)
+    assert code == 2 and "--reason" in err
+    own.lake.blobs.store.put(FILE, b"{")
+    code, _, err = flywheel("status", "--config", own.file)
+    assert code == 1 and "flywheel resume" in err
+    assert flywheel("resume", "--config", own.file)[0] == 0
+    assert flywheel("status", "--config", own.file)[0] == 0
+
+
+def test_status_says_what_happens_now(own: Place, capsys: pytest.CaptureFixture[str], flywheel: Call) -> None:
+    show_status(own.lake)
+    assert "nobody turns it now" in capsys.readouterr().out
+    with turning(own.lake):
+        show_status(own.lake)
+    out = capsys.readouterr().out
+    assert "now collect for" in out and "s the last time; process" in out
+    code, _, err = flywheel("status", "--watch", "--config", own.file)
+    assert code == 2 and "terminal" in err
+    assert flywheel("status", "--watch", "--json", "--config", own.file)[0] == 2
