@@ -4,7 +4,7 @@ from typing import Any
 
 from schemas.failure import GateRefused
 from schemas.tables.quality import QualityResult
-from storage.quality import run_gate
+from storage.quality.gate import run_gate
 from tasks.shared.paths import docs_folder
 from tasks.shared.run import Run
 from tasks.shared.stage import stage

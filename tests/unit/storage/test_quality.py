@@ -10,9 +10,10 @@ from deltalake import write_deltalake
 from schemas.table import Expectation
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
-from storage import quality
 from storage.lake import Lake
-from storage.quality import run_gate
+from storage.quality import gate
+from storage.quality.gate import name_of, run_gate
+from storage.quality.rows import expectations_of, rows_of
 
 WRITTEN = ("trajectories", "steps", "screenshots")
 
@@ -93,7 +94,7 @@ def test_a_check_that_breaks_is_a_gate_error_and_not_bad_data(
 ) -> None:
     broken = Expectation(kind=kind, arguments=arguments, because="nobody can check this")
     contract = replace(TABLES["trajectories"], expectations=(broken,))
-    monkeypatch.setitem(quality.TABLES, "trajectories", contract)
+    monkeypatch.setitem(gate.TABLES, "trajectories", contract)
     failed = _failed(run_gate(sound, 1, ["trajectories", "steps"], tmp_path))
     result = failed[f"trajectories.{kind}(policy)"]
     assert result.error
@@ -110,11 +111,11 @@ def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, tmp_path: P
 
 
 def test_pictures_are_not_loaded_into_the_gate(sound: Lake) -> None:
-    rows = quality._rows(sound, TABLES["screenshots"], 1)
-    assert rows["png"].tolist() == [3]
+    with rows_of(sound, TABLES["screenshots"], 1) as connection:
+        assert connection.execute("SELECT png FROM rows").fetchall() == [(3,)]
 
 
 def test_no_two_expectations_of_a_table_share_a_name() -> None:
     for contract in TABLES.values():
-        names = [quality._name(each) for each in quality._expectations(contract)]
+        names = [name_of(each) for each in expectations_of(contract)]
         assert len(names) == len(set(names))

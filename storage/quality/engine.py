@@ -1,0 +1,180 @@
+"""Great Expectations over DuckDB: its own pandas engine, whose every measurement is a query instead of a frame.
+
+Great Expectations 1.24 has no engine for DuckDB (its SQLAlchemy one breaks on it), and its pandas engine wants the whole
+table in memory. An expectation asks its engine for metrics: how many rows there are, how many break it, which those
+are. This engine answers them in SQL, all counts of a table in one pass over it, so that the suite, the judgement, the
+results and the Data Docs are Great Expectations' own and nothing but counts and a few examples is ever in memory.
+Importing this module imports Great Expectations, which takes seconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import duckdb
+import great_expectations as gx
+import pandas as pd
+from great_expectations.datasource.fluent import PandasDatasource
+from great_expectations.exceptions import MetricResolutionError
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.validator.metric_configuration import MetricConfiguration
+from typing_extensions import override
+
+from storage.quality.conditions import condition, considered, key_columns, quoted
+
+ROWS = "rows"
+"""The view that an engine asks."""
+
+
+class DuckEngine(PandasExecutionEngine):
+    """Answers metrics about the view `rows` of a connection.
+
+    Attributes:
+        connection: where that view is.
+        key: the columns by which rows are named.
+        examples: how many of the rows that break an expectation are named.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    key: tuple[str, ...]
+    examples: int
+
+    @override
+    def resolve_metrics(
+        self,
+        metrics_to_resolve: Iterable[MetricConfiguration],
+        metrics: dict[Any, Any] | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
+    ) -> dict[Any, Any]:
+        """The values of these metrics by their ids; raises MetricResolutionError as any engine of Great Expectations."""
+        asked = list(metrics_to_resolve)
+        counts = {metric: sql for metric in asked if (sql := self._tried(metric, _count)) is not None}
+        found = {metric.id: value for metric, value in self._counted(counts).items()}
+        for metric in asked:
+            if metric not in counts:
+                found[metric.id] = self._tried(metric, self._answer)
+        return found
+
+    def _counted(self, counts: Mapping[MetricConfiguration, str]) -> dict[MetricConfiguration, int]:
+        """All counts in one pass; each on its own where one of them breaks the query."""
+        if not counts:
+            return {}
+        try:
+            row = self.connection.execute(f"SELECT {', '.join(counts.values())} FROM {ROWS}").fetchone()
+        except duckdb.Error as error:
+            if len(counts) == 1:
+                raise MetricResolutionError(message=str(error), failed_metrics=tuple(counts)) from error
+            return {metric: self._counted({metric: sql})[metric] for metric, sql in counts.items()}
+        assert row is not None
+        return dict(zip(counts, row, strict=True))
+
+    def _tried(self, metric: MetricConfiguration, answer: Any) -> Any:
+        try:
+            return answer(metric)
+        except Exception as error:  # whatever it is, only this metric's expectation is in doubt
+            raise MetricResolutionError(message=str(error), failed_metrics=(metric,)) from error
+
+    def _answer(self, metric: MetricConfiguration) -> Any:
+        name, _, what = metric.metric_name.rpartition(".")
+        if metric.metric_name == "table.columns":
+            return [column for column, _ in self._columns()]
+        if metric.metric_name == "table.column_types":
+            return [{"name": column, "type": kind} for column, kind in self._columns()]
+        if what == "unexpected_count":
+            return self._repeated(metric)
+        if what == "unexpected_values":
+            domain = metric.metric_domain_kwargs
+            columns = domain.get("column_list") or [
+                domain[c] for c in ("column", "column_A", "column_B") if c in domain
+            ]
+            rows = self._unexpected(name, metric, columns)
+            if "column" in domain:
+                return [row[0] for row in rows]
+            return [dict(zip(columns, row, strict=True)) if "column_list" in domain else row for row in rows]
+        if what == "unexpected_index_list":
+            return [dict(zip(self.key, row, strict=True)) for row in self._unexpected(name, metric, self.key)]
+        if what in ("condition", "unexpected_index_query"):
+            return None
+        raise NotImplementedError(f"The gate has no SQL for `{metric.metric_name}`.")
+
+    def _columns(self) -> list[tuple[str, str]]:
+        return [(row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {ROWS}").fetchall()]
+
+    def _repeated(self, metric: MetricConfiguration) -> int:
+        """How many rows have a key that another row has, too: hashes first, for few or none are alike."""
+        domain = metric.metric_domain_kwargs
+        columns = key_columns("compound_columns.unique", domain) or [domain["column"]]
+        key, hashed = ", ".join(map(quoted, columns)), _hash(columns)
+        alike = f"SELECT {hashed} AS h FROM {ROWS} GROUP BY h HAVING count(*) > 1"
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE alike AS {alike}")
+        there = considered(domain) if "column_list" in domain else f"{key} IS NOT NULL"
+        rows = (
+            f"SELECT count(*) AS n FROM {ROWS} WHERE {hashed} IN (FROM alike) AND {there} GROUP BY {key} HAVING n > 1"
+        )
+        if not self._one("SELECT count(*) FROM alike"):
+            return 0
+        return self._one(f"SELECT coalesce(sum(n), 0)::BIGINT FROM ({rows})")
+
+    def _unexpected(self, name: str, metric: MetricConfiguration, columns: Iterable[str]) -> list[tuple[Any, ...]]:
+        """Of the first rows that break a condition, by key, what these columns hold."""
+        values = metric.metric_value_kwargs
+        broken = condition(name, metric.metric_domain_kwargs, values)
+        word = "QUALIFY" if key_columns(name, metric.metric_domain_kwargs) else "WHERE"
+        listed, order = (", ".join(map(quoted, names)) for names in (columns, self.key))
+        return self.connection.execute(
+            f"SELECT {listed} FROM {ROWS} {word} {broken} ORDER BY {order} LIMIT {self.examples}"
+        ).fetchall()
+
+    def _one(self, query: str) -> int:
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _count(metric: MetricConfiguration) -> str | None:
+    """The aggregate that a metric is, if it is one of a single pass."""
+    name, _, what = metric.metric_name.rpartition(".")
+    domain, values = metric.metric_domain_kwargs, metric.metric_value_kwargs
+    if metric.metric_name == "table.row_count":
+        return "count(*)"
+    if what == "filtered_row_count":
+        return f"count(*) FILTER ({considered(domain)})"
+    if what == "unexpected_count" and not key_columns(name, domain):
+        return f"count(*) FILTER ({condition(name, domain, values)})"
+    return None
+
+
+def _hash(columns: Iterable[str]) -> str:
+    return f"hash({', '.join(map(quoted, columns))})"
+
+
+class DuckSource(PandasDatasource):
+    """A source of data whose engine is `DuckEngine`."""
+
+    type: Literal["duck"] = "duck"  # pyright: ignore[reportIncompatibleVariableOverride] (how Great Expectations has it)
+
+    @property
+    @override
+    def execution_engine_type(self) -> Any:
+        """Its engine."""
+        return DuckEngine
+
+
+def validated(
+    context: Any, suite: gx.ExpectationSuite, connection: duckdb.DuckDBPyConnection, key: tuple[str, ...], examples: int
+) -> list[Any]:
+    """What Great Expectations finds of the view `rows`, one result per expectation; kept for the context's Data Docs."""
+    source = DuckSource(name=suite.name)
+    source = context.data_sources.add_or_update_duck(source)
+    asset = source.add_dataframe_asset(suite.name)
+    engine = source.get_execution_engine()
+    engine.connection, engine.key, engine.examples = connection, key, examples
+    batch = asset.add_batch_definition_whole_dataframe("iteration")
+    definition = gx.ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite))
+    context.validation_definitions.add(definition)
+    result_format = {
+        "result_format": "COMPLETE",
+        "unexpected_index_column_names": list(key),
+        "partial_unexpected_count": examples,
+        "return_unexpected_index_query": False,
+    }
+    return definition.run(batch_parameters={"dataframe": pd.DataFrame()}, result_format=result_format).results

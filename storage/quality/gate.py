@@ -1,0 +1,122 @@
+"""The quality gate: the contracts' expectations, judged by Great Expectations over what one iteration wrote.
+
+A check that breaks is not bad data. Great Expectations reports both as `success: false`; here the first has its
+`error` set, so that a gate error is never taken for a data failure, nor the other way round.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from schemas.table import Expectation, Table
+from schemas.tables import TABLES
+from schemas.tables.quality import QualityResult
+from storage.lake import Lake
+from storage.quality.docs import docs_context, write_docs
+from storage.quality.rows import expectations_of, rows_of
+
+EXAMPLES = 10
+"""How many keys of offending rows a result names."""
+
+
+def run_gate(lake: Lake, iteration: int, tables: Iterable[str], docs: Path, keep: int = 3) -> list[QualityResult]:
+    """One result per expectation of the tables an iteration wrote; nothing is written to the lake's tables.
+
+    Args:
+        lake: where the tables are.
+        iteration: its rows are looked at; tables that are not partitioned by iteration are looked at whole.
+        tables: their names.
+        docs: Data Docs go to `iteration-NNNN/` below it, those of an import to `import-NNNN/`.
+        keep: how many iterations' Data Docs stay there.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    context = docs_context(docs, iteration)
+    results: list[QualityResult] = []
+    for contract in [TABLES[name] for name in tables]:
+        expectations = expectations_of(contract)
+        try:
+            found = _validated(context, lake, contract, expectations, iteration)
+            results += [_result(contract, iteration, each, found[name_of(each)]) for each in expectations]
+        except Exception as error:  # whatever breaks a check is a gate error, never a verdict on the data
+            results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
+    write_docs(context, docs, keep)
+    return results
+
+
+def name_of(expectation: Expectation) -> str:
+    """How results call an expectation: its kind and its columns."""
+    values = expectation.arguments
+    columns = [*expectation.columns, *(values[side] for side in ("column_A", "column_B") if side in values)]
+    return f"{expectation.kind}({', '.join(columns)})"
+
+
+def _validated(
+    context: Any, lake: Lake, contract: Table, expectations: list[Expectation], iteration: int
+) -> dict[str, Any]:
+    import great_expectations as gx  # seconds to import, so not before a gate is run
+
+    from storage.quality.engine import validated
+
+    suite = gx.ExpectationSuite(name=contract.name, expectations=[_check(expectation) for expectation in expectations])
+    with rows_of(lake, contract, iteration) as connection:
+        results = validated(context, suite, connection, contract.key, EXAMPLES)
+    return {result.expectation_config.meta["name"]: result for result in results}
+
+
+def _check(expectation: Expectation) -> Any:
+    import great_expectations.expectations as gxe
+
+    check = getattr(gxe, expectation.kind)
+    about = {"severity": expectation.severity, "notes": expectation.because, "meta": {"name": name_of(expectation)}}
+    return check(**expectation.arguments, **about)
+
+
+def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
+    error = _exception(found.exception_info)
+    seen = found.result or {}
+    unexpected = int(seen.get("unexpected_count") or 0)
+    return QualityResult(
+        iteration=iteration,
+        table=contract.name,
+        expectation=name_of(expectation),
+        severity=expectation.severity,
+        success=bool(found.success) and error is None,
+        observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
+        unexpected=unexpected,
+        examples=_examples(seen, contract.key),
+        error=error,
+        because=expectation.because,
+    )
+
+
+BROKE = "the check broke"
+
+
+def _broken(contract: Table, iteration: int, expectation: Expectation, error: Exception) -> QualityResult:
+    return QualityResult(
+        iteration=iteration,
+        table=contract.name,
+        expectation=name_of(expectation),
+        severity=expectation.severity,
+        success=False,
+        observed=BROKE,
+        unexpected=0,
+        examples="[]",
+        error=f"{type(error).__name__}: {error}",
+        because=expectation.because,
+    )
+
+
+def _exception(info: Mapping[str, Any] | None) -> str | None:
+    """What broke a check, or None: one record, or one record per metric."""
+    info = info or {}
+    records = [info] if "raised_exception" in info else [value for value in info.values() if isinstance(value, dict)]
+    raised = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
+    return "; ".join(raised) or None
+
+
+def _examples(seen: Mapping[str, Any], key: tuple[str, ...]) -> str:
+    rows = (seen.get("unexpected_index_list") or [])[:EXAMPLES]
+    return json.dumps([{name: row.get(name) for name in key} for row in rows], sort_keys=True, default=str)

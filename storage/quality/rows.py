@@ -1,0 +1,76 @@
+"""What the gate looks at: the rows of one table that one iteration wrote, as a view, with what other tables say of them.
+
+A query that finds what is at fault between two tables gives few rows or none; joined to the table's own they make the
+columns that its expectations of other tables are about.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from schemas.table import Expectation, Table
+from storage.catalog import ask
+from storage.lake import Lake
+from storage.quality.conditions import quoted
+
+_REFERENCES: dict[str, tuple[Expectation, ...]] = {
+    "trajectories": (
+        Expectation(
+            kind="ExpectColumnPairValuesToBeEqual",
+            arguments={"column_A": "n_steps", "column_B": "stored_steps"},
+            because="a trajectory without all its steps cannot be replayed",
+        ),
+    ),
+    "steps": tuple(
+        Expectation(
+            kind="ExpectColumnValuesToBeInSet",
+            arguments={"column": f"{column}_known", "value_set": [True]},
+            because="a step without its picture cannot be trained on",
+        )
+        for column in ("screenshot", "next_screenshot")
+    ),
+}
+"""What one table expects of another."""
+_FAULTS: dict[str, tuple[str, str]] = {
+    "trajectories": (
+        "gate_steps",
+        "SELECT own.*, coalesce(stored_steps, n_steps) AS stored_steps FROM own LEFT JOIN faults USING (trajectory_id)",
+    ),
+    "steps": (
+        "gate_screenshots",
+        "SELECT *, screenshot NOT IN (FROM faults) AS screenshot_known,"
+        " next_screenshot NOT IN (FROM faults) AS next_screenshot_known FROM own",
+    ),
+}
+"""Of a table with such: the query that finds what is at fault, and the rows (`own`) with what it found (`faults`)."""
+
+
+def expectations_of(contract: Table) -> list[Expectation]:
+    """A table's own expectations, and what it expects of other tables."""
+    return [*contract.expectations, *_REFERENCES.get(contract.name, ())]
+
+
+@contextmanager
+def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
+
+    Pictures are seen by their length alone.
+    """
+    query, joined = _FAULTS.get(contract.name, ("", "FROM own"))
+    faults = ask(lake, query, iteration=iteration) if query else None
+    with lake.connect([contract.name]) as connection:
+        where = f" WHERE iteration = {iteration}" if "iteration" in contract.partition_by else ""
+        columns = ", ".join(_light(field) for field in contract.schema)
+        connection.execute(f"CREATE VIEW own AS SELECT {columns} FROM {quoted(contract.name)}{where}")
+        if faults is not None:
+            connection.register("found", faults)
+            connection.execute("CREATE TEMP TABLE faults AS FROM found")
+        connection.execute(f"CREATE TEMP VIEW rows AS {joined}")
+        yield connection
+
+
+def _light(field: pa.Field) -> str:
+    name = quoted(field.name)
+    return f"octet_length({name}) AS {name}" if pa.types.is_binary(field.type) else name
