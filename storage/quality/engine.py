@@ -1,9 +1,9 @@
 """Great Expectations over DuckDB: its own pandas engine, whose every measurement is a query instead of a frame.
 
-Great Expectations 1.24 has no engine for DuckDB (its SQLAlchemy one breaks on it), and its pandas engine wants the whole
-table in memory. An expectation asks its engine for metrics: how many rows there are, how many break it, which those
-are. This engine answers them in SQL, all counts of a table in one pass over it, so that the suite, the judgement, the
-results and the Data Docs are Great Expectations' own and nothing but counts and a few examples is ever in memory.
+Great Expectations 1.24 has no engine for DuckDB (its SQLAlchemy one breaks on it), and its pandas engine wants the
+whole table in memory. An expectation asks its engine for metrics: how many rows there are, how many break it, which
+those are. This engine answers them in SQL, all counts of a table in one pass over it, so the suite, the judgement, the
+results and the Data Docs are Great Expectations' own, and nothing but counts and a few examples is ever in memory.
 Importing this module imports Great Expectations, which takes seconds.
 """
 
@@ -45,7 +45,7 @@ class DuckEngine(PandasExecutionEngine):
         metrics: dict[Any, Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[Any, Any]:
-        """The values of these metrics by their ids; raises MetricResolutionError as any engine of Great Expectations."""
+        """The values of these metrics by their ids; raises MetricResolutionError, as any engine does."""
         asked = list(metrics_to_resolve)
         counts = {metric: sql for metric in asked if (sql := self._tried(metric, _count)) is not None}
         found = {metric.id: value for metric, value in self._counted(counts).items()}
@@ -104,15 +104,16 @@ class DuckEngine(PandasExecutionEngine):
         domain = metric.metric_domain_kwargs
         columns = key_columns("compound_columns.unique", domain) or [domain["column"]]
         key, hashed = ", ".join(map(quoted, columns)), _hash(columns)
-        alike = f"SELECT {hashed} AS h FROM {ROWS} GROUP BY h HAVING count(*) > 1"
+        alike = f"SELECT {hashed} FROM {ROWS} GROUP BY {hashed} HAVING count(*) > 1"
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE alike AS {alike}")
-        there = considered(domain) if "column_list" in domain else f"{key} IS NOT NULL"
-        rows = (
-            f"SELECT count(*) AS n FROM {ROWS} WHERE {hashed} IN (FROM alike) AND {there} GROUP BY {key} HAVING n > 1"
-        )
         if not self._one("SELECT count(*) FROM alike"):
             return 0
-        return self._one(f"SELECT coalesce(sum(n), 0)::BIGINT FROM ({rows})")
+        there = considered(domain) if "column_list" in domain else f"{key} IS NOT NULL"
+        near = f"FROM {ROWS} WHERE {hashed} IN (FROM alike) AND {there}"
+        return self._one(
+            f"SELECT coalesce(sum(found), 0)::BIGINT FROM "
+            f"(SELECT count(*) AS found {near} GROUP BY {key} HAVING count(*) > 1)"
+        )
 
     def _unexpected(self, name: str, metric: MetricConfiguration, columns: Iterable[str]) -> list[tuple[Any, ...]]:
         """Of the first rows that break a condition, by key, what these columns hold."""
@@ -162,7 +163,7 @@ class DuckSource(PandasDatasource):
 def validated(
     context: Any, suite: gx.ExpectationSuite, connection: duckdb.DuckDBPyConnection, key: tuple[str, ...], examples: int
 ) -> list[Any]:
-    """What Great Expectations finds of the view `rows`, one result per expectation; kept for the context's Data Docs."""
+    """What Great Expectations finds of the view `rows`: one result per expectation, kept for the context's pages."""
     source = DuckSource(name=suite.name)
     source = context.data_sources.add_or_update_duck(source)
     asset = source.add_dataframe_asset(suite.name)

@@ -1,4 +1,4 @@
-"""What the gate looks at: the rows of one table that one iteration wrote, as a view, with what other tables say of them.
+"""What the gate looks at: the rows of one table that one iteration wrote, with what other tables say of them.
 
 A query that finds what is at fault between two tables gives few rows or none; joined to the table's own they make the
 columns that its expectations of other tables are about.

@@ -1,0 +1,121 @@
+"""What the quality gate costs at size: seconds and memory, beside Great Expectations' own way over pandas.
+
+`python -m benchmarks.quality [--short] [--lakes DIR] --json PATH`
+
+Each gate runs in a process of its own, from its start (the import of Great Expectations is part of it and is also
+given alone) to the last result with its Data Docs, over every table of an iteration of 1,034,000 steps, 517,000
+trajectories and 2,068,000 verdicts (`benchmarks.shared.one_iteration`). The pandas way gets a tenth of it: at full size
+it took 122 s and 3.9 GB. Memory is the process's most, sampled (`benchmarks.shared.memory`).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.shared.memory import PeakMemory
+from benchmarks.shared.one_iteration import fill_iteration
+from benchmarks.shared.report import Bar, add_options, finish
+from schemas.config.sections import LakeConfig
+from schemas.tables import TABLES
+from storage.lake import Lake
+
+SIZES = {False: 517_000, True: 20_000}
+"""Trajectories of a full and of a short run."""
+PANDAS = 10
+"""The pandas way gets one in so many of them."""
+MOST_S, MOST_GIB = 10.0, 1.0
+
+
+def gate(uri: str, docs: Path) -> dict[str, Any]:
+    """The gate over iteration 0, in this process."""
+    from storage.quality.gate import run_gate
+
+    began = time.perf_counter()
+    import great_expectations
+    import great_expectations.expectations  # noqa: F401
+
+    imported = time.perf_counter()
+    results = run_gate(_lake(uri), 0, TABLES, docs)
+    done = time.perf_counter()
+    return {
+        "import_s": imported - began,
+        "work_s": done - imported,
+        "cpu_s": time.process_time(),
+        "checks": len(results),
+        "failed": sum(not one.success for one in results),
+    }
+
+
+def pandas_way(uri: str, _: Path) -> dict[str, Any]:
+    """The same checks over whole tables in pandas."""
+    began = time.perf_counter()
+    from benchmarks.shared.pandas_gate import pandas_gate
+
+    imported = time.perf_counter()
+    found = [result for contract in TABLES.values() for result in pandas_gate(_lake(uri), contract, 0).values()]
+    done = time.perf_counter()
+    return {
+        "import_s": imported - began,
+        "work_s": done - imported,
+        "cpu_s": time.process_time(),
+        "checks": len(found),
+        "failed": sum(not one.success for one in found),
+    }
+
+
+WAYS = {"gate": gate, "pandas": pandas_way}
+
+
+def measure(way: str, uri: str, trajectories: int, folder: Path) -> dict[str, Any]:
+    """One way in a process of its own, over a lake that is made if it is not there."""
+    lake = _lake(uri)
+    if not lake.count("trajectories"):
+        fill_iteration(lake, trajectories)
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "benchmarks.quality", "--way", way, uri, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process, PeakMemory(process.pid, 0.05) as watched:
+        printed, _ = process.communicate()
+    wall = time.perf_counter() - began
+    if process.returncode:
+        raise SystemExit(f"{command}: exit status {process.returncode}")
+    rows = {name: lake.count(name) for name in ("trajectories", "steps", "verdicts")}
+    return {"way": way, **rows, "all_s": wall, **json.loads(printed), "gib": watched.peak.gib}
+
+
+def main() -> int:
+    """Measures both ways."""
+    parser = add_options(argparse.ArgumentParser(description=__doc__))
+    parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
+    parser.add_argument("--way", nargs=3, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.way:
+        way, uri, folder = chosen.way
+        print(json.dumps(WAYS[way](uri, Path(folder))))
+        return 0
+    count = SIZES[chosen.short]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.lakes or Path(scratch)
+        rows = [
+            measure(way, str(folder / str(size)), size, Path(scratch) / way)
+            for way, size in (("gate", count), ("gate", count // PANDAS), ("pandas", count // PANDAS))
+        ]
+    whole = rows[0]
+    bars = [
+        Bar(f"seconds for {whole['steps']:,} steps", whole["all_s"], MOST_S, "lower"),
+        Bar(f"GiB for {whole['steps']:,} steps", whole["gib"], MOST_GIB, "lower"),
+        Bar("failed checks of sound data", whole["failed"], 0, "lower"),
+    ]
+    return finish("quality", rows, bars, chosen.json)
+
+
+def _lake(uri: str) -> Lake:
+    return Lake.open(LakeConfig(uri=uri))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The gate's engine answers what Great Expectations' own pandas engine answers, and knows NaN."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import hypothesis.strategies as st
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+
+from benchmarks.shared.pandas_gate import judged_in_pandas
+from schemas.table import Expectation
+from storage.quality.docs import docs_context
+from storage.quality.gate import _check, name_of
+
+KEY = ("id",)
+GENERATE = (Phase.generate,)
+"""A suite takes a second: no failing one is made smaller."""
+SCHEMA = pa.schema(
+    {"id": pa.int64(), "name": pa.string(), "n": pa.int32(), "m": pa.int32(), "x": pa.float32(), "s": pa.string()}
+)
+
+
+def expecting(kind: str, **arguments: Any) -> Expectation:
+    return Expectation(kind=kind, arguments=arguments, because="")
+
+
+SUITE = [
+    expecting("ExpectColumnValuesToBeUnique", column="name"),
+    expecting("ExpectCompoundColumnsToBeUnique", column_list=["name", "n"]),
+    expecting("ExpectColumnValuesToNotBeNull", column="s"),
+    expecting("ExpectColumnValuesToNotBeNull", column="x"),
+    expecting("ExpectColumnValuesToBeBetween", column="x", min_value=0.0, max_value=1.0),
+    expecting("ExpectColumnValuesToBeBetween", column="n", min_value=1, max_value=None),
+    expecting("ExpectColumnValuesToBeBetween", column="m", min_value=0, max_value=2, strict_min=True, strict_max=True),
+    expecting("ExpectColumnValuesToBeInSet", column="s", value_set=["a", "it's"]),
+    expecting("ExpectColumnValuesToNotBeInSet", column="m", value_set=[1]),
+    expecting("ExpectColumnValuesToMatchRegex", column="name", regex=r"^[ab'é]{1,2}$"),
+    expecting("ExpectColumnValuesToNotMatchRegex", column="name", regex=r"é"),
+    expecting("ExpectColumnPairValuesToBeEqual", column_A="n", column_B="m"),
+    expecting("ExpectColumnPairValuesToBeEqual", column_A="m", column_B="n", ignore_row_if="either_value_is_missing"),
+]
+small = st.integers(-1, 3)
+texts = st.sampled_from(["a", "b", "ab", "abc", "it's", "é", ""])
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": texts,
+            "n": small,
+            "m": st.none() | small,
+            "x": st.none() | st.sampled_from([-0.5, 0.0, 0.5, 1.0, 1.5, float("inf"), float("-inf")]),
+            "s": st.none() | texts,
+        }
+    ),
+    max_size=8,
+)
+
+
+def in_duckdb(table: pa.Table, suite: list[Expectation], folder: Path) -> dict[str, Any]:
+    import great_expectations as gx
+
+    from storage.quality.engine import validated
+
+    named = gx.ExpectationSuite(name="suite", expectations=[_check(each) for each in suite])
+    with duckdb.connect() as connection:
+        connection.register("rows", table)
+        results = validated(docs_context(folder, 0), named, connection, KEY, 10)
+    return {result.expectation_config.meta["name"]: result for result in results}
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, phases=GENERATE)
+@given(rows)
+def test_every_kind_is_judged_as_pandas_judges_it(tmp_path_factory: pytest.TempPathFactory, made: list[Any]) -> None:
+    compare(made, tmp_path_factory.mktemp("docs"))
+
+
+@settings(max_examples=4, deadline=None, phases=GENERATE)
+@given(rows.filter(lambda made: len(made) > 2))
+def test_some_tables_are_judged_as_pandas_judges_them(
+    tmp_path_factory: pytest.TempPathFactory, made: list[Any]
+) -> None:
+    compare(made, tmp_path_factory.mktemp("docs"))
+
+
+def compare(made: list[dict[str, Any]], folder: Path) -> None:
+    table = pa.Table.from_pylist([{"id": number, **row} for number, row in enumerate(made)], schema=SCHEMA)
+    ours, theirs = in_duckdb(table, SUITE, folder), judged_in_pandas(table.to_pandas(), SUITE, KEY)
+    assert set(ours) == set(theirs) == {name_of(each) for each in SUITE}
+    for name, result in theirs.items():
+        assert (ours[name].success, _seen(ours[name])) == (result.success, _seen(result)), (name, made)
+
+
+def _seen(result: Any) -> dict[str, Any]:
+    numbers = ("element_count", "unexpected_count", "missing_count", "unexpected_percent")
+    keys = sorted(int(row["id"]) for row in result.result["unexpected_index_list"] or [])
+    return {name: result.result.get(name) for name in numbers} | {"keys": keys}
+
+
+def test_a_nan_lies_in_no_range(tmp_path: Path) -> None:
+    table = pa.table({"id": [0, 1, 2], "x": pa.array([0.5, float("nan"), None], pa.float64())})
+    suite = [
+        expecting("ExpectColumnValuesToBeBetween", column="x", min_value=0.0, max_value=1.0),
+        expecting("ExpectColumnValuesToBeBetween", column="x", min_value=0.0, max_value=None),
+    ]
+    found = in_duckdb(table, suite[:1], tmp_path), in_duckdb(table, suite[1:], tmp_path)
+    for each in found:
+        (result,) = each.values()
+        assert (result.result["unexpected_count"], result.result["unexpected_index_list"]) == (1, [{"id": 1}])
+
+
+def test_of_many_bad_rows_only_the_first_by_key_are_named(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(pd.DataFrame({"id": range(999, -1, -1), "x": [9.0] * 1000}))
+    suite = [expecting("ExpectColumnValuesToBeBetween", column="x", min_value=0.0, max_value=1.0)]
+    (result,) = in_duckdb(table, suite, tmp_path).values()
+    assert result.result["unexpected_count"] == 1000
+    assert result.result["unexpected_index_list"] == [{"id": number} for number in range(10)]
