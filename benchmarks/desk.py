@@ -76,7 +76,7 @@ def measure(lake: Lake, times: int) -> tuple[list[dict[str, Any]], int]:
         for number in range(times):
             place = client.get("/api/queue", params={"limit": 1}).json()[0]
             decisions.append(_timed(_decide, client, place["trajectory_id"], "ada"))
-            waits.append(_timed(_get, client, f"/?page={number}"))
+            waits.append(_timed(_get, client, f"/queue?page={number}"))
         rows += [_row("queue", waits), _row("decision", decisions)]
         places = client.get("/api/queue", params={"limit": times}).json()
         paths = {

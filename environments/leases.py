@@ -11,6 +11,7 @@ from typing import Any
 
 from environments.environment import Environment
 from environments.host import Host
+from environments.leased import held
 from environments.sandbox import Sandbox
 from schemas.failure import SandboxFailure
 from schemas.tables.task import GuiTask
@@ -53,7 +54,8 @@ class Leases:
             host, sandbox = await self._begin(task, seed)
             self._metrics.leases += 1
             try:
-                yield sandbox
+                with held(task.environment, task.task_id, seed):
+                    yield sandbox
             except SandboxFailure:
                 self._metrics.deaths += 1
                 raise

@@ -24,6 +24,7 @@ from storage.lake import Lake
 from storage.objects import ObjectStore
 from tasks.shared.claims import Owner
 from tasks.shared.console import err
+from tasks.shared.now import told
 
 FOLDER = "claims/run"
 BEAT_S = 20.0
@@ -67,7 +68,8 @@ def turning(lake: Lake) -> Iterator[None]:
     beats = Thread(target=_beat, args=(lake, name, done), name="run-beats", daemon=True)
     beats.start()
     try:
-        yield
+        with told(lake):
+            yield
     finally:
         done.set()
         beats.join()

@@ -287,9 +287,24 @@ def desk(
     from apps.environment import make_prefect_home
 
     make_prefect_home()  # before Prefect is imported, which the desk's parts do
-    from apps.desk.serve import serve
+    from apps.desk.serve import serve as answer
 
-    serve(resolve(config, overrides), host, port)
+    answer(resolve(config, overrides), host, port, "queue")
+
+
+def serve(
+    overrides: Overrides = None,
+    config: ConfigFile = LAPTOP,
+    host: Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = None,
+) -> None:
+    """Serve the dashboard: where the wheel stands and what it does now; the review desk is in the same site."""
+    from apps.environment import make_prefect_home
+
+    make_prefect_home()  # before Prefect is imported, which the desk's parts do
+    from apps.desk.serve import serve as answer
+
+    answer(resolve(config, overrides), host, port)
 
 
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -317,6 +332,7 @@ VERBS = (
     adopt,
     merge,
     export,
+    serve,
     desk,
     judge,
     upgrade,

@@ -12,6 +12,8 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from apps.dashboard import pages as dashboard
+from apps.dashboard.gathered import Gathered
 from apps.desk import aloud_routes, api, live_routes, pages
 from apps.desk.live import LiveSessions
 from apps.desk.pictures import Pictures
@@ -35,6 +37,7 @@ class Desk:
     queue: Queue
     pictures: Pictures
     live: LiveSessions
+    gathered: Gathered
 
 
 def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
@@ -48,7 +51,7 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
     """
     pictures = Pictures(lake)
     live = LiveSessions(config, lake, pictures)
-    desk = Desk(config, lake, Queue(lake, config.curriculum.forgetting), pictures, live)
+    desk = Desk(config, lake, Queue(lake, config.curriculum.forgetting), pictures, live, Gathered(config, lake))
 
     @asynccontextmanager
     async def alive(_: FastAPI) -> AsyncIterator[None]:
@@ -64,6 +67,8 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
     app.include_router(live_routes.router(desk))
     app.include_router(aloud_routes.router(desk))
     app.include_router(pages.router(desk))
+    app.include_router(dashboard.router(desk))
+    app.mount("/static/wheel", StaticFiles(directory=FOLDER.parent / "dashboard" / "static"))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
     app.add_exception_handler(FlywheelError, _explained)
     app.add_exception_handler(RequestValidationError, _named)

@@ -33,7 +33,7 @@ def router(desk: "Desk") -> APIRouter:
     routes = APIRouter(default_response_class=HTMLResponse)
     size = desk.config.desk.page_size
 
-    @routes.get("/")
+    @routes.get("/queue")
     def queue(asking: Asking, number: Number = 0, task: str | None = None, iteration: Chosen = None) -> HTMLResponse:
         places = desk.queue.places(size + 1, number * size, task or None, iteration, asking)
         tasks = sorted(desk.lake.read("tasks", ["task_id"])["task_id"].to_pylist())
@@ -47,7 +47,7 @@ def router(desk: "Desk") -> APIRouter:
         """The item at a place of the queue: what is decided leaves it, so the same place is then the next one."""
         found = desk.queue.places(1, max(0, position), person=asking)
         if not found:
-            return RedirectResponse("/", 303)
+            return RedirectResponse("/queue", 303)
         return RedirectResponse(f"/review/{found[0].trajectory_id}?at={max(0, position)}&step={found[0].step}", 303)
 
     @routes.get("/review/{name}")
@@ -98,8 +98,8 @@ def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
 @cache
 def templates() -> Environment:
     """The templates; whatever is put into them is text."""
-    folder = Path(__file__).parent / "templates"
-    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined)
+    folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard")]
+    environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe
     environment.filters["mark"] = mark
     return environment

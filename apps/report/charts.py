@@ -73,7 +73,7 @@ def collected(rows: Rows) -> Spec:
 
 
 def heat(rows: Rows) -> Spec:
-    """Success by task and iteration; the explorer first, tasks never trained on last."""
+    """Success by task and iteration; the explorer first, tasks never trained on last; `link` is where a cell leads."""
     if not rows:
         return None
     latest = {row["task"]: (row["suite"] == "held_out", row["success"]) for row in rows if row["by"] != EXPLORER}
@@ -89,6 +89,8 @@ def heat(rows: Rows) -> Spec:
         y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
         tooltip=["task:N", "by:O", alt.Tooltip("success:Q", format=".3f"), "n:Q"],
     )
+    if all("link" in row for row in rows):
+        base = base.encode(href="link:N")
     colour = alt.Color(
         "success:Q", scale=alt.Scale(domain=[0, 1], range=["#e8e4dc", "#8fc1a3", "#1f7a4a"]), legend=None
     )

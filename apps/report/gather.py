@@ -81,6 +81,7 @@ def tasks(lake: Lake) -> Rows:
     rows = [
         {
             "task": names[row["task_id"]],
+            "task_id": row["task_id"],
             "suite": row["suite"],
             "by": label(row["iteration"]),
             "success": row["success"],
@@ -93,9 +94,16 @@ def tasks(lake: Lake) -> Rows:
     by_task: dict[str, list[bool]] = {}
     for row in evaluated:
         if row["policy_version"] not in trained and row["success"] is not None:
-            by_task.setdefault(names[row["task_id"]], []).append(row["success"])
+            by_task.setdefault(row["task_id"], []).append(row["success"])
     explored = [
-        {"task": task, "suite": "suite", "by": EXPLORER, "success": sum(outcomes) / len(outcomes), "n": len(outcomes)}
+        {
+            "task": names[task],
+            "task_id": task,
+            "suite": "suite",
+            "by": EXPLORER,
+            "success": sum(outcomes) / len(outcomes),
+            "n": len(outcomes),
+        }
         for task, outcomes in sorted(by_task.items())
     ]
     return explored + rows

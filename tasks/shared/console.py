@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from schemas.tables.stage import PREPARE, label_of
+from tasks.shared.now import MOMENT
 
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""
@@ -44,10 +45,27 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
     err().print(f"[dim]{head:>12}[/dim]  [bold]{name:<10}[/bold] {wall_s:6.1f} s  {numbers.get('say', '')}")
 
 
+class _Told(Progress):
+    """A bar that also tells the moment how far it has come, whether or not it is seen."""
+
+    def update(self, task_id: TaskID, **fields: Any) -> None:
+        super().update(task_id, **fields)
+        self._tell(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._tell(task_id)
+
+    def _tell(self, task_id: TaskID) -> None:
+        with self._lock:
+            shown = self._tasks[task_id]
+        MOMENT.progress(shown.description, shown.completed, shown.total, str(shown.fields.get("message", "")))
+
+
 def bar(transient: bool = True) -> Progress:
     """A progress bar in our style; its tasks may set a `message` field."""
     console = err()
-    return Progress(
+    return _Told(
         TextColumn("{task.description:>14}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),

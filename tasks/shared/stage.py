@@ -20,6 +20,7 @@ from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.shared.boundary import Boundary
 from tasks.shared.console import say_stage
+from tasks.shared.now import MOMENT
 from tasks.shared.run import Run, run_of
 
 ORCHESTRATION = "orchestration_s"
@@ -46,10 +47,12 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
     started, begun, waited = utc_now(), time.perf_counter(), run.clock.waited()
+    MOMENT.enter(run.run_id, iteration, name)
     try:
         result = work(run, iteration)
     finally:
         run.clock.leave()
+        MOMENT.leave()
     wall_s = time.perf_counter() - begun
     numbers = result if waited is None else {**result, ORCHESTRATION: waited}
     row = Stage(

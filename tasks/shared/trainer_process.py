@@ -21,6 +21,7 @@ import pyarrow as pa
 from learning.job import MESSAGES, PARENT, Job
 from schemas.failure import FlywheelError
 from tasks.shared.console import err
+from tasks.shared.now import MOMENT
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 
@@ -86,6 +87,8 @@ class TrainerProcess:
                 break  # it was killed in the middle of a message
             message = json.loads(line)
             on_message(message)
+            if "step" in message:
+                MOMENT.trained(message["step"], message["steps"], message["loss"])
             if "damaged" in message:
                 err().print(f"[yellow]{_set_aside(message)}[/yellow]")
             if "warning" in message:

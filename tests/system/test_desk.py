@@ -79,7 +79,7 @@ def address(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     words = [sys.executable, "-m", "apps.cli", "desk", "--port", "0", "--config", str(place.file)]
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as desk:
         assert desk.stdout is not None
-        yield desk.stdout.readline().split()[1].rstrip("/")
+        yield desk.stdout.readline().split()[1].removesuffix("/queue")
         desk.send_signal(signal.SIGTERM)
         assert desk.wait(15) == 143
 
@@ -112,7 +112,7 @@ def ada(place: Place, address: str, browsers: Callable[[], WebDriver]) -> Desk:
 
 def person(name: str, place: Place, address: str, browser: WebDriver) -> Desk:
     desk = Desk(place, address, browser)
-    desk.open("/")
+    desk.open("/queue")
     desk.browser.find_element(By.ID, "person").send_keys(name, Keys.ENTER)
     return desk
 
@@ -176,7 +176,7 @@ def test_the_second_of_two_people_is_told_and_overwrites_nothing(
     bob = person("Bob", place, address, browsers())
     ada.open("/queue/2")
     name = ada.until(lambda: ada.shown)
-    bob.open("/")
+    bob.open("/queue")
     bob.until(lambda: "open with Ada" in bob.browser.page_source)
     bob.open(f"/review/{name}")
     bob.until(lambda: bob.shown == name and "open with Ada" in bob.browser.page_source)
@@ -229,7 +229,7 @@ def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> 
 
 
 def test_no_page_broke_a_rule_of_its_own(ada: Desk) -> None:
-    for path in ("/", "/funnel", "/live", f"/trajectory/{ada.reviews()[0].trajectory_id}"):
+    for path in ("/queue", "/funnel", "/live", f"/trajectory/{ada.reviews()[0].trajectory_id}"):
         ada.open(path)
     bad = [one for one in ada.browser.get_log("browser") if one["level"] == "SEVERE" and "409" not in one["message"]]
     assert not bad

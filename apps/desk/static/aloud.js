@@ -64,4 +64,4 @@ async function keep() {
 }
 
 $("keep").addEventListener("click", keep);
-keys({ K: keep, "Ctrl+Enter": align, Escape: () => document.activeElement?.blur(), q: () => { location.href = "/"; } });
+keys({ K: keep, "Ctrl+Enter": align, Escape: () => document.activeElement?.blur(), q: () => { location.href = "/queue"; } });

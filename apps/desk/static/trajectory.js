@@ -204,7 +204,7 @@ document.addEventListener("click", (event) => {
 });
 const common = {
   ArrowLeft: () => go(at - 1), ArrowRight: () => go(at + 1), h: () => go(at - 1),
-  b: () => { after = !after; draw(); }, x: () => { boxed = !boxed; draw(); }, l: policies, q: () => { location.href = "/"; },
+  b: () => { after = !after; draw(); }, x: () => { boxed = !boxed; draw(); }, l: policies, q: () => { location.href = "/queue"; },
 };
 if (mode === "review") {
   editor?.form.addEventListener("submit", (event) => { event.preventDefault(); save(); });

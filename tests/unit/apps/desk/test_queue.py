@@ -71,7 +71,7 @@ def test_what_was_decided_on_leaves_the_queue_at_once_and_comes_back_when_that_i
     decision = {"trajectory_id": first["trajectory_id"], "revision": 0, "person": "ada", "decision": "reject"}
     written = desk.post("/api/reviews", json=decision)
     assert written.status_code == 201
-    assert first["trajectory_id"] not in desk.get("/").text
+    assert first["trajectory_id"] not in desk.get("/queue").text
     undo = {**decision, "revision": 1, "decision": "undo", "undoes": written.json()["review_id"]}
     assert desk.post("/api/reviews", json=undo).status_code == 201
     assert desk.get("/api/queue").json()[0]["trajectory_id"] == first["trajectory_id"]
@@ -91,7 +91,7 @@ def test_a_second_decision_on_the_same_state_is_answered_with_the_first(
 
 def test_a_place_of_the_queue_is_the_item_that_stands_there(desk: TestClient, first: dict[str, Any]) -> None:
     assert f'href="/trajectory/{first["trajectory_id"]}"' in desk.get("/queue/0").text
-    assert desk.get("/queue/9999", follow_redirects=False).headers["location"] == "/"
+    assert desk.get("/queue/9999", follow_redirects=False).headers["location"] == "/queue"
 
 
 def test_steps_are_numbered_as_the_gates_number_them_from_0_on(desk: TestClient, first: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def test_people_who_are_here_together_begin_at_different_places_and_see_what_oth
     assert seen[0]["trajectory_id"] != bob
     assert [one["open_with"] for one in seen if one["trajectory_id"] == bob] == ["ada"]
     desk.cookies.set("person", "bob")
-    assert "open with ada" in desk.get("/").text and "open with ada" in desk.get(f"/review/{bob}").text
+    assert "open with ada" in desk.get("/queue").text and "open with ada" in desk.get(f"/review/{bob}").text
     desk.get(f"/api/trajectories/{ada}", params={"person": "ada"})
     assert "open with" not in desk.get(f"/trajectory/{bob}").text and offered("bob")[0]["open_with"] == ""
 

@@ -26,7 +26,7 @@ def here(place: Place) -> TestClient:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/funnel", "/api/queue", "/static/desk.js", f"/screenshot/{'a' * 64}", "/nowhere"]
+    "path", ["/", "/queue", "/funnel", "/api/queue", "/static/desk.js", f"/screenshot/{'a' * 64}", "/nowhere"]
 )
 def test_nothing_is_shown_without_the_token(guarded: TestClient, path: str) -> None:
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "flywheel_desk=wrong"}):
@@ -44,8 +44,8 @@ def test_a_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_do
 
 
 def test_a_name_that_another_site_points_here_is_not_answered(here: TestClient) -> None:
-    assert here.get("/", headers={"host": "evil.example:8750"}).status_code == 421
-    assert here.get("/", headers={"host": "localhost:8750"}).status_code == 200
+    assert here.get("/queue", headers={"host": "evil.example:8750"}).status_code == 421
+    assert here.get("/queue", headers={"host": "localhost:8750"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_page_of_another_site_can_decide_nothing(here: TestClient, headers: di
 def test_a_page_of_another_site_cannot_show_our_pictures(here: TestClient) -> None:
     embedded = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert here.get("/static/icon.svg", headers=embedded).status_code == 403
-    assert here.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
+    assert here.get("/queue", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
 
 
 def test_only_json_of_a_sensible_size_is_read(here: TestClient) -> None:
@@ -89,11 +89,11 @@ def test_a_body_that_is_no_json_is_refused_by_the_byte_where_it_ends_to_be(
 
 @pytest.mark.parametrize("number", ["--5", "five", "9" * 23, str(2**31), "-" + "9" * 23])
 def test_an_iteration_that_cannot_be_is_refused_by_its_name(here: TestClient, number: str) -> None:
-    for path in ("/", "/api/queue", f"/screenshot/{'a' * 64}"):
+    for path in ("/queue", "/api/queue", f"/screenshot/{'a' * 64}"):
         refused = here.get(path, params={"iteration": number})
         assert refused.status_code == 422 and "`iteration`" in refused.text.replace("&#96;", "`")
-    assert here.get("/", params={"iteration": "", "task": ""}).status_code == 200
-    assert here.get("/", params={"iteration": "-1"}).status_code == 200
+    assert here.get("/queue", params={"iteration": "", "task": ""}).status_code == 200
+    assert here.get("/queue", params={"iteration": "-1"}).status_code == 200
     assert here.get("/queue/" + "9" * 23).status_code == 422
 
 
@@ -105,10 +105,10 @@ def test_a_number_of_a_decision_that_no_column_holds_is_refused_by_its_name(here
 
 
 def test_every_answer_forbids_what_is_not_ours(here: TestClient) -> None:
-    for path in ("/", "/nowhere", "/static/desk.css", "/api/queue"):
+    for path in ("/", "/queue", "/nowhere", "/static/desk.css", "/api/queue"):
         policy = here.get(path).headers["content-security-policy"]
         assert "default-src 'self'" in policy and "unsafe" not in policy
-    page = here.get("/").text
+    page = here.get("/queue").text
     assert not re.findall(r"<script(?![^>]*\bsrc=\"/static/)|\son\w+=|\sstyle=|https?://(?!www\.w3\.org)", page)
 
 
@@ -139,11 +139,11 @@ def test_what_pages_and_models_write_is_text_wherever_it_stands(
     note = {"trajectory_id": name, "revision": 0, "person": "ada", "decision": "note", "note": HOSTILE}
     assert desk.post("/api/reviews", json=note).status_code == 201
     again = TestClient(make_app(fresh.config, fresh.lake), "http://127.0.0.1:8750")  # which has kept no order yet
-    for path in ("/", f"/review/{name}", f"/trajectory/{name}", f"/aloud/{name}", "/live", "/funnel"):
+    for path in ("/", "/queue", f"/review/{name}", f"/trajectory/{name}", f"/aloud/{name}", "/live", "/funnel"):
         page = again.get(path)
         assert page.status_code == 200
         assert "<script>alert" not in page.text and "<img src=x" not in page.text
-    assert "{{ 7 * 7 }}" in again.get("/").text and "{{ 7 * 7 }}" in again.get(f"/trajectory/{name}").text
+    assert "{{ 7 * 7 }}" in again.get("/queue").text and "{{ 7 * 7 }}" in again.get(f"/trajectory/{name}").text
     assert desk.get(f"/api/trajectories/{name}").json()["instruction"] == HOSTILE
 
 

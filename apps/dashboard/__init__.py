@@ -1,0 +1,1 @@
+"""The dashboard: where the wheel stands and what it does now, as pages beside the review desk's."""

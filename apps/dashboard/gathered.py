@@ -1,0 +1,111 @@
+"""What the dashboard shows, read from the lake once per state of the lake."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from apps.dashboard.graph import lineage_graph
+from apps.report import charts
+from apps.report.gather import Rows, curriculum, data_docs, gather
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.shared.paths import work_folder
+from tasks.shared.policies import policies
+
+LATEST = 40
+"""Iterations that a chart by task shows; the report has all."""
+FRESH_S = 2.0
+"""For so long nobody looks whether the lake has changed."""
+
+
+class Gathered:
+    """Answers again from memory until a table of the lake has a new version; safe to share between threads."""
+
+    def __init__(self, config: Config, lake: Lake) -> None:
+        self.config, self.lake = config, lake
+        self._lock = threading.Lock()
+        self._kept: dict[str, Any] = {}
+        self._versions: dict[str, int] = {}
+        self._looked = 0.0
+
+    def revision(self) -> str:
+        """Another text once anything in the lake's tables is another."""
+        with self._lock:
+            self._look()
+            return "-".join(str(version) for _, version in sorted(self._versions.items()))
+
+    def overview(self) -> dict[str, Any]:
+        """All that the first page shows."""
+        return self._once("overview", lambda: gather(self.config, self.lake, work_folder(self.lake, "report")))
+
+    def curriculum(self) -> Rows:
+        """Every choice, newest iteration first."""
+        return self._once("curriculum", lambda: curriculum(self.lake))
+
+    def docs(self) -> Rows:
+        """The Data Docs that are kept, by name."""
+        return data_docs(self.config, self.lake, work_folder(self.lake, "data_docs"))
+
+    def charts(self, page: str) -> dict[str, Any]:
+        """The specifications of a page's charts by name, without those that have nothing to show.
+
+        Raises:
+            KeyError: no page of that name has charts.
+        """
+        make: dict[str, Callable[[], dict[str, Any]]] = {
+            "wheel": self._wheel,
+            "curriculum": lambda: {"weights": charts.weights(latest(self.curriculum()))},
+            "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()))},
+        }
+        found = self._once(f"charts of {page}", make[page])
+        return {name: spec for name, spec in found.items() if spec}
+
+    def _wheel(self) -> dict[str, Any]:
+        found = self.overview()
+        return {
+            "success": charts.success(found["iterations"]),
+            "collected": charts.collected(found["collected"]),
+            "heat": charts.heat(self._linked()),
+            "funnel": charts.funnel(found["funnel"]),
+            "stages": charts.stages(found["stages"]),
+        }
+
+    def _linked(self) -> Rows:
+        """Success by task and iteration, each with the address of its trajectories."""
+        rows = self.overview()["tasks"]
+        kept = set(sorted({int(row["by"]) for row in rows if row["by"].isdigit()})[-LATEST:])
+        shown = [row for row in rows if not row["by"].isdigit() or int(row["by"]) in kept]
+        return [{**row, "link": _trajectories(row["task_id"], row["by"])} for row in shown]
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            self._look()
+            if name in self._kept:
+                return self._kept[name]
+            versions = self._versions
+        made = make()
+        with self._lock:
+            if versions is self._versions:
+                self._kept[name] = made
+        return made
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked < FRESH_S:
+            return
+        versions = self.lake.versions()
+        self._looked = time.monotonic()
+        if versions != self._versions:
+            self._versions, self._kept = versions, {}
+
+
+def latest(rows: Rows) -> Rows:
+    """Rows of the last iterations."""
+    kept = sorted({row["iteration"] for row in rows})[-LATEST:]
+    return [row for row in rows if not kept or row["iteration"] >= kept[0]]
+
+
+def _trajectories(task: str, by: str) -> str:
+    asked = {"task": task} | ({"iteration": by} if by.isdigit() else {})
+    return f"/trajectories?{urlencode(asked)}"

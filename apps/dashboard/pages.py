@@ -1,0 +1,123 @@
+"""The dashboard's pages and what they ask for while they are open; every text escaped on the server."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from apps.commands.lineage import lineage_of
+from apps.desk.api import Iteration
+from apps.desk.pages import Chosen, Number, page
+from apps.report.build import vega
+from apps.report.gather import label
+from tasks.shared.now import now_of
+from tasks.shared.policies import policies
+
+if TYPE_CHECKING:
+    from apps.desk.app import Desk
+
+OUTCOMES = ("success", "failure", "environment")
+COLUMNS = (
+    "trajectory_id", "iteration", "task_id", "seed", "policy", "policy_version", "n_steps", "reward", "success",
+    "instruction", "started_at",
+)  # fmt: skip
+SHOWN_IDS = 60
+"""Trajectories that a policy's page names."""
+A_DAY = {"Cache-Control": "private, max-age=86400"}
+
+
+def router(desk: "Desk") -> APIRouter:
+    """The pages, and what is live on them."""
+    routes = APIRouter(default_response_class=HTMLResponse)
+    lake, found, size = desk.lake, desk.gathered, desk.config.desk.page_size
+
+    @routes.get("/")
+    def wheel() -> HTMLResponse:
+        shown = found.overview()
+        return page("wheel", **shown, charts=found.charts("wheel"))
+
+    @routes.get("/curriculum")
+    def curriculum() -> HTMLResponse:
+        return page("curriculum", rows=found.curriculum(), charts=found.charts("curriculum"))
+
+    @routes.get("/lineage")
+    def lineage() -> HTMLResponse:
+        rows = list(reversed(policies(lake).values()))
+        return page("lineage", rows=rows, charts=found.charts("lineage"))
+
+    @routes.get("/policies/{name}")
+    def policy(name: str) -> HTMLResponse:
+        if name not in policies(lake):
+            raise HTTPException(404, f"There is no policy {name!r} in this lake.")
+        shown = lineage_of(lake, name)
+        return page("policy", **shown | {"ids": shown["trajectories"]["ids"][:SHOWN_IDS], "config": _pretty(shown)})
+
+    @routes.get("/trajectories")
+    def trajectories(
+        number: Number = 0,
+        task: str = "",
+        iteration: Chosen = None,
+        policy: str = "",
+        outcome: Annotated[str, Query(pattern="^(success|failure|environment|)$")] = "",
+    ) -> HTMLResponse:
+        rows, total = _listed(desk, {"task_id": task, "policy_version": policy}, iteration, outcome, number, size)
+        tasks = sorted(lake.read("tasks", ["task_id"])["task_id"].to_pylist())
+        return page(
+            "trajectories", rows=rows, total=total, page=number, size=size, tasks=tasks, task=task, policy=policy,
+            outcome=outcome, outcomes=OUTCOMES, iteration="" if iteration is None else iteration,
+        )  # fmt: skip
+
+    @routes.get("/running")
+    def running() -> HTMLResponse:
+        return page("running")
+
+    @routes.get("/api/now")
+    def now() -> JSONResponse:
+        """What the run of this lake is at, and a text that changes with the lake."""
+        at = now_of(lake)
+        shown = at and at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
+        return JSONResponse({"now": shown, "revision": found.revision()})
+
+    @routes.get("/api/charts/{name}")
+    def charts(name: str) -> JSONResponse:
+        try:
+            return JSONResponse(found.charts(name))
+        except KeyError:
+            raise HTTPException(404, f"No page {name!r} has charts.") from None
+
+    @routes.get("/vega.js")
+    def library() -> Response:
+        return Response(vega(), media_type="text/javascript", headers=A_DAY)
+
+    return routes
+
+
+def _listed(
+    desk: "Desk", fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
+) -> tuple[list[dict[str, Any]], int]:
+    """One page of the trajectories that are asked for, the newest first, and how many there are."""
+    where = pads.scalar(True)
+    for name, value in fields.items():
+        where = where & (pads.field(name) == value) if value else where
+    if iteration is not None:
+        where = where & (pads.field("iteration") == iteration)
+    if outcome == "environment":
+        where = where & pads.field("success").is_null()
+    elif outcome:
+        where = where & (pads.field("success") == (outcome == "success"))
+    order = desk.lake.read("trajectories", ["trajectory_id", "started_at"], where)
+    newest = pc.sort_indices(order, sort_keys=[("started_at", "descending"), ("trajectory_id", "ascending")])
+    ids = order["trajectory_id"].take(newest.slice(number * size, size)).to_pylist()
+    rows = desk.lake.read("trajectories", COLUMNS, {"trajectory_id": ids}).to_pylist() if ids else []
+    return sorted(rows, key=lambda row: ids.index(row["trajectory_id"])), order.num_rows
+
+
+def _where(iteration: int | None) -> str:
+    return "" if iteration is None else label(iteration)
+
+
+def _pretty(shown: dict[str, Any]) -> str:
+    return json.dumps(shown["config"], indent=2, sort_keys=True)

@@ -1,0 +1,132 @@
+"""What a run is at this moment, for whoever looks from elsewhere: stage, progress, loss, sandboxes.
+
+One process has one such moment. A run that turns a lake writes it there every few seconds while it changes, so the
+dashboard and `flywheel status --watch` see it from any machine; nothing rests on it. The file of a run that was killed
+stays and is told by its age.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from environments.leased import Leased, leased_now
+from storage.lake import Lake
+
+NAME = "live/now.json"
+EVERY_S = 2.0
+SILENT_S = 30.0
+"""A moment that was written longer ago is of a run that is gone; clocks of machines may differ by less."""
+POINTS = 200
+"""Of a training's curve; every other one goes when there are more."""
+
+
+class Now(BaseModel):
+    """One moment of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    host: str = Field(default_factory=socket.gethostname)
+    process: int = Field(default_factory=os.getpid)
+    heard: float = 0.0
+    """When it was written, in seconds since 1970."""
+    run_id: str = ""
+    iteration: int | None = None
+    stage: str = ""
+    """What is under way; empty between two stages."""
+    since: float = 0.0
+    """When that began, in seconds since 1970."""
+    label: str = ""
+    """Of the progress bar, where there is one."""
+    done: float = 0.0
+    total: float | None = None
+    message: str = ""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(step, loss) of the training under way, thinned."""
+    steps: int = 0
+    """How many steps that training has."""
+    sandboxes: tuple[Leased, ...] = ()
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that what the bar shows still takes at the pace so far; None while nobody can tell."""
+        spent = self.heard - self.since
+        if not self.total or self.done <= 0 or spent <= 0:
+            return None
+        return spent * max(0.0, self.total - self.done) / self.done
+
+
+class Moment:
+    """The present of this process; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = Now()
+
+    def enter(self, run_id: str, iteration: int, stage: str) -> None:
+        """A stage begins."""
+        self._set(Now(run_id=run_id, iteration=iteration, stage=stage, since=time.time()))
+
+    def leave(self) -> None:
+        """It has ended."""
+        self._set(Now(run_id=self._now.run_id, iteration=self._now.iteration, since=time.time()))
+
+    def progress(self, label: str, done: float, total: float | None, message: str = "") -> None:
+        """How far what the bar shows has come."""
+        self._change(label=label, done=done, total=total, message=message)
+
+    def trained(self, step: int, steps: int, loss: float) -> None:
+        """A training has made so many of its steps."""
+        curve = (*self._now.curve, (step, loss))
+        self._change(curve=curve if len(curve) <= POINTS else curve[::2], steps=steps)
+
+    def read(self) -> Now:
+        """All of it, with the sandboxes that are leased."""
+        with self._lock:
+            return self._now.model_copy(update={"heard": time.time(), "sandboxes": leased_now()})
+
+    def _set(self, now: Now) -> None:
+        with self._lock:
+            self._now = now
+
+    def _change(self, **fields: object) -> None:
+        with self._lock:
+            self._now = self._now.model_copy(update=fields)
+
+
+MOMENT = Moment()
+
+
+@contextmanager
+def told(lake: Lake) -> Iterator[None]:
+    """Keeps the lake's file of the moment up to date within, and takes it away at the end."""
+    over = threading.Event()
+    writer = threading.Thread(target=_tell, args=(lake, over), name="now", daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join(timeout=EVERY_S)
+        with contextlib.suppress(Exception):  # nothing rests on it
+            lake.blobs.store.delete(NAME)
+
+
+def _tell(lake: Lake, over: threading.Event) -> None:
+    while not over.wait(EVERY_S):
+        with contextlib.suppress(Exception):  # nothing rests on it
+            lake.blobs.store.put(NAME, MOMENT.read().model_dump_json().encode())
+
+
+def now_of(lake: Lake) -> Now | None:
+    """What the run of a lake is at; None where none was heard of lately."""
+    try:
+        found = Now.model_validate_json(lake.blobs.store.get(NAME))
+    except (FileNotFoundError, ValidationError):
+        return None
+    return found if abs(time.time() - found.heard) < SILENT_S else None

@@ -1,0 +1,130 @@
+"""The dashboard of a small lake, asked as a browser asks it, without one."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from apps.desk.app import make_app
+from environments.leased import Leased
+from schemas.config import config_of
+from storage.lake import Lake
+from tasks.shared.now import NAME, Now
+from tests.unit.apps.conftest import Place, make_place
+
+PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live")
+CHARTED = ("wheel", "curriculum", "lineage")
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A lake of the test's own, to be written to."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return make_place(tmp_path)
+
+
+@pytest.fixture
+def site(fresh: Place) -> Iterator[TestClient]:
+    with TestClient(make_app(fresh.config, fresh.lake), "http://127.0.0.1:8750") as client:
+        yield client
+
+
+def test_every_page_answers_and_leads_to_every_other(site: TestClient) -> None:
+    for path in PAGES:
+        page = site.get(path)
+        assert page.status_code == 200
+        assert all(f'href="{other}"' in page.text for other in PAGES)
+
+
+def test_a_lake_in_which_nothing_happened_has_pages_too(tmp_path: Path) -> None:
+    config = config_of({"lake": {"uri": str(tmp_path / "empty"), "min_free_mb": 1}, "environments": {"fake": {}},
+                        "suite": {"tasks": ["click-target"], "held_out": []}})  # fmt: skip
+    with TestClient(make_app(config, Lake.open(config.lake)), "http://127.0.0.1:8750") as site:
+        for path in PAGES:
+            assert site.get(path).status_code == 200
+        for name in CHARTED:
+            assert site.get(f"/api/charts/{name}").json() == {}
+
+
+def test_charts_are_given_by_page_and_an_unknown_page_is_named(site: TestClient) -> None:
+    assert {name: set(site.get(f"/api/charts/{name}").json()) for name in CHARTED} == {
+        "wheel": {"success", "collected", "heat", "funnel", "stages"},
+        "curriculum": {"weights"},
+        "lineage": {"graph"},
+    }
+    answer = site.get("/api/charts/nothing")
+    assert answer.status_code == 404 and "nothing" in answer.json()["error"]
+
+
+def test_a_cell_of_the_heat_map_leads_to_its_trajectories(site: TestClient) -> None:
+    heat = site.get("/api/charts/wheel").json()["heat"]
+    rows = heat["data"]["values"] if "data" in heat else next(iter(heat["datasets"].values()))
+    cell = next(row for row in rows if row["by"] == "1" and row["task"].startswith("two-steps"))
+    page = site.get(cell["link"])
+    assert page.status_code == 200 and "12 in all" in page.text and "fake/two-steps" in page.text
+
+
+def test_trajectories_are_listed_by_task_iteration_policy_and_outcome(site: TestClient) -> None:
+    def total(**asked: object) -> str:
+        return site.get("/trajectories", params=asked).text.partition('<p class="soft">')[2].partition(" in all")[0]  # type: ignore[arg-type]
+
+    assert total() == "72"
+    assert total(iteration=1) == "24"
+    assert total(iteration=1, task="fake/two-steps") == "12"
+    assert total(iteration=1, policy="explorer", outcome="success") == "4"
+    assert total(outcome="environment") == "12"
+    assert total(policy="nobody") == "0"
+    assert site.get("/trajectories", params={"outcome": "maybe"}).status_code == 422
+
+
+def test_pages_of_trajectories_follow_each_other_without_a_gap(fresh: Place) -> None:
+    config = fresh.config.model_copy(update={"desk": fresh.config.desk.model_copy(update={"page_size": 10})})
+    with TestClient(make_app(config, fresh.lake), "http://127.0.0.1:8750") as site:
+        seen = [
+            part.partition('"')[0]
+            for number in range(8)
+            for part in site.get(f"/trajectories?page={number}").text.split('href="/trajectory/')[1:]
+        ]
+    assert len(seen) == len(set(seen)) == 72
+
+
+def test_a_policy_says_what_it_was_made_from_and_an_unknown_one_is_named(site: TestClient) -> None:
+    page = site.get("/policies/policy-0001").text
+    assert 'href="/policies/policy-0000"' in page and "0123456789ab" in page
+    answer = site.get("/policies/nobody")
+    assert answer.status_code == 404 and "nobody" in answer.text
+
+
+def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:
+    def says(**fields: object) -> None:
+        fresh.lake.blobs.store.put(NAME, Now(**fields).model_dump_json().encode())  # type: ignore[arg-type]
+
+    assert site.get("/api/now").json()["now"] is None
+    leased = Leased(environment="fake", task_id="fake/two-steps", seed=7, since=time.time())
+    says(heard=time.time(), iteration=2, stage="collect", since=time.time() - 10, done=5, total=20, sandboxes=(leased,))
+    now = site.get("/api/now").json()["now"]
+    assert (now["where"], now["stage"], round(now["left_s"])) == ("2", "collect", 30)
+    assert now["sandboxes"][0]["task_id"] == "fake/two-steps"
+    says(heard=time.time() - 3600, iteration=2, stage="collect")
+    assert site.get("/api/now").json()["now"] is None
+    fresh.lake.blobs.store.put(NAME, b"{half a mom")
+    assert site.get("/api/now").json()["now"] is None
+
+
+def test_a_page_knows_of_a_change_of_the_lake(fresh: Place, site: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.dashboard.gathered.FRESH_S", 0.0)
+    before = site.get("/api/now").json()["revision"]
+    assert site.get("/api/now").json()["revision"] == before
+    fresh.lake.delete("curriculum", "iteration = 2")
+    assert site.get("/api/now").json()["revision"] != before
+    assert "Iteration 1" in site.get("/curriculum").text
+
+
+def test_names_and_words_of_pages_are_shown_as_text(fresh: Place) -> None:
+    bad = '"><script>alert(1)</script>'
+    fresh.lake.append("policies", [{**fresh.lake.read("policies").to_pylist()[0], "policy_version": bad}])
+    with TestClient(make_app(fresh.config, fresh.lake), "http://127.0.0.1:8750") as site:
+        for path in ("/lineage", "/trajectories", "/trajectories?task=%22%3E%3Cscript%3Ealert(1)", "/"):
+            assert "<script>alert" not in site.get(path).text

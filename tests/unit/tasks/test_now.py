@@ -1,0 +1,71 @@
+"""What a run tells of its present moment."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from environments.leased import held
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+from tasks.shared import now
+from tasks.shared.console import bar
+from tasks.shared.now import MOMENT, POINTS, Moment, Now, now_of, told
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(LakeConfig(uri=str(tmp_path / "lake"), min_free_mb=1))
+
+
+def test_a_bar_tells_how_far_it_has_come_where_nobody_sees_it() -> None:
+    MOMENT.enter("run", 3, "collect")
+    with bar() as progress:
+        shown = progress.add_task("collect", total=8, message="")
+        progress.advance(shown)
+        progress.update(shown, completed=4, message="half")
+    at = MOMENT.read()
+    assert (at.iteration, at.stage, at.label, at.done, at.total, at.message) == (3, "collect", "collect", 4, 8, "half")
+    MOMENT.leave()
+    assert (MOMENT.read().stage, MOMENT.read().total) == ("", None)
+
+
+def test_a_curve_stays_short_and_keeps_its_last_point() -> None:
+    moment = Moment()
+    for step in range(10 * POINTS + 1):
+        moment.trained(step, 10 * POINTS, 1.0)
+    curve = moment.read().curve
+    assert len(curve) <= POINTS + 1 and curve[0][0] == 0 and curve[-1][0] >= 9 * POINTS
+
+
+def test_what_is_left_follows_from_the_pace_so_far() -> None:
+    assert Now(since=100.0, heard=110.0, done=5, total=20).left_s == pytest.approx(30.0)
+    assert Now(since=100.0, heard=110.0, done=0, total=20).left_s is None
+    assert Now(since=100.0, heard=110.0, done=5).left_s is None
+
+
+def test_sandboxes_are_listed_while_they_are_leased() -> None:
+    with held("fake", "fake/two-steps", 7):
+        assert [(one.task_id, one.seed) for one in MOMENT.read().sandboxes] == [("fake/two-steps", 7)]
+    assert MOMENT.read().sandboxes == ()
+
+
+def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(now, "EVERY_S", 0.05)
+    MOMENT.enter("run", 1, "train")
+    with told(lake):
+        until = time.monotonic() + 10
+        while now_of(lake) is None and time.monotonic() < until:
+            time.sleep(0.02)
+        found = now_of(lake)
+        assert found is not None and found.stage == "train"
+    assert now_of(lake) is None
+    MOMENT.leave()
+
+
+def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(now, "EVERY_S", 0.02)
+    monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
+    with told(lake):
+        time.sleep(0.2)
+    assert now_of(lake) is None
