@@ -294,7 +294,7 @@ def desk(
 
 def serve(
     overrides: Overrides = None,
-    config: ConfigFile = LAPTOP,
+    config: ConfigFile = None,
     host: Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = None,
 ) -> None:

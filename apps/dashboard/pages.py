@@ -3,7 +3,6 @@
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -109,8 +108,8 @@ def _listed(
     elif outcome:
         where = where & (pads.field("success") == (outcome == "success"))
     order = desk.lake.read("trajectories", ["trajectory_id", "started_at"], where)
-    newest = pc.sort_indices(order, sort_keys=[("started_at", "descending"), ("trajectory_id", "ascending")])
-    ids = order["trajectory_id"].take(newest.slice(number * size, size)).to_pylist()
+    newest = order.sort_by([("started_at", "descending"), ("trajectory_id", "ascending")])
+    ids = newest["trajectory_id"].slice(number * size, size).to_pylist()
     rows = desk.lake.read("trajectories", COLUMNS, {"trajectory_id": ids}).to_pylist() if ids else []
     return sorted(rows, key=lambda row: ids.index(row["trajectory_id"])), order.num_rows
 
