@@ -7,6 +7,7 @@ half a failure are added where a plain estimate would call zero successes out of
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Z = 1.959963984540054
@@ -54,6 +55,39 @@ def mean_interval(successes: Sequence[int], trials: Sequence[int]) -> Interval:
 def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]) -> Interval:
     """How much higher the candidate's mean over tasks is, from trajectories of the same task and seed by both.
 
+    Args:
+        candidate: success by (task, seed).
+        champion: the same; keys that only one side has are left out.
+    """
+    return paired(candidate, champion).interval
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Trajectories of the same tasks and seeds by two policies."""
+
+    n: int
+    wins: int
+    """Those that only the candidate won."""
+    losses: int
+    """Those that only the champion won."""
+    mean: float
+    """Of the candidate's mean over tasks minus the champion's, in [-1, 1]; NaN without trajectories."""
+    variance: float
+    """Of that mean."""
+
+    @property
+    def interval(self) -> Interval:
+        """The mean with its 95 % interval."""
+        if not self.n:
+            return NOTHING
+        half = Z * math.sqrt(self.variance)
+        return Interval(self.mean, max(-1.0, self.mean - half), min(1.0, self.mean + half), self.n)
+
+
+def paired(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]) -> Paired:
+    """What two policies did on the same tasks and seeds; tasks are strata.
+
     Within a task, with b trajectories that only the candidate won and c that only the champion won among n, the
     difference is (b - c)/n with variance (b + c - (b - c)²/n)/n²; half a win each is added over all tasks together.
 
@@ -65,11 +99,11 @@ def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mappi
     for task, seed in candidate.keys() & champion.keys():
         pairs[task].append(int(candidate[task, seed]) - int(champion[task, seed]))
     if not pairs:
-        return NOTHING
-    mean = sum(sum(changes) / len(changes) for changes in pairs.values()) / len(pairs)
-    variance = sum(_change_variance(changes, 1 / len(pairs)) for changes in pairs.values()) / len(pairs) ** 2
-    half = Z * math.sqrt(variance)
-    return Interval(mean, max(-1.0, mean - half), min(1.0, mean + half), sum(map(len, pairs.values())))
+        return Paired(0, 0, 0, math.nan, math.nan)
+    changes = [change for one in pairs.values() for change in one]
+    mean = sum(sum(one) / len(one) for one in pairs.values()) / len(pairs)
+    variance = sum(_change_variance(one, 1 / len(pairs)) for one in pairs.values()) / len(pairs) ** 2
+    return Paired(len(changes), changes.count(1), changes.count(-1), mean, variance)
 
 
 def _smoothed(successes: int, trials: int) -> float:

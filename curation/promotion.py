@@ -1,36 +1,115 @@
-"""Whether the candidate is the next champion: it must not be worse than the present one on the same held-out seeds."""
+"""Whether the challenger is the next champion: a sequential test on trajectories of the same held-out tasks and seeds.
 
-from dataclasses import dataclass
+Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two mean differences, generalised to pairs
+that are won, drawn or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
+`low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
+Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
+log(beta/(1 - alpha)). Seeds are limited; what is undecided at the last of them is `undecided`'s.
+"""
 
+import json
+import math
+from dataclasses import asdict, dataclass
+
+from curation.intervals import Paired
+from schemas.tables.promotion import Outcome
 from schemas.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is asked of a challenger."""
+
+    low: float
+    """The difference at which at most `alpha` of challengers are promoted."""
+    high: float
+    """The difference at which at most `beta` of challengers are rejected."""
+    alpha: float
+    beta: float
+    enough: float | None
+    """Where the test has not decided at the last seed, a challenger with at least this difference is promoted; None: no
+    one is."""
+
+    @property
+    def canonical(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision and its numbers."""
 
-    promoted: bool
-    difference: float
-    """Mean over tasks of candidate minus champion, in [-1, 1], over the trajectories both finished."""
-    low: float
-    high: float
-    """95 % interval of the difference."""
+    outcome: Outcome
     pairs: int
+    wins: int
+    losses: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    """95 % interval of the difference."""
+    llr: float | None
     reason: str
 
+    @property
+    def promoted(self) -> bool:
+        """Whether the challenger reigns."""
+        return self.outcome == "promote"
 
-def decide(difference: float, low: float, high: float, pairs: int, tolerance: float) -> Decision:
-    """Promotes a candidate whose paired difference is at least -tolerance; never one that was not compared.
+
+def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, hold: bool) -> Rule:
+    """The rule for who learnt from new data: promoted unless it is worse by more than `tolerance`.
 
     Args:
-        difference: paired difference, candidate minus champion; `low` and `high` its 95 % interval.
-        pairs: trajectories that both finished.
         tolerance: how far below the champion still counts as not worse.
+        resolution: half the distance of the two hypotheses.
+        alpha: as in `Rule`.
+        beta: as in `Rule`.
+        hold: whether what is undecided at the last seed is held, however it stands.
     """
-    if pairs == 0:
-        return Decision(False, 0.0, 0.0, 0.0, 0, "no trajectory that both finished: nothing to compare")
-    promoted = difference >= -tolerance
-    word = "not worse" if promoted else "worse"
-    paired = counted(pairs, "paired trajectory", "paired trajectories")
-    reason = f"{word} than the champion over {paired}: {difference:+.3f} ({low:+.3f} to {high:+.3f})"
-    return Decision(promoted, difference, low, high, pairs, reason)
+    return Rule(-tolerance - resolution, resolution - tolerance, alpha, beta, None if hold else -tolerance)
+
+
+def better(resolution: float, alpha: float, beta: float) -> Rule:
+    """The rule for a mere reproduction: it reigns only if it wins."""
+    return Rule(0.0, 2 * resolution, alpha, beta, None)
+
+
+def look(rule: Rule, found: Paired, last: bool) -> Decision | None:
+    """One look at the test; None where it goes on.
+
+    Args:
+        rule: what is asked.
+        found: all pairs so far.
+        last: whether there are no more seeds.
+    """
+    if found.n == 0:
+        nothing = "no trajectory that both finished: nothing to compare"
+        return Decision("hold", 0, 0, 0, None, None, None, None, nothing) if last else None
+    llr = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2) / found.variance
+    if llr >= math.log((1 - rule.beta) / rule.alpha):
+        return _decision("promote", found, llr, "decided" if not last else "decided at the last seed")
+    if llr <= math.log(rule.beta / (1 - rule.alpha)):
+        return _decision("reject", found, llr, "decided" if not last else "decided at the last seed")
+    if not last:
+        return None
+    enough = rule.enough is not None and found.mean >= rule.enough
+    return _decision("promote" if enough else "hold", found, llr, "not decided at the last seed")
+
+
+def without_test(outcome: Outcome, reason: str) -> Decision:
+    """The decision on a challenger that is not compared."""
+    return Decision(outcome, 0, 0, 0, None, None, None, None, reason)
+
+
+_WORDS: dict[Outcome, str] = {"promote": "good enough", "hold": "not clearly good enough", "reject": "not good enough"}
+
+
+def _decision(outcome: Outcome, found: Paired, llr: float, how: str) -> Decision:
+    at = found.interval
+    pairs = counted(found.n, "paired trajectory", "paired trajectories")
+    reason = (
+        f"{_WORDS[outcome]} against the champion, {how}: {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over "
+        f"{pairs}, {found.wins} won alone, {found.losses} lost alone"
+    )
+    return Decision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)

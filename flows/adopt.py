@@ -4,7 +4,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.adopt import adopt_checkpoint
-from tasks.challenge import challenge_champion, evaluate_challenger
+from tasks.promote.challenge import challenge_champion, evaluate_challenger
 from tasks.shared.run import open_run, run_name
 
 

@@ -2,7 +2,7 @@
 
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate
-from tasks.promote import promote_candidate
+from tasks.promote.promote import promote_candidate
 from tasks.train.train import continue_training, train_policy
 
 

@@ -3,8 +3,8 @@
 from prefect import flow
 
 from schemas.config import Config
-from tasks.challenge import challenge_champion, evaluate_challenger
 from tasks.merge import merge_policies
+from tasks.promote.challenge import challenge_champion, evaluate_challenger
 from tasks.shared.run import open_run, run_name
 
 

@@ -3,7 +3,7 @@
 from prefect import State, flow
 
 from schemas.config import Config
-from tasks.challenge import challenge_champion, evaluate_challenger
+from tasks.promote.challenge import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
 from tasks.shared.boundary import until_paused

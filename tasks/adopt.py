@@ -5,6 +5,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from models.soundness import require_sound
 from models.tiny.layout import is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
@@ -25,13 +26,15 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
 
     Raises:
         UsageError: the name is taken or none, or the lake has no champion to challenge.
-        CheckpointError: the directory cannot be loaded, or its weights are not in safetensors; nothing was written.
+        CheckpointError: the directory cannot be loaded, or its weights are not in safetensors, or not numbers; nothing
+            was written.
     """
     lake = run_of(config, create=False).lake
     source = Path(directory).absolute()
     champion(lake)
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
+    require_sound(source)
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):
         return version  # whoever copied it died before it was measured

@@ -1,9 +1,10 @@
 """Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from curation.intervals import mean_interval
+from curation.pictures import difference_hash
 from environments.catalog import catalog
 from models.policy import EXPLORERS, Policy
 from rollout.actor import Actor
@@ -11,10 +12,12 @@ from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.tables.evaluation import Evaluation
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 from schemas.text import counted
 from storage.lake import Lake
+from tasks.promote.contest import broken_making, looked_at, looks, opponent
 from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of
 from tasks.shared.run import Run
@@ -34,17 +37,50 @@ def evaluate_candidate(run: Run, iteration: int) -> dict[str, Any]:
     candidate = candidate_of(lake, iteration)
     if candidate is None:
         return {"say": "nothing was trained"}
-    return measure_suites(config, lake, load_policy(config, lake, candidate.policy_version), iteration)
+    return measure_challenger(config, lake, candidate)
 
 
-def measure_suites(config: Config, lake: Lake, policy: Policy, iteration: int) -> dict[str, Any]:
-    """Evaluates one policy on the suite and on the held-out tasks; returns the means with their intervals."""
+def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str, Any]:
+    """Evaluates a policy until it is decided whether it is the next champion; a broken one not at all."""
+    if (broken := broken_making(lake, candidate)) is not None:
+        return {"policy": candidate.policy_version, "say": f"not measured: {broken.reason}"}
+    policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
+
+    def enough(seeds: int) -> int | None:
+        suite: dict[str, SeedsOf] = {"suite": validation_seeds(config, "train", seeds)}
+        if _missing(lake, against.policy_version, suite):
+            measure(config, lake, load_policy(config, lake, against.policy_version), suite, against.iteration)
+        found = looked_at(config, lake, candidate, against, seeds)
+        whole = found is not None and found.promoted and config.promote.complete
+        return None if found is None else config.evaluate.seeds if whole else seeds
+
+    return measure_suites(config, lake, policy, candidate.iteration, enough)
+
+
+def measure_suites(
+    config: Config, lake: Lake, policy: Policy, iteration: int, enough: Callable[[int], int | None] | None = None
+) -> dict[str, Any]:
+    """Evaluates one policy on the suite and on the held-out tasks; returns the means with their intervals.
+
+    Args:
+        config: the suites and the seeds.
+        lake: where outcomes are kept.
+        policy: who acts.
+        iteration: that the rows are kept with.
+        enough: how many seeds per task are enough, asked at every look after so many; None: it cannot be told yet. All
+            seeds if not given.
+    """
     chosen = config.evaluate
     suite = validation_seeds(config, "train", chosen.seeds)
     unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
     plans: dict[str, SeedsOf] = {"suite": suite, "held_out": unseen}
     if made := made_tasks(config, lake):
         plans["synthesized"] = [(task, suite[0][1]) for task in made]
+    for seeds in looks(config) if enough else ():
+        measure(config, lake, policy, {**plans, "suite": validation_seeds(config, "train", seeds)}, iteration)
+        if enough is not None and (last := enough(seeds)) is not None:
+            plans["suite"] = validation_seeds(config, "train", last)
+            break
     rows = measure(config, lake, policy, plans, iteration)
     numbers, rest, new = (summary([row for row in rows if row.suite == name]) for name in SUITES)
     text = f"success {rate_text(numbers)} over {counted(len(suite), 'task')}"
@@ -61,20 +97,31 @@ def measure(
 ) -> list[Evaluation]:
     """Rolls out what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these
     suites."""
-    where = {"policy_version": policy.version, "suite": list(plans)}
-    done = {(row.suite, row.task_id, row.seed) for row in lake.rows(Evaluation, where)}
-    planned, suites = [], {}
-    for suite, plan in plans.items():
-        for task, seeds in plan:
-            suites[task.task_id] = suite
-            left = [seed for seed in seeds if (suite, task.task_id, seed) not in done]
-            planned += [evaluation_of(policy, task, seed, iteration, lake.lake_id) for seed in left]
+    planned = [
+        evaluation_of(policy, task, seed, iteration, lake.lake_id)
+        for task, seed in _missing(lake, policy.version, plans)
+    ]
+    suites = {task.task_id: suite for suite, plan in plans.items() for task, _ in plan}
 
     def sink(records: list[FinishedTrajectory]) -> None:
         lake.append("evaluations", evaluation_rows(records, suites))
 
-    perform(config, policy, planned, sink)
-    return lake.rows(Evaluation, where)
+    if planned:
+        perform(config, policy, planned, sink)
+    return lake.rows(Evaluation, {"policy_version": policy.version, "suite": list(plans)})
+
+
+def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tuple[GuiTask, int]]:
+    """What a policy was not measured on yet."""
+    where = {"policy_version": version, "suite": list(plans)}
+    done = {(row.suite, row.task_id, row.seed) for row in lake.rows(Evaluation, where)}
+    return [
+        (task, seed)
+        for suite, plan in plans.items()
+        for task, seeds in plan
+        for seed in seeds
+        if (suite, task.task_id, seed) not in done
+    ]
 
 
 def perform(
@@ -87,20 +134,26 @@ def perform(
 
 def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:
     """Evaluation rows of finished trajectories; `suites` says which suite a task belongs to."""
-    return [
-        Evaluation(
-            policy_version=made.policy_version,
-            suite=suites[made.task_id],
-            task_id=made.task_id,
-            seed=made.seed,
-            iteration=made.iteration,
-            success=made.success,
-            reward=made.reward,
-            n_steps=made.n_steps,
-            failure_boundary=made.failure_boundary,
-        )
-        for made in (record.trajectory for record in records)
-    ]
+    return [_row(record, suites[record.trajectory.task_id]) for record in records]
+
+
+def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
+    made, steps = record.trajectory, record.steps
+    screen = (steps[-1].next_screenshot or steps[-1].screenshot) if steps and suite == "held_out" else None
+    return Evaluation(
+        policy_version=made.policy_version,
+        suite=suite,
+        task_id=made.task_id,
+        seed=made.seed,
+        iteration=made.iteration,
+        success=made.success,
+        reward=made.reward,
+        n_steps=made.n_steps,
+        failure_boundary=made.failure_boundary,
+        unparsable=bool(steps) and steps[-1].action is None,
+        think_ms=sum(step.think_ms for step in steps) / len(steps) if steps else None,
+        final_phash=None if screen is None else difference_hash(record.screenshots[screen].png),
+    )
 
 
 def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:

@@ -8,6 +8,7 @@ from typing import Any
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
+from models.soundness import require_sound
 from models.thinkers.thinker import THINKERS
 from rollout.interrupt import run_until_interrupted
 from schemas.config import Config
@@ -52,6 +53,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
         phrases = [phrase for name in config.think.thinkers for phrase in THINKERS.class_of(name).phrases]
         build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder, phrases)
         source = folder
+    require_sound(source)
     method = "random" if config.policy.base == "tiny" else "given"
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}")
     register(lake, config, Origin(INITIAL, "initial", method, None, PREPARE), checkpoint, {}, config.seed)

@@ -36,7 +36,8 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
 def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     """Trains from the pins and registers the candidate; returns its version."""
     lake = run_of(config, create=False).lake
-    recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"], "retrained")
+    like = pins.get("like")
+    recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"], "retrained", like)
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
         made_by = config_of(json.loads(pins["config"])).model_copy(update={"lake": config.lake})
         train_from(made_by, lake, recipe)
@@ -65,4 +66,5 @@ def _repeated(lake: Lake, like: str) -> dict[str, Any]:
         "iteration": row.iteration,
         "config": as_trained.canonical(),
         "versions": row.pins,
+        "like": row.policy_version,
     }

@@ -232,6 +232,25 @@ class PromoteConfig(Section):
     tolerance: Share = 0.03
     """The candidate may be this much below the champion on the same seeds and still be called not worse. A candidate
     that is kept out takes its training with it; 225 paired trajectories tell differences of about 0.04 from chance."""
+    resolution: Positive = 0.05
+    """What the test tells apart: a difference of -tolerance - resolution, at which the candidate is to be turned away,
+    from one of -tolerance + resolution, at which it is to be promoted. A reproduction has to win: 0 from twice this."""
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    """How often the test may promote a candidate at the first of the two."""
+    beta: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    """How often the test may reject a candidate at the second."""
+    look_seeds: Count = 5
+    """Seeds per task between two looks at the test, which stops measuring where it is decided."""
+    complete: bool = True
+    """Measure a promoted policy on all of `evaluate.seeds` though the decision fell earlier: the next candidates are
+    held against it, the curriculum reads it, and the curves quote it."""
+    undecided: Literal["tolerance", "hold"] = "tolerance"
+    """What becomes of a candidate of an iteration that the test has not decided at the last seed: promoted if it is at
+    most `tolerance` below, so that its training is gone on from, or held, so that `alpha` bounds every promotion."""
+    unparsable: Share = 0.5
+    """A candidate of whose trajectories more end in a reply that holds no action is broken, whatever else it does."""
+    step_s: Positive | None = None
+    """A candidate that takes longer to reply, in the mean over its steps, is broken; no limit if not set."""
 
 
 class QualityConfig(Section):

@@ -19,6 +19,12 @@ class Evaluation(Row):
     reward: Float32 | None
     n_steps: Int32
     failure_boundary: Boundary | None
+    unparsable: Flag | None = None
+    """Whether its last reply held no action; null where nobody noted it."""
+    think_ms: Float32 | None = None
+    """From a screen to the reply, in the mean over its steps."""
+    final_phash: Text | None = None
+    """Difference hash of the last screen, of tasks that are never collected (`curation/pictures.py`)."""
 
 
 TABLE = Table(
@@ -26,6 +32,7 @@ TABLE = Table(
     row=Evaluation,
     key=("policy_version", "suite", "task_id", "seed"),
     partition_by=("iteration",),
+    added={"unparsable": "NULL::BOOLEAN", "think_ms": "NULL::FLOAT", "final_phash": "NULL::VARCHAR"},
     expectations=(
         unique(("policy_version", "suite", "task_id", "seed")),
         *not_null("policy_version", "task_id", because="a score of nobody on nothing is no score"),

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
 
 Kind = Literal["initial", "iteration", "intermediate", "retrained", "merged", "adopted"]
-Status = Literal["intermediate", "candidate", "champion", "retired", "rejected"]
+Status = Literal["intermediate", "candidate", "champion", "held", "retired", "rejected"]
 
 
 class PolicyVersion(Row):
@@ -31,8 +31,13 @@ class PolicyVersion(Row):
     seed: Int64
     metrics: Text
     status: Status
-    """`intermediate`: continual training made it for the training after it; it is never measured nor promoted."""
+    """`intermediate`: continual training made it for the training after it; it is never measured nor promoted. `held`:
+    the test did not decide, or something in the way of a decision has to be mended. Why is in `promotions`."""
     created_at: Instant
+    like: Text | None = None
+    """The policy whose making it repeats (`flywheel retrain --like`)."""
+    training_set: Text | None = None
+    """Canonical JSON of digests of what it was trained on: `samples`, `pictures`; null where nobody noted it."""
 
     @property
     def pins(self) -> dict[str, int]:
@@ -47,7 +52,9 @@ TABLE = Table(
     added={
         "kind": "CASE WHEN iteration < 0 THEN 'initial' WHEN status = 'intermediate' THEN 'intermediate' "
         "WHEN method = 'merge' THEN 'merged' WHEN policy_version LIKE 'retrained-%' THEN 'retrained' "
-        "ELSE 'iteration' END"
+        "ELSE 'iteration' END",
+        "like": "NULL::VARCHAR",
+        "training_set": "NULL::VARCHAR",
     },
     expectations=(
         unique(("policy_version",)),

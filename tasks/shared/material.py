@@ -23,6 +23,8 @@ class Recipe:
     pins: Mapping[str, int]
     kind: Kind = "iteration"
     """An intermediate one is only gone on from; any other is measured and may be promoted."""
+    like: str | None = None
+    """The policy whose making is repeated: the training set has to be the same."""
 
 
 @dataclass(frozen=True, slots=True)

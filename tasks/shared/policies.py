@@ -27,6 +27,10 @@ class Origin:
     iteration: int
     pins: Mapping[str, int] = field(default_factory=dict)
     """The versions of the tables that it was made from."""
+    like: str | None = None
+    """The policy whose making it repeats."""
+    training_set: str | None = None
+    """Digests of what it was trained on (`PolicyVersion.training_set`)."""
 
 
 def register(
@@ -47,6 +51,8 @@ def register(
         metrics=json.dumps(metrics, sort_keys=True),
         status=STATUS.get(origin.kind, "candidate"),
         created_at=utc_now(),
+        like=origin.like,
+        training_set=origin.training_set,
     )
     lake.append("policies", [row])
 

@@ -1,5 +1,6 @@
 """Stage: trains a candidate on the routed, pinned data, in a process of its own."""
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
+from tasks.train.sameness import digests_of, require_same
 from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
@@ -79,9 +81,13 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
     job = job_of(config, lake, recipe, folder, material)
+    learnt = digests_of(job)
+    if recipe.like is not None:
+        require_same(lake, recipe, learnt)
     sweep(job)
     metrics = {**_run(job, folder), **material.numbers, "learning_rate": job.learning_rate}
-    _register(config, lake, recipe, lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}"), metrics)
+    checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
+    _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
     return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
@@ -97,11 +103,28 @@ def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Map
     return {**metrics, "policy": recipe.version, "say": streamed["say"]}
 
 
-def _register(config: Config, lake: Lake, recipe: Recipe, checkpoint: str, metrics: Mapping[str, Any]) -> None:
+def _register(
+    config: Config,
+    lake: Lake,
+    recipe: Recipe,
+    checkpoint: str,
+    metrics: Mapping[str, Any],
+    training_set: str | None = None,
+) -> None:
+    origin = Origin(
+        version=recipe.version,
+        kind=recipe.kind,
+        method=config.train.method,
+        parent=recipe.parent,
+        iteration=recipe.iteration,
+        pins=recipe.pins,
+        like=recipe.like,
+        training_set=training_set,
+    )
     register(
         lake,
         config,
-        Origin(recipe.version, recipe.kind, config.train.method, recipe.parent, recipe.iteration, recipe.pins),
+        origin,
         checkpoint,
         metrics,
         seed_of(config, recipe),

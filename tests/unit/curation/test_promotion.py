@@ -1,20 +1,93 @@
-from curation.promotion import decide
+"""A sequential test decides early where it is decided, and as rarely wrongly as it says."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from curation.intervals import paired
+from curation.promotion import Rule, better, look, not_worse
+
+TASKS, LOOKS = 15, (5, 10, 15)
+CANDIDATE = not_worse(0.03, 0.05, 0.05, 0.05, hold=False)
+CAUTIOUS = not_worse(0.03, 0.05, 0.05, 0.05, hold=True)
+REPRODUCTION = better(0.05, 0.05, 0.05)
 
 
-def test_a_candidate_that_is_better_on_the_same_seeds_is_promoted():
-    assert decide(0.6, 0.5, 0.7, 100, tolerance=0.0).promoted
+def outcomes(rule: Rule, difference: float, disagree: float, times: int = 400) -> tuple[dict[str, float], float]:
+    """Shares of the outcomes where two policies disagree so often and differ by so much, and the mean of the pairs."""
+    dice, found, pairs = random.Random(1), Counter[str](), 0
+    wins, losses = (disagree + difference) / 2, (disagree - difference) / 2
+    for _ in range(times):
+        drawn = [[dice.random() for _ in range(LOOKS[-1])] for _ in range(TASKS)]
+        for seeds in LOOKS:
+            shown = {(f"t{task}", seed): drawn[task][seed] for task in range(TASKS) for seed in range(seeds)}
+            old = {key: wins <= value < wins + losses for key, value in shown.items()}
+            new = {key: value < wins for key, value in shown.items()}
+            decision = look(rule, paired(new, old), seeds == LOOKS[-1])
+            if decision is not None:
+                found[decision.outcome] += 1
+                pairs += decision.pairs
+                break
+    return {name: found[name] / times for name in ("promote", "hold", "reject")}, pairs / times
 
 
-def test_equal_is_not_worse():
-    assert decide(0.0, -0.1, 0.1, 100, tolerance=0.0).promoted
+@pytest.mark.parametrize("disagree", [0.1, 0.2, 0.4])
+def test_what_is_worse_by_the_first_hypothesis_is_promoted_as_rarely_as_stated(disagree: float) -> None:
+    shares, _ = outcomes(CAUTIOUS, CAUTIOUS.low, disagree)
+    assert shares["promote"] <= CAUTIOUS.alpha
 
 
-def test_a_candidate_that_is_worse_within_the_tolerance_still_plays_next():
-    assert decide(-0.01, -0.05, 0.03, 100, tolerance=0.02).promoted
-    assert not decide(-0.03, -0.05, 0.01, 100, tolerance=0.02).promoted
+@pytest.mark.parametrize("disagree", [0.1, 0.2, 0.4])
+def test_what_stands_at_the_second_hypothesis_is_rejected_as_rarely_as_stated(disagree: float) -> None:
+    shares, _ = outcomes(CANDIDATE, CANDIDATE.high, disagree)
+    assert shares["reject"] <= CANDIDATE.beta
 
 
-def test_nothing_to_compare_is_no_promotion():
-    decision = decide(float("nan"), float("nan"), float("nan"), 0, tolerance=1.0)
-    assert not decision.promoted
+def test_an_undecided_candidate_within_the_tolerance_is_gone_on_from_unless_the_rule_is_cautious() -> None:
+    lenient, _ = outcomes(CANDIDATE, 0.0, 0.4)
+    cautious, _ = outcomes(CAUTIOUS, 0.0, 0.4)
+    assert lenient["promote"] > 0.7 > cautious["promote"]
+    assert cautious["hold"] > lenient["hold"]
+
+
+def test_what_is_clear_is_decided_at_the_first_look() -> None:
+    for difference in (-0.3, 0.3):
+        shares, pairs = outcomes(CANDIDATE, difference, 0.4, times=50)
+        assert pairs < 1.1 * TASKS * LOOKS[0]
+        assert shares["promote" if difference > 0 else "reject"] == 1.0
+
+
+@pytest.mark.parametrize("disagree", [0.0, 0.1, 0.2, 0.4])
+def test_a_reproduction_that_is_no_better_dethrones_the_champion_as_rarely_as_stated(disagree: float) -> None:
+    shares, _ = outcomes(REPRODUCTION, 0.0, disagree)
+    assert shares["promote"] <= REPRODUCTION.alpha
+
+
+def test_a_reproduction_that_wins_reigns() -> None:
+    shares, _ = outcomes(REPRODUCTION, 0.2, 0.3, times=50)
+    assert shares["promote"] > 0.95
+
+
+def test_equal_is_not_worse_and_no_win() -> None:
+    same = {(f"t{task}", seed): seed % 2 == 0 for task in range(TASKS) for seed in range(15)}
+    promoted, kept = (look(rule, paired(same, same), True) for rule in (CANDIDATE, REPRODUCTION))
+    assert promoted is not None and promoted.promoted
+    assert kept is not None and not kept.promoted
+
+
+def test_a_decision_tells_its_numbers() -> None:
+    new, old = {("a", 1): True, ("a", 2): True, ("a", 3): False}, {("a", 1): False, ("a", 2): True, ("a", 3): True}
+    decision = look(CANDIDATE, paired(new, old), True)
+    assert decision is not None
+    assert (decision.pairs, decision.wins, decision.losses, decision.difference) == (3, 1, 1, 0.0)
+    assert decision.llr is not None and math.isfinite(decision.llr)
+    assert "1 won alone, 1 lost alone" in decision.reason
+
+
+def test_nothing_to_compare_is_held_once_there_are_no_more_seeds() -> None:
+    assert look(CANDIDATE, paired({}, {}), False) is None
+    decision = look(CANDIDATE, paired({}, {}), True)
+    assert decision is not None and decision.outcome == "hold"
     assert "nothing to compare" in decision.reason

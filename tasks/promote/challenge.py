@@ -3,23 +3,22 @@
 from typing import Any
 
 from schemas.config import Config
-from tasks.evaluate import measure_suites
-from tasks.promote import challenge
+from tasks.evaluate import measure_challenger
+from tasks.promote.promote import challenge
 from tasks.shared.boundary import boundary
 from tasks.shared.policies import policy_row
 from tasks.shared.run import run_of
-from tasks.shared.weights import load_policy
 
 
 @boundary("evaluate-challenger")
 def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
-    """The policy on both suites' held-out seeds."""
+    """The policy on both suites' held-out seeds, until it is decided."""
     lake = run_of(config, create=False).lake
-    return measure_suites(config, lake, load_policy(config, lake, version), policy_row(lake, version).iteration)
+    return measure_challenger(config, lake, policy_row(lake, version))
 
 
 @boundary("challenge")
 def challenge_champion(config: Config, version: str) -> dict[str, Any]:
-    """Promotes the policy if it is not worse than the champion."""
+    """Promotes, holds or rejects the policy."""
     lake = run_of(config, create=False).lake
     return challenge(config, lake, policy_row(lake, version))

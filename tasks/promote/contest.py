@@ -1,0 +1,101 @@
+"""A challenger against the champion on the suite's held-out seeds: what is asked of it, look by look.
+
+The looks are the same whoever asks: the evaluation measures until one of them decides, the promotion reads the decision
+off the stored outcomes, and a restart finds it again, however many seeds were measured meanwhile.
+"""
+
+import json
+import math
+
+from curation.intervals import paired
+from curation.promotion import Decision, Rule, better, look, not_worse, without_test
+from models.soundness import unsound_weight
+from schemas.config import Config
+from schemas.tables.evaluation import Evaluation
+from schemas.tables.policy import PolicyVersion
+from schemas.tables.trajectory import SPLIT_STARTS
+from storage.lake import Lake
+from tasks.shared.policies import champion, measured_ancestor
+from tasks.shared.weights import checkpoint_folder
+
+SUITE = "suite"
+
+
+def rule_of(config: Config, candidate: PolicyVersion) -> Rule:
+    """What is asked of a challenger: not to be worse, or, of a mere reproduction, to be better."""
+    chosen = config.promote
+    if candidate.like is not None:
+        return better(chosen.resolution, chosen.alpha, chosen.beta)
+    hold = chosen.undecided == "hold"
+    return not_worse(chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta, hold)
+
+
+def looks(config: Config) -> list[int]:
+    """Seeds per task at each look."""
+    most, between = config.evaluate.seeds, config.promote.look_seeds
+    return [*range(between, most, between), most]
+
+
+def opponent(lake: Lake, candidate: PolicyVersion) -> PolicyVersion:
+    """The champion that a challenger is held against."""
+    reigning = champion(lake)
+    if reigning.policy_version != candidate.policy_version:
+        return reigning
+    return measured_ancestor(lake, candidate.parent)  # a stage of it is done again
+
+
+def looked_at(
+    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int
+) -> Decision | None:
+    """The decision at a look of so many seeds per task; None where the test goes on."""
+    new, old = (outcomes_of(lake, row.policy_version, seeds) for row in (candidate, against))
+    return look(rule_of(config, candidate), paired(new, old), seeds == config.evaluate.seeds)
+
+
+def decided(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion) -> Decision:
+    """The decision of the first look that decides, from what is stored."""
+    for seeds in looks(config):
+        found = looked_at(config, lake, candidate, against, seeds)
+        if found is not None:
+            return found
+    raise AssertionError("the last look decides")
+
+
+def outcomes_of(lake: Lake, version: str, seeds: int) -> dict[tuple[str, int], bool]:
+    """Success of a policy by (task, seed) on the suite's first held-out seeds; environment failures left out."""
+    rows = lake.rows(Evaluation, {"policy_version": version, "suite": SUITE})
+    end = SPLIT_STARTS["validation"] + seeds
+    return {(row.task_id, row.seed): row.success for row in rows if row.success is not None and row.seed < end}
+
+
+def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:
+    """That a policy is broken, as its weights or its training's loss tell; None where they are numbers."""
+    if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
+        return without_test("reject", f"broken: its weights are not all numbers ({at})")
+    loss = json.loads(row.metrics or "{}").get("loss")
+    if isinstance(loss, float) and not math.isfinite(loss):
+        return without_test("reject", f"broken: the loss of its training is {loss}")
+    return None
+
+
+def broken_acting(config: Config, lake: Lake, row: PolicyVersion) -> Decision | None:
+    """That a policy is broken, as its evaluation tells: replies without an action, or too slow; else None."""
+    rows = [
+        one
+        for one in lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
+        if one.success is not None and one.unparsable is not None
+    ]
+    if not rows:
+        return None
+    share = sum(bool(one.unparsable) for one in rows) / len(rows)
+    if share > config.promote.unparsable:
+        most = f"`promote.unparsable` is {config.promote.unparsable:g}"
+        return without_test(
+            "reject", f"broken: {share:.0%} of its trajectories end in a reply without an action; {most}"
+        )
+    steps = sum(one.n_steps for one in rows)
+    pace = sum((one.think_ms or 0.0) * one.n_steps for one in rows) / 1000 / max(1, steps)
+    if config.promote.step_s is not None and pace > config.promote.step_s:
+        most = f"`promote.step_s` is {config.promote.step_s:g}"
+        return without_test("reject", f"broken: it takes {pace:.2f} s to reply; {most}")
+    return None

@@ -1,0 +1,37 @@
+"""What a policy was trained on, as digests: equal ones are the same training set, byte for byte."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from learning.data.sample import read_screenshots
+from learning.job import Job
+from schemas.failure import FlywheelError
+from storage.lake import Lake
+from tasks.shared.material import Recipe
+from tasks.shared.policies import policy_row
+
+
+def digests_of(job: Job) -> dict[str, str]:
+    """Of the samples as the trainer reads them, and of the pictures that they show, whatever order those lie in."""
+    with job.samples.open("rb") as samples:
+        found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}
+    names = sorted(read_screenshots(job.screenshots))
+    return {**found, "pictures": hashlib.sha256("\n".join(names).encode()).hexdigest()}
+
+
+def require_same(lake: Lake, recipe: Recipe, found: Mapping[str, str]) -> None:
+    """Refuses to train on another set than that of the policy whose making is repeated.
+
+    Raises:
+        FlywheelError: names what differs.
+    """
+    assert recipe.like is not None
+    kept = policy_row(lake, recipe.like).training_set
+    before: dict[str, str] = json.loads(kept or "{}")
+    if differing := [name for name, digest in found.items() if before.get(name, digest) != digest]:
+        raise FlywheelError(
+            f"The training set of {recipe.like} cannot be made again: its {' and its '.join(differing)} are not those "
+            "that it was trained on.",
+            "Retrain from today's data without `--like`.",
+        )
