@@ -17,6 +17,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from storage.blobs import MANIFEST
 from storage.lake import Lake
+from tasks.promote.events import event_of, shown
 from tasks.shared.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
@@ -71,7 +72,7 @@ def show_measured(measured: dict[str, Any]) -> None:
 
 
 def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
-    """Trains from pinned data; returns the new version and whether it is the champion now.
+    """Trains from pinned data; returns the new version, whether it is the champion now, and why.
 
     Raises:
         Paused: the lake's wheel is paused, or was meanwhile.
@@ -88,11 +89,31 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     version = call("flows.retrain.retrain", config, like)
     if isinstance(version, Pause):
         raise version.refusal()
-    return {"policy": version, "status": policy_row(lake, version).status}
+    return outcome_of(lake, version)
+
+
+def outcome_of(lake: Lake, version: str) -> dict[str, Any]:
+    """What became of a challenger: `policy`, `status`, and the `decision` with its numbers."""
+    told = event_of(lake, f"challenge:{version}")
+    return {"policy": version, "status": policy_row(lake, version).status, "decision": told and shown(told)}
+
+
+def outcome_line(done: dict[str, Any]) -> str:
+    """The same in one line."""
+    why = f": {done['decision']['reason']}" if done["decision"] else ""
+    return f"{done['policy']}: {done['status']}{why}"
+
+
+def roll_back_to(lake: Lake, version: str | None, reason: str) -> dict[str, Any]:
+    """Makes an earlier champion reign again; returns the record."""
+    make_prefect_home()
+    from tasks.promote.rollback import roll_back
+
+    return shown(roll_back(lake, version, reason))
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str, Any]:
-    """Brings a checkpoint into the lake; returns its version and whether it is the champion now.
+    """Brings a checkpoint into the lake; returns its version, whether it is the champion now, and why.
 
     Raises:
         CheckpointError: `directory` holds no model; nothing was started.
@@ -105,8 +126,7 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str,
 
     files_of(directory.absolute())
     require(config)
-    version = call("flows.adopt.adopt", config, str(directory.absolute()), name)
-    return {"policy": version, "status": policy_row(lake, version).status}
+    return outcome_of(lake, call("flows.adopt.adopt", config, str(directory.absolute()), name))
 
 
 def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
@@ -119,8 +139,8 @@ def merge_policies(config: Config, policies: list[str], weights: list[float] | N
     check_named(lake, policies, weights)
     require(config)
 
-    row = policy_row(lake, call("flows.merge.merge", config, policies, weights, parts))
-    return {"policy": row.policy_version, "status": row.status, **json.loads(row.metrics)}
+    version = call("flows.merge.merge", config, policies, weights, parts)
+    return {**outcome_of(lake, version), **json.loads(policy_row(lake, version).metrics)}
 
 
 def export_policy(lake: Lake, name: str, to: Path) -> str:

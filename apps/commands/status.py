@@ -13,6 +13,7 @@ from schemas.failure import UsageError
 from schemas.tables.stage import STAGES
 from schemas.text import counted
 from storage.lake import Lake
+from tasks.promote.events import decisions
 from tasks.shared.console import out
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.pausing import pause_of
@@ -37,6 +38,9 @@ KEYS = (
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
+SHOWN = 10
+"""Decisions beside the iterations' that are shown to people; `--json` has all."""
+WORDS = {"hold": "held", "reject": "rejected"}
 
 
 def status_of(lake: Lake) -> dict[str, Any]:
@@ -50,6 +54,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "iterations": finished,
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
+        "decisions": decisions(lake),
     }
 
 
@@ -75,8 +80,10 @@ def view(lake: Lake) -> Group:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome"):
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", no_wrap=True)
+    told_all = decisions(lake)
+    told = {one["policy"]: WORDS.get(one["decision"]) for one in told_all if one["kind"] == "iteration"}
     for row in rows:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, told.get(row["policy"])))
     trend = sparkline([row["success"] for row in rows if row["success"] is not None])
     explorer = next((row["explorer"] for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
@@ -89,8 +96,23 @@ def view(lake: Lake) -> Group:
         text += f"\nthe same of a fixed mix of {counted(fixed[-1]['tasks'], 'task')} {_trend(fixed, 'rate')}"
     if unseen:
         text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
-    text += f"\nin brackets: 95 % intervals over trajectories\nlake {lake.uri}\n{_now(lake, rows)}"
-    return Group(table if rows else "No iteration has begun yet.", Text(text))
+    text += "\nin brackets: 95 % intervals over trajectories"
+    others = [one for one in told_all if one["kind"] != "iteration"]
+    decided = [Text(), _decisions(others)] if others else []
+    last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
+    return Group(table if rows else "No iteration has begun yet.", Text(text), *decided, last)
+
+
+def _decisions(found: list[dict[str, Any]]) -> Table:
+    """What challenged the champion beside the iterations, and rollbacks: the last few."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("challenger", "decision", "difference", "against"):
+        table.add_column(name, overflow="fold")
+    for one in found[-SHOWN:]:
+        low, high = one["ci"] or (None, None)
+        at = "-" if low is None else f"{one['difference']:+.3f} ({low:+.2f} to {high:+.2f})"
+        table.add_row(one["policy"], one["decision"], at, one["against"] or "-")
+    return table
 
 
 def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:
@@ -131,9 +153,11 @@ def _champion(lake: Lake) -> str:
     return row.policy_version if row else ""
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], decided: str | None) -> list[str]:
     low, high = row["ci"] or (None, None)
-    outcome = ("[green]promoted[/green]" if row["promoted"] else "kept old") if is_finished(row) else "under way"
+    outcome = (
+        ("[green]promoted[/green]" if row["promoted"] else decided or "kept old") if is_finished(row) else "under way"
+    )
     return [
         str(row["iteration"]),
         _number(row["success"]),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, pausing, synthesis
+from apps.commands import checkpoint, data, pausing, synthesis, versions
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -174,13 +174,13 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
-    from apps.commands.policies import retrain_policy
+    from apps.commands.policies import outcome_line, retrain_policy
 
     done: dict[str, Any] = retrain_policy(resolve(config, overrides), like)
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{done['policy']}: {done['status']}")
+        typer.echo(outcome_line(done))
 
 
 def adopt(
@@ -190,14 +190,14 @@ def adopt(
     name: Annotated[str | None, typer.Option(help="Its version; adopted-NNNN if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a checkpoint from elsewhere into the lake, evaluate it, and promote it if it is not worse."""
-    from apps.commands.policies import adopt_policy
+    """Bring a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion."""
+    from apps.commands.policies import adopt_policy, outcome_line
 
     done = adopt_policy(resolve(config, overrides), directory, name)
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{done['policy']}: {done['status']}")
+        typer.echo(outcome_line(done))
 
 
 def merge(
@@ -208,7 +208,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate policies trained from one start; the weights are searched by held-out success."""
-    from apps.commands.policies import merge_policies
+    from apps.commands.policies import merge_policies, outcome_line
 
     resolved = resolve(config, [one for one in named if "=" in one])
     policies = [one for one in named if "=" not in one]
@@ -217,7 +217,7 @@ def merge(
         print_json(done)
     else:
         text = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
-        typer.echo(f"{done['policy']}: {done['status']}; {text}")
+        typer.echo(f"{outcome_line(done)}; {text}")
 
 
 def export(
@@ -337,6 +337,7 @@ VERBS = (
     judge,
     upgrade,
     *pausing.VERBS,
+    *versions.VERBS,
 )
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),

@@ -34,7 +34,7 @@ class PolicyVersion(Row):
     """`intermediate`: continual training made it for the training after it; it is never measured nor promoted. `held`:
     the test did not decide, or something in the way of a decision has to be mended. Why is in `promotions`."""
     created_at: Instant
-    like: Text | None = None
+    repeats: Text | None = None
     """The policy whose making it repeats (`flywheel retrain --like`)."""
     training_set: Text | None = None
     """Canonical JSON of digests of what it was trained on: `samples`, `pictures`; null where nobody noted it."""
@@ -53,7 +53,7 @@ TABLE = Table(
         "kind": "CASE WHEN iteration < 0 THEN 'initial' WHEN status = 'intermediate' THEN 'intermediate' "
         "WHEN method = 'merge' THEN 'merged' WHEN policy_version LIKE 'retrained-%' THEN 'retrained' "
         "ELSE 'iteration' END",
-        "like": "NULL::VARCHAR",
+        "repeats": "NULL::VARCHAR",
         "training_set": "NULL::VARCHAR",
     },
     expectations=(

@@ -24,7 +24,7 @@ SUITE = "suite"
 def rule_of(config: Config, candidate: PolicyVersion) -> Rule:
     """What is asked of a challenger: not to be worse, or, of a mere reproduction, to be better."""
     chosen = config.promote
-    if candidate.like is not None:
+    if candidate.repeats is not None:
         return better(chosen.resolution, chosen.alpha, chosen.beta)
     hold = chosen.undecided == "hold"
     return not_worse(chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta, hold)

@@ -27,7 +27,7 @@ class Origin:
     iteration: int
     pins: Mapping[str, int] = field(default_factory=dict)
     """The versions of the tables that it was made from."""
-    like: str | None = None
+    repeats: str | None = None
     """The policy whose making it repeats."""
     training_set: str | None = None
     """Digests of what it was trained on (`PolicyVersion.training_set`)."""
@@ -51,7 +51,7 @@ def register(
         metrics=json.dumps(metrics, sort_keys=True),
         status=STATUS.get(origin.kind, "candidate"),
         created_at=utc_now(),
-        like=origin.like,
+        repeats=origin.repeats,
         training_set=origin.training_set,
     )
     lake.append("policies", [row])

@@ -118,7 +118,7 @@ def _register(
         parent=recipe.parent,
         iteration=recipe.iteration,
         pins=recipe.pins,
-        like=recipe.like,
+        repeats=recipe.like,
         training_set=training_set,
     )
     register(

@@ -34,5 +34,6 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "policy": {"max_new_tokens": 8},
             "train": {"steps_first": 4, "steps": 4, "batch": 4, "processes": 1, "warmup": 1},
             "evaluate": {"seeds": 3, "held_out_seeds": 0, "explorer_seeds": 3},
+            "promote": {"unparsable": 1},  # nobody learns to write in four steps
         }
     )

@@ -1,0 +1,232 @@
+"""Who reigns after a challenge, and after a rollback; what is broken or leaks never does."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from models.soundness import require_sound
+from schemas.config import Config, config_of
+from schemas.failure import CheckpointError, UsageError
+from schemas.table import utc_now
+from schemas.tables.evaluation import Evaluation
+from schemas.tables.policy import PolicyVersion
+from schemas.tables.promotion import Promotion
+from schemas.tables.trajectory import Trajectory
+from storage.lake import Lake
+from tasks.promote.events import abandoned, decisions, event_of
+from tasks.promote.promote import challenge
+from tasks.promote.rollback import roll_back
+from tasks.shared.policies import champion, policy_row
+
+TASKS = [f"fake/t{number}" for number in range(15)]
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
+    return config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-one"]}, "lake": lake})
+
+
+@pytest.fixture
+def lake(config: Config, tmp_path: Path) -> Lake:
+    """One champion, `first`, that succeeds on every second seed."""
+    lake = Lake.open(config.lake)
+    policy(lake, config, tmp_path, "first", None, kind="initial", status="champion")
+    evaluated(lake, "first", lambda seed: seed % 2 == 0)
+    return lake
+
+
+def policy(lake: Lake, config: Config, folder: Path, name: str, parent: str | None, **more: Any) -> PolicyVersion:
+    weights = more.pop("weights", np.ones(4, np.float32))
+    model = folder / name
+    model.mkdir()
+    save_file({"layer.weight": weights}, model / "model.safetensors")
+    row: dict[str, Any] = {
+        "policy_version": name, "kind": "iteration", "parent": parent, "iteration": 0, "method": "sft",
+        "checkpoint": lake.blobs.put_directory(model, f"checkpoints/{name}"), "data_versions": "{}",
+        "config": config.canonical(), "code": "c", "seed": 0, "metrics": "{}", "status": "candidate",
+        "created_at": utc_now(),
+    }  # fmt: skip
+    made = PolicyVersion.model_validate({**row, **more})
+    lake.append("policies", [made])
+    return made
+
+
+def evaluated(lake: Lake, name: str, wins: Any, **more: Any) -> None:
+    rows = [
+        Evaluation.model_validate(
+            {
+                "policy_version": name, "suite": "suite", "task_id": task, "seed": 1_000_000 + seed, "iteration": 0,
+                "success": bool(wins(seed)), "reward": 0.0, "n_steps": 2, "failure_boundary": None,
+                "unparsable": False, "think_ms": 10.0, **more,
+            }
+        )
+        for task in TASKS for seed in range(15)
+    ]  # fmt: skip
+    lake.append("evaluations", rows)
+
+
+def challenged(lake: Lake, config: Config, folder: Path, name: str, wins: Any, **more: Any) -> dict[str, Any]:
+    row = policy(lake, config, folder, name, champion(lake).policy_version, **more)
+    evaluated(lake, name, wins)
+    return challenge(config, lake, row)
+
+
+def always(_seed: int) -> bool:
+    return True
+
+
+def test_a_better_challenger_reigns_and_the_record_says_against_whom_over_how_many_pairs(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    found = challenged(lake, config, tmp_path, "second", always)
+    assert (found["promoted"], found["champion"], found["decision"]) == (True, "second", "promote")
+    (told,) = lake.rows(Promotion)
+    assert (told.policy_version, told.against, told.champion) == ("second", "first", "second")
+    assert (told.pairs, told.wins, told.losses) == (75, 30, 0)  # of seeds 0 to 4 two are odd: decided at the first look
+    assert told.low is not None and told.difference == pytest.approx(0.4) and 0 < told.low < 0.4
+    assert json.loads(told.rule)["alpha"] == 0.05
+    assert (policy_row(lake, "first").status, champion(lake).policy_version) == ("retired", "second")
+
+
+def test_a_worse_challenger_is_rejected_and_the_champion_stays(lake: Lake, config: Config, tmp_path: Path) -> None:
+    found = challenged(lake, config, tmp_path, "second", lambda _: False)
+    assert (found["decision"], found["champion"], policy_row(lake, "second").status) == ("reject", "first", "rejected")
+
+
+def test_what_is_decided_is_decided_once_and_a_restart_changes_nothing(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    row = policy(lake, config, tmp_path, "second", "first")
+    evaluated(lake, "second", always)
+    first = challenge(config, lake, row)
+    lake.upsert("policies", [row, policy_row(lake, "first").model_copy(update={"status": "champion"})])  # killed here
+    assert challenge(config, lake, row) == first
+    assert champion(lake).policy_version == "second" and lake.count("promotions") == 1
+    roll_back(lake, None, "")
+    challenge(config, lake, policy_row(lake, "second"))
+    assert champion(lake).policy_version == "first"
+
+
+def test_an_equal_reproduction_does_not_dethrone_the_champion_where_an_equal_candidate_would(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    def same(seed: int) -> bool:
+        return seed % 2 == 0
+
+    again = challenged(lake, config, tmp_path, "again", same, kind="retrained", repeats="first")
+    assert not again["promoted"] and champion(lake).policy_version == "first"
+    assert challenged(lake, config, tmp_path, "candidate", same)["promoted"]
+    assert challenged(lake, config, tmp_path, "won", always, kind="retrained", repeats="first")["promoted"]
+
+
+@pytest.mark.parametrize(
+    ("making", "acting", "said"),
+    [
+        ({"weights": np.array([1.0, np.nan], np.float32)}, {}, r"model\.safetensors: layer\.weight"),
+        ({"weights": np.array([1.0, np.inf], np.float32)}, {}, "not all numbers"),
+        ({"metrics": '{"loss": NaN}'}, {}, "the loss of its training is nan"),
+        ({}, {"unparsable": True}, r"100% of its trajectories end in a reply without an action.*promote\.unparsable"),
+        ({}, {"think_ms": 2500.0}, r"takes 2\.50 s to reply.*promote\.step_s"),
+    ],
+)
+def test_a_broken_candidate_never_reigns_however_well_it_does(
+    lake: Lake, config: Config, tmp_path: Path, making: dict[str, Any], acting: dict[str, Any], said: str
+) -> None:
+    slow = config.model_copy(update={"promote": config.promote.model_copy(update={"step_s": 1.0})})
+    lake.delete("evaluations", "true")  # nor where the champion was never measured
+    row = policy(lake, config, tmp_path, "second", "first", **making)
+    evaluated(lake, "second", always, **acting)
+    found = challenge(slow, lake, row)
+    assert found["decision"] == "reject" and champion(lake).policy_version == "first"
+    assert re.search(said, found["reason"])
+
+
+def test_training_data_with_held_out_seeds_holds_the_candidate_by_name(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    one = Trajectory(
+        trajectory_id="leaky", iteration=0, run_id="r", task_id="fake/click-one", seed=1_000_003, split="validation",
+        attempt=0, policy="explorer", policy_version="explorer-1", instruction="Click.", n_steps=1, reward=1.0,
+        success=True, termination="done", sampling="{}", started_at=utc_now(), wall_s=1.0,
+    )  # fmt: skip
+    lake.append("trajectories", [one])
+    for table in ("steps", "screenshots", "verdicts"):
+        lake.append(table, [])
+    pins = json.dumps({"trajectories": lake.version("trajectories"), "steps": 0, "screenshots": 0, "verdicts": 0})
+    found = challenged(lake, config, tmp_path, "second", always, data_versions=pins)
+    assert found["decision"] == "hold" and "leaky of fake/click-one seed 1000003" in found["reason"]
+    assert champion(lake).policy_version == "first"
+
+
+def test_a_task_that_is_held_out_and_trained_on_holds_the_candidate(lake: Lake, config: Config, tmp_path: Path) -> None:
+    one = Trajectory(
+        trajectory_id="t", iteration=0, run_id="r", task_id="fake/two-steps", seed=3, split="train",
+        attempt=0, policy="explorer", policy_version="explorer-1", instruction="Click.", n_steps=1, reward=1.0,
+        success=True, termination="done", sampling="{}", started_at=utc_now(), wall_s=1.0,
+    )  # fmt: skip
+    lake.append("trajectories", [one])
+    held = config.model_copy(update={"suite": config.suite.model_copy(update={"held_out": ("two-steps",)})})
+    found = challenged(lake, held, tmp_path, "second", always)
+    assert found["decision"] == "hold" and "fake/two-steps is held out" in found["reason"]
+
+
+def test_a_rollback_goes_to_the_champion_before_or_to_a_named_one_and_is_recorded(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    challenged(lake, config, tmp_path, "third", always)
+    told = roll_back(lake, None, "it clicks everything twice")
+    assert (told.champion, told.against, told.reason) == ("second", "third", "it clicks everything twice")
+    assert champion(lake).policy_version == "second" and policy_row(lake, "third").status == "retired"
+    roll_back(lake, None, "")
+    assert champion(lake).policy_version == "first"
+    with pytest.raises(UsageError, match="none reigned before"):
+        roll_back(lake, None, "")
+    roll_back(lake, "third", "it was the sandbox")
+    assert champion(lake).policy_version == "third"
+    with pytest.raises(UsageError, match="reigns already"):
+        roll_back(lake, "third", "")
+    policy(lake, config, tmp_path, "fourth", "third")
+    with pytest.raises(UsageError, match="never reigned"):
+        roll_back(lake, "fourth", "")
+    kinds = [(one["kind"], one["decision"], one["policy"]) for one in decisions(lake)]
+    assert kinds[-2:] == [("rollback", "rollback", "third"), ("iteration", "candidate", "fourth")]
+
+
+def test_a_rollback_that_was_cut_short_is_finished_by_the_same_command_and_goes_back_once(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    challenged(lake, config, tmp_path, "third", always)
+    before = [policy_row(lake, name) for name in ("second", "third")]
+    roll_back(lake, None, "")
+    lake.upsert("policies", before)  # killed between the record and its effect
+    assert champion(lake).policy_version == "third"
+    roll_back(lake, None, "")
+    assert champion(lake).policy_version == "second" and event_of(lake, "rollback:0001") is None
+
+
+def test_what_was_trained_from_a_policy_that_was_rolled_back_is_held(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    row = policy(lake, config, tmp_path, "third", "second")
+    evaluated(lake, "third", always)
+    roll_back(lake, None, "")
+    found = challenge(config, lake, row)
+    assert found["decision"] == "hold" and "trained from second, which was rolled back" in found["reason"]
+    roll_back(lake, "second", "")
+    assert abandoned(lake, row) is None
+
+
+def test_weights_that_are_no_numbers_cannot_be_brought_in(tmp_path: Path) -> None:
+    save_file({"a": np.ones(2, np.float32), "b": np.array([np.nan], np.float16)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: b holds a NaN"):
+        require_sound(tmp_path)
