@@ -12,7 +12,7 @@ from flows.evaluate import evaluate
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from schemas.config import Config
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
@@ -158,9 +158,15 @@ def test_retraining_from_the_same_pins_makes_the_same_weights(small: Config):
     original, again = policy_row(lake, "policy-0000"), policy_row(lake, version)
     assert again.data_versions == original.data_versions
     assert again.parent == original.parent
-    assert again.status in ("champion", "rejected")
+    assert again.status == "held" and champion(lake).policy_version == "policy-0000"  # it reproduced, it did not win
+    assert again.training_set == original.training_set is not None and again.repeats == "policy-0000"
     same = [(checkpoint_folder(lake, v) / "model.safetensors").read_bytes() for v in ("policy-0000", version)]
     assert same[0] == same[1]
+    other = json.loads(original.training_set) | {"pictures": "0"}
+    lake.upsert("policies", [original.model_copy(update={"training_set": json.dumps(other)})])
+    with pytest.raises(FlywheelError, match="training set of policy-0000 cannot be made again: its pictures"):
+        retrain(small, like="policy-0000")
+    assert lake.read("policies").num_rows == 3
 
 
 def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(small: Config):
