@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from apps.environment import settle
 from apps.interrupts import heeded, ignore
-from schemas.failure import FlywheelError
+from schemas.failure import FlywheelError, of_the_disk
 
 if TYPE_CHECKING:
     import typer
@@ -43,12 +43,21 @@ def main() -> None:
             make_app()()
             code = 0
         except FlywheelError as error:
-            sys.stderr.write(f"flywheel: {' '.join(str(error).split())}\n")
-            code = error.exit_code
+            code = _say(error)
+        except OSError as error:
+            if (explanation := of_the_disk(error)) is None:
+                raise
+            code = _say(explanation)
         except SystemExit as end:
             code = end.code
     ignore()
     sys.exit(code)
+
+
+def _say(error: FlywheelError) -> int:
+    """An error in one line; the exit status."""
+    sys.stderr.write(f"flywheel: {' '.join(str(error).split())}\n")
+    return error.exit_code
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ blamed on the policy or its action counts as the policy's failure; every other b
 failure: neither a success nor a failure, so it enters no mean, no group and no curriculum.
 """
 
+import errno
 from typing import Literal, get_args
 
 Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
@@ -44,6 +45,14 @@ class LakeError(FlywheelError):
     """The lake cannot be used: not ours, another schema version, out of reach, full."""
 
 
+class OutOfReach(LakeError):
+    """An object store does not answer, or asks to slow down; what was asked of it can be asked again."""
+
+
+class StillOutOfReach(OutOfReach):
+    """It did not answer for as long as it was waited for."""
+
+
 class CheckpointError(FlywheelError):
     """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
 
@@ -66,6 +75,20 @@ class Paused(FlywheelError):
     """People paused the lake's wheel: nothing failed, and nothing new is begun."""
 
     exit_code = EXIT_PAUSED
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def of_the_disk(error: OSError) -> FlywheelError | None:
+    """What a person can put right of an error of the file system; None for any other."""
+    place = error.filename or "a file"
+    if error.errno in FULL:
+        return FlywheelError(f"No space is left for {place}.", "Free some space and go on; what was committed is safe.")
+    if error.errno in LOCKED:
+        return FlywheelError(f"{place} cannot be written or read: {error.strerror}.", "Check its rights.")
+    return None
 
 
 class TrajectoryFailure(Exception):

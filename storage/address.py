@@ -4,9 +4,10 @@ Three clients reach the same place: fsspec for the mark and blobs, delta-rs for 
 them. All are set up here and nowhere else, so they cannot disagree about endpoint, region or credentials.
 """
 
+import logging
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSys
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
-from storage.objects import CREDENTIALS, ObjectStore, explained, open_store
+from storage.explained import CREDENTIALS
+from storage.objects import ObjectStore, open_store
+from storage.patience import Patience, T
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Address:
     """The fsspec file system."""
     delta_options: dict[str, str] = field(default_factory=dict)
     """Storage options of delta-rs."""
+    patience: Patience = field(init=False)
+    """How long it is waited for where it does not answer."""
+
+    def __post_init__(self) -> None:
+        """Gives it a patience of its own."""
+        object.__setattr__(self, "patience", Patience(self.uri))
 
     @property
     def local(self) -> bool:
@@ -61,11 +70,14 @@ class Address:
 
     def store(self, *below: str) -> ObjectStore:
         """The bytes by name that rest here, or below this place."""
-        return open_store(self.path(*below), None if self.local else self.filesystem)
+        return open_store(self.path(*below), None if self.local else self.filesystem, self.patience)
 
-    def explained(self) -> AbstractContextManager[None]:
-        """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged."""
-        return explained(self.uri)
+    def patiently(self, operation: Callable[[], T]) -> T:
+        """What an operation on this place returns that can be done again; where the place is away, it is waited for.
+
+        Errors that a person can put right become a `LakeError`; others pass unchanged.
+        """
+        return self.patience.over(operation)
 
 
 def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Address:
@@ -82,6 +94,14 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
         return Address(f"memory://{rest.strip('/')}", fsspec.filesystem("memory"))
     if scheme:
         raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
+    if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/*(.*)", config.uri):
+        hint = (
+            f"Write s3://{found[2] or 'bucket/prefix'}"
+            if found[1] in ("s3", "s3a", "s3n")
+            else "Use s3://bucket/prefix"
+        )
+        problem = f"`lake.uri` is {config.uri}, which is no address."
+        raise LakeError(problem, f"{hint}, or ./{config.uri} for a folder of that name.")
     path = str(Path(config.uri).expanduser().resolve())
     if unquote(path) != path:
         problem = f"`lake.uri` is {path}: Delta reads {path[path.index('%') :][:3]} as another character."
@@ -104,6 +124,7 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
     options |= {"AWS_SESSION_TOKEN": token} if token else {}
     if config.endpoint:
         options |= {"AWS_ENDPOINT_URL": config.endpoint, "AWS_ALLOW_HTTP": str(config.endpoint.startswith("http:"))}
+    logging.getLogger("asyncio").addFilter(_UNHEARD)
     filesystem = fsspec.filesystem(
         "s3",
         key=key,
@@ -115,6 +136,18 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
         use_listings_cache=False,
     )
     return Address(config.uri.rstrip("/"), filesystem, options)
+
+
+class _Unheard(logging.Filter):
+    """Drops what asyncio says of requests that a store broke off: each was heard of, and is asked again or reported."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to show this record."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not (isinstance(error, ConnectionError) and record.getMessage().startswith("Task exception was never"))
+
+
+_UNHEARD = _Unheard()
 
 
 def _bucket(uri: str) -> str:

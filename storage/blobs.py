@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ class Blobs:
             raise CheckpointError(f"{local} is no directory with files.", "Check the path.")
         self.store.delete(f"{name}/{MANIFEST}")
         source = open_store(local)
-        sums = {file: _copy(source, file, size, self.store, f"{name}/{file}") for file, size in files.items()}
+        sums = {
+            file: self.store.patiently(partial(_copy, source, file, size, self.store, f"{name}/{file}"))
+            for file, size in files.items()
+        }
         self.store.put(f"{name}/{MANIFEST}", _manifest(sums, self.store.local_path(name)))
         return name
 

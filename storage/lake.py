@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,15 +20,15 @@ from schemas.tables import TABLES
 from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import Blobs
+from storage.explained import explained
 from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark
+from storage.scan import scan
 from storage.table import StoredTable, files_of
 
 R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
-_TOGETHER = 256
-"""Rows of one batch of a streaming read, pictures among them."""
 _MEMORY_MB = 256
 """What a query may hold; beyond it, it goes on from disk. Some hundred bytes a step: enough for a million of them."""
 _THREADS = 4
@@ -59,13 +60,15 @@ class Lake:
         place = resolve(config)
         if place.uri.startswith("memory://"):
             raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
-        with place.explained():
+        with explained(place.uri):
             require_bucket(place)
             store = place.store()
             mark = read_mark(store, place.uri, oldest)
             if mark is None and not create:
                 raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
-            return cls(place, mark or make_mark(store, place.uri))
+            mark = mark or make_mark(store, place.uri)
+        place.patience.allow(config.patience_s)
+        return cls(place, mark)
 
     @property
     def uri(self) -> str:
@@ -79,8 +82,7 @@ class Lake:
 
     def finish_upgrade(self) -> None:
         """Marks the lake as one of today's schema version; the last step of an upgrade."""
-        with self._place.explained():
-            self._mark = renew_mark(self._place.store(), self._mark)
+        self._mark = renew_mark(self._place.store(), self._mark)
 
     @property
     def lake_id(self) -> str:
@@ -143,11 +145,12 @@ class Lake:
         stored = self._table(table)
         schema = stored.contract.schema
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or schema.names)
-        with self._place.explained():
-            try:
-                found = stored.dataset(version).to_table(columns=wanted, filter=filters.expression(where))
-            except FileNotFoundError as error:
-                raise stored.lost(version) from error
+        try:
+            found = self._place.patiently(
+                lambda: stored.dataset(version).to_table(columns=wanted, filter=filters.expression(where))
+            )
+        except FileNotFoundError as error:
+            raise stored.lost(version) from error
         if isinstance(wanted, dict):
             return found
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
@@ -163,23 +166,16 @@ class Lake:
         """The rows that `read` would give, a few at a time: for pictures; raises as `read` does."""
         stored, wanted = self._table(table), list(columns)
         schema = pa.schema([stored.contract.schema.field(name) for name in wanted])
-        with self._place.explained():
-            found = stored.dataset(version).to_batches(
-                columns=wanted,
-                filter=filters.expression(where),
-                batch_size=_TOGETHER,
-                batch_readahead=1,
-                fragment_readahead=1,
-            )
-            try:
-                yield from (batch.cast(schema) for batch in found if batch.num_rows)
-            except FileNotFoundError as error:
-                raise stored.lost(version) from error
+        try:
+            found = scan(self._place.patiently, stored.dataset(version), wanted, filters.expression(where))
+            yield from (batch.cast(schema) for batch in found if batch.num_rows)
+        except FileNotFoundError as error:
+            raise stored.lost(version) from error
 
     def count(self, table: str, where: filters.Where | None = None) -> int:
         """How many rows a table has."""
-        with self._place.explained():
-            return self._table(table).dataset().count_rows(filter=filters.expression(where))
+        stored = self._table(table)
+        return self._place.patiently(lambda: stored.dataset().count_rows(filter=filters.expression(where)))
 
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
@@ -220,7 +216,7 @@ class Lake:
     def _view(self, connection: duckdb.DuckDBPyConnection, stored: StoredTable, handle: DeltaTable | None) -> None:
         """Makes a view over the table: its own Parquet files here, Arrow's reader on S3, nothing if there are none."""
         contract = stored.contract
-        with self._lock, self._place.explained():
+        with self._lock:
             files = [] if handle is None else files_of(handle)
             if handle is None or not files:
                 connection.register(contract.name, contract.schema.empty_table())
@@ -252,8 +248,8 @@ class Lake:
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""
         handle = self._table(table).handle()
-        with self._lock, self._place.explained():
-            return 0 if handle is None else upkeep.compact(handle, table)
+        with self._lock:
+            return 0 if handle is None else self._place.patiently(lambda: upkeep.compact(handle, table))
 
     def maintain(self, retention_hours: float = 24.0) -> None:
         """Keeps file counts small; call it once an iteration, before versions are pinned for training.
@@ -264,15 +260,14 @@ class Lake:
         pins = upkeep.pinned_versions(self.read("policies", columns=["data_versions"]))
         for name in TABLES:
             self.compact(name)
-            handle = self._table(name).handle()
+            handle, needed = self._table(name).handle(), pins.get(name, set())
             if handle is not None:
-                with self._lock, self._place.explained():
-                    upkeep.vacuum(handle, pins.get(name, set()), retention_hours)
+                with self._lock:
+                    self._place.patiently(partial(upkeep.vacuum, handle, needed, retention_hours))
 
     def size_bytes(self) -> int:
         """Bytes of everything at the lake's address, blobs and old versions included."""
-        with self._place.explained():
-            return int(self._place.filesystem.du(self._place.uri))
+        return self._place.patiently(lambda: int(self._place.filesystem.du(self._place.uri)))
 
     def _table(self, name: str) -> StoredTable:
         if name not in self._tables:

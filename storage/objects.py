@@ -7,7 +7,7 @@ elsewhere the service answers for it.
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,14 +17,11 @@ import fsspec
 from fsspec.core import url_to_fs
 from typing_extensions import override
 
-from schemas.failure import DamagedError, LakeError
+from schemas.failure import FULL, DamagedError
+from storage.explained import explained
+from storage.patience import Patience, T
 
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 CHUNK = 16 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
-_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
-_AWAY_WORDS = ("Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error")
 Buffer = bytes | bytearray | memoryview
 
 
@@ -71,7 +68,8 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put_once(self, name: str, data: bytes) -> bool:
-        """Writes a small file whole unless it exists; of several writers at once exactly one gets True."""
+        """Writes a small file whole unless it exists; of several writers at once, each of other bytes, exactly one gets
+        True."""
 
     @abstractmethod
     def get(self, name: str) -> bytes:
@@ -97,6 +95,10 @@ class ObjectStore(ABC):
     def delete(self, name: str) -> None:
         """Removes a file; nothing to remove is no error."""
 
+    def patiently(self, operation: Callable[[], T]) -> T:
+        """What an operation on this place returns that can be done again, also where the place is away for a while."""
+        return operation()
+
     def prune(self, folders: str) -> None:  # noqa: B027  nothing to do where there are no folders
         """Removes empty folders whose name matches a pattern."""
 
@@ -115,16 +117,21 @@ class ObjectStore(ABC):
         return DamagedError(f"{self.path(name)} ends too early.", "Restore it, or load another step.")
 
 
-def open_store(place: str | os.PathLike[str], filesystem: fsspec.AbstractFileSystem | None = None) -> ObjectStore:
+def open_store(
+    place: str | os.PathLike[str],
+    filesystem: fsspec.AbstractFileSystem | None = None,
+    patience: Patience | None = None,
+) -> ObjectStore:
     """The store at a folder, or at an address such as `s3://bucket/prefix`.
 
     Args:
         place: folder or address.
         filesystem: fsspec's file system for the address, set up with its credentials and endpoint; if not given, fsspec
             makes one from the environment.
+        patience: how long it is waited for where it does not answer; not at all if not given.
     """
     address = os.fspath(place).removeprefix("file://")
-    return RemoteStore(address, filesystem) if "://" in address else LocalStore(Path(address))
+    return RemoteStore(address, filesystem, patience) if "://" in address else LocalStore(Path(address))
 
 
 class LocalStore(ObjectStore):
@@ -245,20 +252,24 @@ class RemoteStore(ObjectStore):
 
     gap = 64 * 1024
 
-    def __init__(self, place: str, filesystem: fsspec.AbstractFileSystem | None = None) -> None:
+    def __init__(
+        self, place: str, filesystem: fsspec.AbstractFileSystem | None = None, patience: Patience | None = None
+    ) -> None:
         super().__init__(place)
+        self._patience = patience or Patience(place)
         files: Any = filesystem if filesystem is not None else url_to_fs(place)[0]
         self._files, self._root = files, str(files._strip_protocol(place)).rstrip("/")
 
     @override
+    def patiently(self, operation: Callable[[], T]) -> T:
+        return self._patience.over(operation)
+
+    @override
     def sizes(self, folder: str = "") -> dict[str, int]:
-        with explained(self.place):
-            self._files.invalidate_cache()
-            try:
-                found = self._files.find(self._at(folder), detail=True)
-            except FileNotFoundError:
-                return {}
-        return {path.removeprefix(f"{self._root}/"): about["size"] for path, about in found.items()}
+        found = self.patiently(lambda: self._found(folder))
+        # a server lists folders, too, also one that was made and emptied before
+        files = {path: about["size"] for path, about in found.items() if about["type"] == "file" and path[-1] != "/"}
+        return {path.removeprefix(f"{self._root}/"): size for path, size in files.items()}
 
     @contextmanager
     @override
@@ -275,43 +286,43 @@ class RemoteStore(ObjectStore):
 
     @override
     def put(self, name: str, data: bytes) -> None:
-        with explained(self.place):
-            self._files.pipe_file(self._at(name), data)
+        self.patiently(lambda: self._files.pipe_file(self._at(name), data))
         self.written_bytes += len(data)
 
     @override
     def put_once(self, name: str, data: bytes) -> bool:
-        with explained(self.place):
-            try:
-                self._files.pipe_file(self._at(name), data, mode="create")
-            except OSError as error:
-                if isinstance(error, FileExistsError) or "pre-condition" in str(error):  # how S3 says it exists
-                    return False
-                raise
-        self.written_bytes += len(data)
+        made = self.patiently(lambda: self._made(name, data))
+        self.written_bytes += len(data) if made else 0
+        return made
+
+    def _made(self, name: str, data: bytes) -> bool:
+        try:
+            self._files.pipe_file(self._at(name), data, mode="create")
+        except OSError as error:
+            if isinstance(error, FileExistsError) or "pre-condition" in str(error):  # how S3 says it exists
+                return self._files.cat_file(self._at(name)) == data  # ours, where the answer to a try was lost
+            raise
         return True
 
     @override
     def get(self, name: str) -> bytes:
-        with explained(self.place):
-            data = self._files.cat_file(self._at(name))
+        data = self.patiently(lambda: self._files.cat_file(self._at(name)))
         self.read_bytes += len(data)
         return data
 
     @override
     def exists(self, name: str) -> bool:
-        with explained(self.place):
-            return self._files.exists(self._at(name))
+        return self.patiently(lambda: self._files.exists(self._at(name)))
 
     @override
     def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
         starts = [start for start, _ in ranges]
         ends = [start + len(buffer) for start, buffer in ranges]
-        with explained(self.place):
-            try:
-                parts = self._files.cat_ranges([self._at(name)] * len(ranges), starts, ends, on_error="raise")
-            except FileNotFoundError as error:
-                raise self._missing(name) from error
+        at = [self._at(name)] * len(ranges)
+        try:
+            parts = self.patiently(lambda: self._files.cat_ranges(at, starts, ends, on_error="raise"))
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
         for part, (_, buffer) in zip(parts, ranges, strict=True):
             if len(part) != len(buffer):
                 raise self._short(name)
@@ -321,51 +332,26 @@ class RemoteStore(ObjectStore):
     @override
     def move(self, folder: str, to: str) -> None:
         names = list(self.sizes(folder))
-        with explained(self.place):
-            for name in names:
-                self._files.cp_file(self._at(name), self._at(to + name.removeprefix(folder)))
-            for name in names:
-                self._files.rm_file(self._at(name))
+        for name in names:
+            copy = self._at(to + name.removeprefix(folder))
+            self.patiently(lambda name=name, copy=copy: self._files.cp_file(self._at(name), copy))
+        for name in names:
+            self.delete(name)
 
     @override
     def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError), explained(self.place):
-            self._files.rm_file(self._at(name))
+        with suppress(FileNotFoundError):
+            self.patiently(lambda: self._files.rm_file(self._at(name)))
+
+    def _found(self, folder: str) -> dict[str, Any]:
+        self._files.invalidate_cache()
+        try:
+            return self._files.find(self._at(folder), detail=True)
+        except FileNotFoundError:
+            return {}
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")
-
-
-@contextmanager
-def explained(place: str) -> Iterator[None]:
-    """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged.
-
-    Every client has its own classes of errors, so it is their text that tells.
-    """
-    try:
-        yield
-    except Exception as error:
-        explanation = _explain(place, error)
-        if explanation is None:
-            raise
-        raise explanation from error
-
-
-def _explain(place: str, error: Exception) -> LakeError | None:
-    text = str(error)
-    if getattr(error, "errno", None) in _FULL or any(word in text for word in _FULL_WORDS):
-        return LakeError(f"No space is left at {place}.", "Free some space and go on; what was committed is safe.")
-    if place.startswith("s3://"):
-        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
-            return LakeError(
-                f"{place} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights."
-            )
-        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
-            return LakeError(f"The S3 endpoint of {place} cannot be reached.", "Check `lake.endpoint` and the network.")
-    elif isinstance(error, PermissionError | NotADirectoryError):
-        hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
-        return LakeError(f"{place} cannot be written: {error}.", hint)
-    return None
 
 
 class _Whole:
@@ -385,7 +371,7 @@ def _reserve(file: int, size: int) -> None:
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:
-        if error.errno in (*_FULL, errno.EINTR):
+        if error.errno in (*FULL, errno.EINTR):
             raise  # other errors: this file system cannot reserve
 
 

@@ -5,7 +5,10 @@ as version v + 1 or not at all (`max_commit_retries=0`: Delta gives each version
 comes second looks again at what is there now. A commit is the atom: killed before it, nothing was written.
 """
 
+import errno
+import os
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +24,13 @@ from schemas.failure import LakeError
 from schemas.table import Table
 from storage import filters, upkeep
 from storage.address import Address
+from storage.explained import explained
 from storage.keys import KeyIndex, without
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
+_RESERVED = 1_000_000
+"""Bytes that a commit leaves free: for its log, and for others that write now."""
 _NEWER = "A newer flywheel began to upgrade it: finish with its `flywheel upgrade` and use it, or a new `lake.uri`."
 
 
@@ -51,29 +57,18 @@ class StoredTable:
 
     def handle(self) -> DeltaTable | None:
         """The latest version; None if the table does not exist yet."""
-        with self.lock, self._place.explained():
-            try:
-                if self._latest is None:
-                    self._latest = self._open()
-                else:
-                    self._latest.update_incremental()
-            except TableNotFoundError:
-                return None
-            return self._latest
+        with self.lock:
+            return self._place.patiently(self._refreshed)
 
     def at(self, version: int | None) -> DeltaTable | None:
         """A version, the latest if not given."""
         if version is None:
             return self.handle()
-        with self._place.explained():
-            try:
-                return self._open(version)
-            except DeltaError as error:
-                raise self.lost(version) from error
+        return self._place.patiently(lambda: self._at(version))
 
     def dataset(self, version: int | None = None) -> pads.Dataset:
         """The rows of a version, the latest if not given; none if the table does not exist yet."""
-        with self.lock, self._place.explained():
+        with self.lock:
             handle = self.at(version)
             return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle)
 
@@ -125,10 +120,10 @@ class StoredTable:
             LakeError: the table has other columns, or there are too many writers.
         """
         name, uri = self.contract.name, self._place.uri
-        with self.lock, self._place.explained():
+        with self.lock:
             for turn in range(_ATTEMPTS):
                 try:
-                    return attempt(self.handle() or self._create())
+                    return self._place.patiently(lambda: attempt(self.handle() or self._create()))
                 except CommitFailedError:
                     time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
                 except SchemaMismatchError as error:
@@ -149,11 +144,38 @@ class StoredTable:
         mode: Literal["append", "overwrite"],
         **how: Any,
     ) -> None:
+        if self._place.local and isinstance(rows, pa.Table):
+            self._require_space(rows.nbytes)
         properties = upkeep.writer_properties(self.contract.name)
         write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
 
+    def _require_space(self, size: int) -> None:
+        """Raises OSError where so many bytes do not fit: in the middle of a write delta-rs panics beside its error."""
+        if shutil.disk_usage(self._place.uri).free < size + _RESERVED:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def _open(self, version: int | None = None) -> DeltaTable:
         return DeltaTable(self._uri, version, storage_options=self._place.delta_options)
+
+    def _refreshed(self) -> DeltaTable | None:
+        try:
+            if self._latest is None:
+                self._latest = self._open()
+            else:
+                self._latest.update_incremental()
+        except TableNotFoundError:
+            return None
+        except DeltaError:
+            self._latest = None  # half brought up to date, perhaps
+            raise
+        return self._latest
+
+    def _at(self, version: int) -> DeltaTable:
+        try:
+            with explained(self._place.uri):
+                return self._open(version)
+        except DeltaError as error:
+            raise self.lost(version) from error
 
     def _create(self) -> DeltaTable:
         try:

@@ -30,6 +30,9 @@ class LakeConfig(Section):
     endpoint: str | None = None
     """S3 endpoint, if it is not the cloud's own; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
     region: str = "us-east-1"
+    patience_s: Annotated[float, Field(ge=0.0)] = 600.0
+    """How long a run that is under way waits for an object store that does not answer, before it ends; 0: not at all.
+    A command that does not reach it at its start ends at once."""
     min_free_mb: Whole = 500
     """A run is refused when the lake's or the work folder's disk has less than this left."""
 

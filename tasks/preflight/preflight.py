@@ -25,6 +25,7 @@ from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
+from storage.explained import explained
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
@@ -194,7 +195,7 @@ def _reader(config: Config) -> str:
 def _storage(config: Config) -> str:
     """Opens the lake if there is one, and writes and removes a probe; makes no lake."""
     place = resolve_address(config.lake)
-    with place.explained():
+    with explained(place.uri):
         require_bucket(place)
         lake = lake_if_any(config)
         if lake is None and place.local:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from schemas.config import load_config
+from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.preflight.preflight import probes
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, free_ports
 
@@ -100,6 +103,14 @@ def test_blobs_and_checkpoints_come_back(config: LakeConfig, tmp_path: Path) -> 
 def test_a_prefix_with_other_things_is_not_taken_for_a_lake(endpoint: str) -> None:
     with pytest.raises(LakeError, match="is not empty"):
         Lake.open(LakeConfig(uri=f"s3://{BUCKET}", endpoint=endpoint))
+
+
+def test_a_prefix_that_held_something_once_is_as_free_as_a_fresh_one(config: LakeConfig) -> None:
+    whole = load_config(config_file("laptop"), [f"lake.uri={config.uri}", f"lake.endpoint={config.endpoint}"], {})
+    for _ in range(2):
+        (said,) = (probe.check() for probe in probes(whole) if probe.name == "storage")
+        assert said.ok and said.detail == f"{config.uri} is free for a new lake"
+    assert Lake.open(config).lake_id
 
 
 def test_missing_credentials_are_named(config: LakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:

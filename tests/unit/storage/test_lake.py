@@ -79,6 +79,16 @@ def test_an_address_of_an_unknown_kind_is_refused_with_the_field(uri: str) -> No
         Lake.open(LakeConfig(uri=uri))
 
 
+@pytest.mark.parametrize("uri", ["s3:/bucket/lake", "s3:bucket/lake", "s3a:/bucket/lake"])
+def test_an_address_with_too_few_slashes_is_refused_with_the_right_form(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LakeError, match=r"`lake\.uri`.*Write s3://bucket/lake"):
+        Lake.open(LakeConfig(uri=uri))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_in_the_place_of_the_lake_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LakeError, match=r"lake\.uri"):

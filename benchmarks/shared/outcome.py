@@ -1,0 +1,110 @@
+"""What a lake comes to, by table: every row and column but those that tell the time or count commits.
+
+Two lakes of one config and one lake id must come to the same, however often one of them was disturbed.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.tables.policy import PolicyVersion
+from schemas.tables.verdict import DECISION
+from storage.blobs import MANIFEST
+from storage.lake import Lake
+
+CLOCKS = ("run_id", "wall_s", "observe_ms", "think_ms", "act_ms", "seconds", "data_versions", "code")
+"""Columns that are not compared, beside those that hold an instant: durations, the ids of runs, numbers of commits, and
+the commit of the code."""
+NUMBERS = ("metrics", "result", "config")
+"""Columns of JSON, of which keys that tell a duration, or where a lake is, are left out."""
+_CLOCK = re.compile(r"seconds|.*_s|resumed_at|say|waited|lake|trainer_idle|sandbox_idle")
+WEIGHTS = "weights"
+"""The name of what is no table: the sha256 of every stored policy's weights."""
+Rows = Counter[str]
+
+_HALF_WRITTEN = """
+SELECT count(*) FROM (
+    SELECT t.trajectory_id FROM trajectories t LEFT JOIN steps s USING (trajectory_id)
+    GROUP BY t.trajectory_id, t.n_steps HAVING count(s.step) <> t.n_steps
+    UNION ALL
+    SELECT s.trajectory_id FROM steps s ANTI JOIN screenshots p ON s.screenshot = p.sha256
+    UNION ALL
+    SELECT s.trajectory_id FROM steps s ANTI JOIN trajectories t USING (trajectory_id)
+)
+"""
+
+
+def outcome(lake: Lake) -> dict[str, Rows]:
+    """The rows of every table, as often as they are there, and the weights of every policy."""
+    found = {name: _rows(lake, name) for name in TABLES}
+    return {**found, WEIGHTS: _weights(lake)}
+
+
+def differences(undisturbed: Mapping[str, Rows], disturbed: Mapping[str, Rows]) -> dict[str, str]:
+    """By table: how many rows are missing and how many too many, with one of each; empty where all agree."""
+    found: dict[str, str] = {}
+    for name, rows in undisturbed.items():
+        missing, surplus = rows - disturbed[name], disturbed[name] - rows
+        if missing or surplus:
+            examples = " against ".join(next(iter(some))[:1000] for some in (missing, surplus) if some)
+            found[name] = f"{missing.total()} missing, {surplus.total()} too many: {examples}"
+    return found
+
+
+def accepted(lake: Lake) -> Counter[str]:
+    """How often each trajectory is there that the filter routed to training."""
+    routed = lake.read("verdicts", ["trajectory_id"], {"gate": DECISION, "route": "sft"})["trajectory_id"].to_pylist()
+    there = lake.read("trajectories", ["trajectory_id"], {"trajectory_id": sorted(set(routed))})
+    return Counter(there["trajectory_id"].to_pylist())
+
+
+def half_written(lake: Lake) -> int:
+    """Policies whose pinned versions hold a trajectory without all of its steps and pictures, or steps without one."""
+    found = 0
+    for policy in lake.rows(PolicyVersion):
+        if policy.pins:
+            with lake.connect(("trajectories", "steps", "screenshots"), policy.pins) as connection:
+                rows = connection.sql(_HALF_WRITTEN).fetchall()
+            found += rows[0][0] > 0
+    return found
+
+
+def compared(name: str) -> list[str]:
+    """The columns of a table that are compared."""
+    return [one.name for one in TABLES[name].schema if one.name not in CLOCKS and not pa.types.is_timestamp(one.type)]
+
+
+def _rows(lake: Lake, name: str) -> Rows:
+    return Counter(
+        json.dumps({column: _plain(column, value) for column, value in row.items()}, default=str)
+        for batch in lake.batches(name, compared(name))
+        for row in batch.to_pylist()
+    )
+
+
+def _plain(column: str, value: Any) -> Any:
+    """A value for JSON: of bytes their sha256, of a column of JSON what does not tell the time."""
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    return _timeless(json.loads(value)) if column in NUMBERS else value
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(one) for key, one in sorted(value.items()) if not _CLOCK.fullmatch(key)}
+    return value
+
+
+def _weights(lake: Lake) -> Rows:
+    found: Rows = Counter()
+    for policy in lake.rows(PolicyVersion):
+        manifest = json.loads(lake.blobs.store.get(f"{policy.checkpoint}/{MANIFEST}"))
+        sums = {file: digest for file, digest in manifest["files"].items() if file.endswith(".safetensors")}
+        found[json.dumps({"policy_version": policy.policy_version, **sums}, sort_keys=True)] += 1
+    return found

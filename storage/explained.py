@@ -1,0 +1,64 @@
+"""Errors of a storage that a person can put right, told from others: every client has its own classes of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from schemas.failure import FULL, LOCKED, FlywheelError, LakeError, OutOfReach
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
+_LOCKED_WORDS = ("Permission denied", "(os error 13)", "Read-only file system", "(os error 30)", "(os error 1)")
+_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
+_AWAY_WORDS = (
+    "Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error",
+    "Connection reset", "Server disconnected", "operation timed out", "Read timeout", "error decoding response body",
+    "IncompleteRead", "Cannot connect to host", "Connection timed out", "ConnectionClosed", "Couldn't connect",
+    "curlCode",
+)  # fmt: skip
+_BUSY_WORDS = (
+    "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "RequestTimeout",
+    "reduce your request rate", "Bad Gateway", "Gateway Timeout", "TooManyRequests", "Too Many Requests",
+)  # fmt: skip
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged.
+
+    Every client has its own classes of errors, so it is their text that tells.
+    """
+    try:
+        yield
+    except FlywheelError:
+        raise
+    except Exception as error:
+        explanation = _explain(place, error)
+        if explanation is None:
+            raise
+        raise explanation from error
+
+
+def _explain(place: str, error: Exception) -> LakeError | None:
+    text = str(error)
+    if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_WORDS):
+        return LakeError(f"No space is left at {place}.", "Free some space and go on; what was committed is safe.")
+    if place.startswith("s3://"):
+        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
+            return LakeError(
+                f"{place} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights."
+            )
+        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
+            hint = "Check `lake.endpoint` and the network; the same command goes on where it was."
+            return OutOfReach(f"The S3 endpoint of {place} cannot be reached.", hint)
+        if busy := next((word for word in _BUSY_WORDS if word in text), None):
+            hint = "Wait, or let fewer runs use it at once; the same command goes on where it was."
+            return OutOfReach(f"The S3 endpoint of {place} answers with an error, {busy}.", hint)
+    elif isinstance(error, NotADirectoryError) or _is_locked(error, text):
+        hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
+        why = getattr(error, "strerror", None) or text.splitlines()[0].rstrip(".")
+        return LakeError(f"{place} cannot be written: {why}.", hint)
+    return None
+
+
+def _is_locked(error: Exception, text: str) -> bool:
+    return getattr(error, "errno", None) in LOCKED or any(word in text for word in _LOCKED_WORDS)

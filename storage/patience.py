@@ -1,0 +1,85 @@
+"""Waiting for an object store that is away for a while: one line that says so, the same operation again until it works.
+
+What is waited for can be done again: readers change nothing, writers of tables look at what is there before each
+commit, and a file is written whole or not at all.
+"""
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from schemas.failure import OutOfReach, StillOutOfReach
+from storage.explained import explained
+
+T = TypeVar("T")
+FIRST_S, LONGEST_S = 0.5, 15.0
+"""The pause after the first failure, which doubles from one to the next up to the longest."""
+
+
+class Patience:
+    """How long the clients of one place wait, together: who finds it away first says so, who finds it back, too.
+
+    Args:
+        place: its address.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place, self._seconds = place, 0.0
+        self._lock = threading.Lock()
+        self._away: float | None = None
+
+    def allow(self, seconds: float) -> None:
+        """From now on one operation waits for so long: the place has answered, so its address is right."""
+        self._seconds = seconds
+
+    def over(self, operation: Callable[[], T]) -> T:
+        """What an operation returns, once the place answers.
+
+        Raises:
+            OutOfReach: it did not for too long.
+            LakeError: what a person can put right otherwise, at once.
+        """
+        began, pause = time.monotonic(), FIRST_S
+        while True:
+            try:
+                with explained(self._place):
+                    found = operation()
+            except StillOutOfReach:
+                raise
+            except OutOfReach as error:
+                waited = time.monotonic() - began
+                if not self._seconds:
+                    raise
+                if waited + pause > self._seconds:
+                    problem = f"{error.problem.removesuffix('.')}, for {waited:.0f} s (`lake.patience_s`)."
+                    raise StillOutOfReach(problem, error.hint) from error
+                self._missed(error)
+                time.sleep(pause * random.uniform(0.75, 1.25))
+                pause = min(2 * pause, LONGEST_S)
+            else:
+                self._answered()
+                return found
+
+    def _missed(self, error: OutOfReach) -> None:
+        with self._lock:
+            if self._away is None:
+                self._away = time.monotonic()
+                until = datetime.now().astimezone() + timedelta(seconds=self._seconds)
+                _tell(f"{error.problem} Waiting for it, until {until:%H:%M:%S} at the most (`lake.patience_s`).")
+
+    def _answered(self) -> None:
+        if self._away is None:
+            return
+        with self._lock:
+            if self._away is not None:
+                _tell(f"{self._place} answers again after {time.monotonic() - self._away:.0f} s.")
+                self._away = None
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"flywheel: {text}\n")
+    sys.stderr.flush()
