@@ -9,6 +9,7 @@ from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.shared.boundary import until_paused
+from tasks.shared.budget import Exhausted
 from tasks.shared.iterations import plan_iterations
 from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
@@ -16,10 +17,10 @@ from tasks.turning import turning
 
 
 @flow(name="collect", flow_run_name=run_name)
-def collect(config: Config) -> State[Pause] | None:
+def collect(config: Config) -> State[Pause | Exhausted] | None:
     """Rolls out and filters the next iteration's trajectories; `flywheel run` goes on from there."""
     check_before_spending(config)
-    with open_run(config) as run, turning(run.lake), until_paused(run.lake) as end:
+    with open_run(config) as run, turning(run.lake), until_paused(run) as end:
         planned = plan_iterations(config, 1)
         prepare_lake(config, -1)
         for iteration in planned:

@@ -13,6 +13,7 @@ from tasks.prepare import prepare_lake
 from tasks.quality import check_quality
 from tasks.reflect.reflect import reflect_on_failures
 from tasks.shared.boundary import until_paused
+from tasks.shared.budget import Exhausted
 from tasks.shared.iterations import close_iteration, plan_iterations
 from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
@@ -22,7 +23,7 @@ from tasks.turning import turning
 
 
 @flow(name="flywheel", flow_run_name=run_name)
-def flywheel(config: Config, iterations: int | None = None) -> State[Pause] | None:
+def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exhausted] | None:
     """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
 
     Args:
@@ -30,10 +31,10 @@ def flywheel(config: Config, iterations: int | None = None) -> State[Pause] | No
         iterations: how many to turn; the config's number if not given.
 
     Returns:
-        The pause of the lake that ended it early, or None.
+        What ended it early, the pause of the lake or its budget, or None.
     """
     check_before_spending(config)
-    with open_run(config) as run, turning(run.lake), until_paused(run.lake) as end:
+    with open_run(config) as run, turning(run.lake), until_paused(run) as end:
         planned = plan_iterations(config, iterations)
         prepare_lake(config, -1)
         for iteration in planned:

@@ -7,12 +7,13 @@ from tasks.promote.challenge import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
 from tasks.shared.boundary import until_paused
+from tasks.shared.budget import Exhausted
 from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
 
 
 @flow(name="retrain", flow_run_name=run_name)
-def retrain(config: Config, like: str | None = None) -> str | State[Pause] | None:
+def retrain(config: Config, like: str | None = None) -> str | State[Pause | Exhausted] | None:
     """Trains, evaluates and promotes from pinned data versions.
 
     Args:
@@ -22,7 +23,7 @@ def retrain(config: Config, like: str | None = None) -> str | State[Pause] | Non
     Returns:
         The new policy's version, or the pause of the lake that ended it early.
     """
-    with open_run(config, create=False) as run, until_paused(run.lake) as end:
+    with open_run(config, create=False) as run, until_paused(run) as end:
         if like is None:
             verify_corrections(config)
         pins = pin_data(config, like)

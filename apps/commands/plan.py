@@ -17,6 +17,7 @@ from schemas.text import counted
 from storage.lake import Lake
 from tasks.preflight.preflight import parts
 from tasks.preflight.unread import refuse_unread
+from tasks.shared.budget import account, sentence
 from tasks.shared.console import out
 from tasks.shared.paths import lake_if_any
 
@@ -97,6 +98,7 @@ def show_plan(config: Config, iterations: int) -> None:
         + (f", {plan.start:,} at the start" if new else ""),
         "lake": lake.uri if lake else f"{config.lake.uri} (will be made)",
         "report": "report/index.html in the " + ("work folder" if "://" in config.lake.uri else "lake"),
+        "budget": _budget(config, lake, iterations),
         "work folder": str(home()),
         "sandboxes": "; ".join(_sandboxes(environment) for environment in environments_of(config)),
         "disk": f"about {megabytes:,.0f} MB more",
@@ -104,6 +106,14 @@ def show_plan(config: Config, iterations: int) -> None:
     console = out()
     for name, text in lines.items():
         console.print(f"{name:<13} {text}")
+
+
+def _budget(config: Config, lake: Lake | None, iterations: int) -> str:
+    if not config.budget.limits:
+        return "none set"
+    if lake is None:
+        return ", ".join(f"{allowed:,.6g} {what}" for what, allowed in config.budget.limits.items())
+    return "; ".join(sentence(row, iterations) for row in account(lake, config.budget, iterations))
 
 
 def _held_out(config: Config) -> str:

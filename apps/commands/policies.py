@@ -79,15 +79,17 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     """
     make_prefect_home()
     from tasks.preflight.preflight import require
-    from tasks.shared.pausing import Pause, require_unpaused
+    from tasks.shared.budget import require_budget
+    from tasks.shared.pausing import require_unpaused
 
     lake = open_lake(config)
     policy_row(lake, like or "champion")
     require_unpaused(lake)
+    require_budget(lake, config.budget)
     require(config)
 
     version = call("flows.retrain.retrain", config, like)
-    if isinstance(version, Pause):
+    if not isinstance(version, str):
         raise version.refusal()
     return outcome_of(lake, version)
 

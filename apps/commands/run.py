@@ -13,6 +13,7 @@ from schemas.config import Config
 from schemas.failure import GateRefused
 from tasks.preflight.preflight import require
 from tasks.preflight.unread import for_other_methods
+from tasks.shared.budget import require_budget
 from tasks.shared.console import err, out
 from tasks.shared.paths import lake_if_any
 from tasks.shared.pausing import require_unpaused
@@ -34,6 +35,7 @@ def turn(config: Config, iterations: int) -> None:
     if lake := lake_if_any(config):
         require_free(lake)
         require_unpaused(lake)
+        require_budget(lake, config.budget)
 
     threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
     try:

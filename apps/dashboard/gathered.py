@@ -11,6 +11,7 @@ from apps.report import charts
 from apps.report.gather import Rows, curriculum, data_docs, gather
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.shared.budget import account
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 
@@ -43,6 +44,10 @@ class Gathered:
     def curriculum(self) -> Rows:
         """Every choice, newest iteration first."""
         return self._once("curriculum", lambda: curriculum(self.lake))
+
+    def budget(self) -> Rows:
+        """Each part of the budget: what, spent, allowed."""
+        return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def docs(self) -> Rows:
         """The Data Docs that are kept, by name."""

@@ -36,7 +36,7 @@ def router(desk: "Desk") -> APIRouter:
     @routes.get("/")
     def wheel() -> HTMLResponse:
         shown = found.overview()
-        return page("wheel", **shown, charts=found.charts("wheel"))
+        return page("wheel", **shown, charts=found.charts("wheel"), budget=found.budget())
 
     @routes.get("/curriculum")
     def curriculum() -> HTMLResponse:

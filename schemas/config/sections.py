@@ -281,6 +281,37 @@ class DeskConfig(Section):
     `apps.desk.speech.Recognizer`."""
 
 
+class BudgetConfig(Section):
+    """What a lake may cost in all; a run ends at the next boundary between two stages once one of them is spent."""
+
+    steps: Count | None = None
+    """Steps that sandboxes take, in collection, corrections and evaluation."""
+    hours: Positive | None = None
+    """Of the stages' work."""
+    tokens: Count | None = None
+    """Tokens that policies write and that thinkers are charged; judges' are not counted."""
+    money: Positive | None = None
+    """At the prices below, in whatever they are in."""
+    hour_price: Annotated[float, Field(ge=0.0)] = 0.0
+    """Of an hour of stages' work."""
+    million_tokens_price: Annotated[float, Field(ge=0.0)] = 0.0
+    """Of a million tokens."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that are set, by name."""
+        named = {"steps": self.steps, "hours": self.hours, "tokens": self.tokens, "money": self.money}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _has_prices(self) -> "BudgetConfig":
+        if self.money is not None and not self.hour_price and not self.million_tokens_price:
+            raise UsageError(
+                "`budget.money`: nothing has a price.", "Set `budget.hour_price` or `budget.million_tokens_price`."
+            )
+        return self
+
+
 class Config(Section):
     """Everything a run is made of; saved resolved beside all it made."""
 
@@ -306,6 +337,7 @@ class Config(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
+    budget: BudgetConfig = BudgetConfig()
     desk: DeskConfig = DeskConfig()
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""The boundaries between stages, where a flow ends whose lake is paused."""
+"""The boundaries between stages, where a flow ends whose lake is paused or whose budget is spent."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +11,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from schemas.failure import Paused
-from storage.lake import Lake
+from tasks.shared.budget import Exhausted, exhausted
 from tasks.shared.console import say
 from tasks.shared.pausing import Pause, pause_of
+from tasks.shared.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,23 +24,23 @@ class End:
     """How a flow came to its end."""
 
     def __init__(self) -> None:
-        self.pause: Pause | None = None
-        """The pause that ended it early."""
+        self.pause: Pause | Exhausted | None = None
+        """What ended it early."""
 
     @property
-    def state(self) -> "State[Pause] | None":
-        """What a flow returns to Prefect and to its caller: None, or a completed run that names its pause."""
+    def state(self) -> "State[Pause | Exhausted] | None":
+        """What a flow returns to Prefect and to its caller: None, or a completed run that names what ended it."""
         return self.pause and Completed(name="Paused", message=self.pause.text, data=self.pause)
 
 
-_heeded: ContextVar[tuple[Lake, End] | None] = ContextVar("heeded", default=None)
+_heeded: ContextVar[tuple[Run, End] | None] = ContextVar("heeded", default=None)
 
 
 @contextmanager
-def until_paused(lake: Lake) -> Iterator[End]:
-    """Ends what is within at the next `Boundary` after the lake was paused, and says so."""
+def until_paused(run: Run) -> Iterator[End]:
+    """Ends what is within at the next `Boundary` after the lake was paused or its budget spent, and says so."""
     end = End()
-    before = _heeded.set((lake, end))
+    before = _heeded.set((run, end))
     try:
         yield end
     except Paused as reached:
@@ -51,13 +52,13 @@ def until_paused(lake: Lake) -> Iterator[End]:
 
 
 class Boundary(Task[P, R]):
-    """A Prefect task before which a flow ends where its lake is paused (`until_paused`)."""
+    """A Prefect task before which a flow ends where its lake is paused or its budget is spent (`until_paused`)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the task; raises Paused before it does."""
         if heeded := _heeded.get():
-            lake, end = heeded
-            if there := pause_of(lake):
+            run, end = heeded
+            if there := pause_of(run.lake) or exhausted(run.lake, run.config.budget):
                 end.pause = there
                 raise there.refusal()
         return super().__call__(*args, **kwargs)

@@ -1,0 +1,8 @@
+-- What one iteration has cost so far: sandbox steps (collected and evaluated), seconds of its stages' work, and tokens
+-- that policies wrote and thinkers were charged. A step that was replayed was taken, too, and counts.
+SELECT
+    (SELECT count(*) FROM steps WHERE iteration = $iteration)
+    + (SELECT coalesce(sum(n_steps), 0) FROM evaluations WHERE iteration = $iteration)::BIGINT AS steps,
+    (SELECT coalesce(sum(wall_s), 0.0) FROM stages WHERE iteration = $iteration)::DOUBLE AS seconds,
+    (SELECT coalesce(sum(len(token_ids)), 0) FROM steps WHERE iteration = $iteration)::BIGINT
+    + (SELECT coalesce(sum(tokens), 0) FROM thinking WHERE iteration = $iteration)::BIGINT AS tokens

@@ -1,0 +1,124 @@
+"""What a lake has cost so far, and whether that is as much as its budget allows.
+
+Steps are those that sandboxes took, in collection, corrections and evaluation; hours are the stages' own work; tokens
+are those that policies wrote and those that thinkers were charged; money is hours and tokens at their prices. What was
+imported was spent elsewhere. All is counted in the lake, so a run that was killed has spent what it wrote.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.config.sections import BudgetConfig
+from schemas.failure import Paused
+from schemas.text import counted
+from storage.catalog import ask
+from storage.lake import Lake
+
+
+class Spent(BaseModel):
+    """What a lake has cost."""
+
+    model_config = ConfigDict(frozen=True)
+
+    steps: int
+    hours: float
+    tokens: int
+    money: float
+
+
+class Exhausted(BaseModel):
+    """A budget that is used up: a flow ends for it as it does for a pause."""
+
+    model_config = ConfigDict(frozen=True)
+
+    what: str
+    spent: float
+    allowed: float
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        return f"The budget is spent: {self.spent:,.6g} of {self.allowed:,.6g} {self.what} (`budget.{self.what}`)."
+
+    def refusal(self) -> Paused:
+        """What whoever wants to begin something is told."""
+        return Paused(self.text, f"After raising `budget.{self.what}` the same command goes on from here.")
+
+
+def spent(lake: Lake, budget: BudgetConfig) -> Spent:
+    """What a lake has cost so far, at the budget's prices."""
+    rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in _iterations(lake)]
+    steps, seconds, tokens = (sum(row[key] for row in rows) for key in ("steps", "seconds", "tokens"))
+    hours = seconds / 3600
+    money = hours * budget.hour_price + tokens / 1e6 * budget.million_tokens_price
+    return Spent(steps=steps, hours=hours, tokens=tokens, money=money)
+
+
+def exhausted(lake: Lake, budget: BudgetConfig) -> Exhausted | None:
+    """The first part of the budget that is used up; None while there is some left of each."""
+    if not budget.limits:
+        return None
+    cost = spent(lake, budget)
+    over = ((what, getattr(cost, what), allowed) for what, allowed in budget.limits.items())
+    return next((Exhausted(what=what, spent=got, allowed=most) for what, got, most in over if got >= most), None)
+
+
+def require_budget(lake: Lake, budget: BudgetConfig) -> None:
+    """Raises Paused where nothing is left to be spent."""
+    if used_up := exhausted(lake, budget):
+        raise used_up.refusal()
+
+
+def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[dict[str, Any]]:
+    """A row for each part of a budget: what, spent, allowed, and what so many more iterations take.
+
+    `ahead` is None while the lake has no finished iteration to go by.
+    """
+    cost, finished = spent(lake, budget), sum(done and at >= 0 for at, done in _iterations(lake))
+    return [
+        {
+            "what": what,
+            "spent": (got := getattr(cost, what)),
+            "allowed": allowed,
+            "ahead": got / finished * iterations if finished else None,
+        }
+        for what, allowed in budget.limits.items()
+    ]
+
+
+def sentence(row: dict[str, Any], iterations: int) -> str:
+    """One row of an account, for people."""
+    text = f"{row['spent']:,.6g} of {row['allowed']:,.6g} {row['what']} spent"
+    if not iterations:
+        return text
+    if row["ahead"] is None:
+        return f"{text}; no finished iteration tells what {counted(iterations, 'more iteration')} will take"
+    short = row["spent"] + row["ahead"] > row["allowed"]
+    end = ": the run will end early, between two stages" if short else ""
+    return f"{text}; {counted(iterations, 'more iteration')} about {row['ahead']:,.6g}{end}"
+
+
+def _iterations(lake: Lake) -> list[tuple[int, bool]]:
+    """Iterations that cost something here, the preparation first, and whether they are over."""
+    stages = lake.read("stages", ["iteration", "stage"]).to_pylist()
+    begun = sorted({row["iteration"] for row in stages if row["iteration"] >= -1})
+    done = {row["iteration"] for row in stages if row["stage"] == "promote"}
+    newest = begun[-1:]
+    return [(at, at in done and at not in newest) for at in begun] + [(at + 1, False) for at in newest]
+
+
+def _cost(lake: Lake, iteration: int) -> dict[str, Any]:
+    return ask(lake, "cost", iteration=iteration).to_pylist()[0]
+
+
+def _finished(lake: Lake, iteration: int) -> dict[str, Any]:
+    """The same of an iteration that is over, which is counted once in a process."""
+    name = (lake.lake_id, iteration)
+    if name not in _OVER:
+        _OVER[name] = _cost(lake, iteration)
+    return _OVER[name]
+
+
+_OVER: dict[tuple[str, int], dict[str, Any]] = {}
+"""By lake and iteration."""

@@ -1,0 +1,27 @@
+"""A run whose budget is spent ends between two stages, and goes on once it is raised."""
+
+import pytest
+
+from flows.flywheel import flywheel
+from schemas.config import Config
+from schemas.config.sections import BudgetConfig
+from storage.lake import Lake
+from tasks.shared.budget import Exhausted, spent
+from tasks.shared.iterations import finished_iterations
+
+
+def test_a_spent_budget_ends_a_run_cleanly_and_a_larger_one_lets_it_go_on(
+    small: Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    poor = small.model_copy(update={"budget": BudgetConfig(steps=1)})
+    ended = flywheel(poor, iterations=1)
+    assert isinstance(ended, Exhausted) and ended.what == "steps"
+    said = capfd.readouterr().err
+    assert "`budget.steps`" in said and "Traceback" not in said
+    lake = Lake.open(small.lake)
+    before = spent(lake, poor.budget).steps
+    assert before > 0 and finished_iterations(lake) == []
+    assert isinstance(flywheel(poor, iterations=1), Exhausted)
+    assert spent(lake, poor.budget).steps == before
+    assert flywheel(small, iterations=1) is None
+    assert finished_iterations(lake) == [0]

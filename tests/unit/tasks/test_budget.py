@@ -1,0 +1,49 @@
+"""What a lake has cost, and when its budget is used up."""
+
+import pytest
+
+from schemas.config.sections import BudgetConfig
+from schemas.failure import Paused, UsageError
+from tasks.shared.budget import account, exhausted, require_budget, sentence, spent
+from tests.unit.apps.conftest import Place, make_place
+
+STEPS = 3 * 24 + 4 * 24
+"""Three iterations of 24 trajectories of one step, four policies on 3 tasks of 8 seeds each."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return make_place(tmp_path_factory.mktemp("budget"))
+
+
+def test_steps_of_collection_and_of_evaluation_are_counted(place: Place) -> None:
+    cost = spent(place.lake, BudgetConfig(hour_price=2.0))
+    rows = place.lake.read("stages", ["wall_s"])["wall_s"].to_pylist()
+    assert cost.steps == STEPS
+    assert cost.hours == pytest.approx(sum(rows) / 3600)
+    assert cost.money == pytest.approx(2 * cost.hours)
+
+
+def test_without_a_budget_nothing_is_ever_used_up_nor_counted(place: Place) -> None:
+    assert exhausted(place.lake, BudgetConfig(hour_price=2.0)) is None
+    assert account(place.lake, BudgetConfig()) == []
+
+
+def test_a_part_that_is_used_up_is_named_with_its_numbers_and_its_key(place: Place) -> None:
+    require_budget(place.lake, BudgetConfig(steps=STEPS + 1, hours=1000))
+    with pytest.raises(Paused, match=rf"{STEPS} of {STEPS} steps \(`budget.steps`\)") as refused:
+        require_budget(place.lake, BudgetConfig(steps=STEPS, hours=1000))
+    assert refused.value.exit_code == Paused.exit_code
+
+
+def test_money_without_a_price_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing has a price"):
+        BudgetConfig(money=10)
+
+
+def test_a_plan_says_whether_it_fits(place: Place) -> None:
+    fits, does_not = (
+        sentence(account(place.lake, BudgetConfig(steps=allowed), 4)[0], 4) for allowed in (10_000, STEPS + 10)
+    )
+    assert "4 more iterations about" in fits and "end early" not in fits
+    assert "end early" in does_not
