@@ -1,6 +1,6 @@
 """The wheel's own judge against the verifiers, on pages and on tasks that nothing was chosen by.
 
-`python -m benchmarks.judge [--short] [--lake URI] [--figure PNG] --json PATH [KEY=VALUE]...`
+`python -m benchmarks.judge [--short] [--counts N N N N N N] [--lake URI] [--figure PNG] --json PATH [KEY=VALUE]...`
 
 The explorer and the champions of four iterations of the default profile (those of `--lake`, or of a wheel that is
 turned first) roll out the suite's tasks; what `flywheel judge --train` runs trains a judge on it: pages are split, 80 %
@@ -107,7 +107,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     made = None if asked.short else _champions(asked, overrides, folder)
     versions = sorted(one.policy_version for one in made.rows(PolicyVersion, {"kind": "iteration"})) if made else []
-    learn, pages, tasks = SIZES[asked.short]
+    learn, pages, tasks = asked.sizes
     lake = gather(config("learn"), made, versions, "train", LEARN, *learn)
     trained = train_judge(config("learn"), lake, "benchmark", None, SHORT if asked.short else USUAL)
     judge = LocalJudge(LocalOptions(checkpoint=trained["checkpoint"]))
@@ -134,8 +134,13 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", default="configs/laptop.toml")
     parser.add_argument("--lake", help="whose policies act; a wheel is turned first if not given")
     parser.add_argument("--figure", type=Path, help="where the picture goes; docs/judge.png of a full run")
+    parser.add_argument(
+        "--counts", type=int, nargs=6, metavar="N", help="sizes of the three sets, in their order below"
+    )
     parser.add_argument("overrides", nargs="*")
     asked = parser.parse_args(words)
+    given = asked.counts and tuple(zip(asked.counts[::2], asked.counts[1::2], strict=True))
+    asked.sizes = given or SIZES[asked.short]
     asked.figure = asked.figure or (None if asked.short else FIGURE)
     return asked
 
