@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from apps.environment import settle
 from apps.interrupts import heeded, ignore
 from schemas.failure import FlywheelError, of_the_disk
+from schemas.text import harmless
+from tasks.shared import log
 
 if TYPE_CHECKING:
     import typer
@@ -35,6 +37,14 @@ def make_app() -> "typer.Typer":
     return app
 
 
+def complaint(error: FlywheelError) -> str:
+    """What a person, or a program with `--log-json`, is told: one line."""
+    if log.as_json():
+        fields = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
+        return log.line("error", error.problem, fields)
+    return f"flywheel: {harmless(' '.join(str(error).split()))}"
+
+
 def main() -> None:
     """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused, 130 Ctrl-C, 143 SIGTERM."""
     with heeded():
@@ -56,7 +66,7 @@ def main() -> None:
 
 def _say(error: FlywheelError) -> int:
     """An error in one line; the exit status."""
-    sys.stderr.write(f"flywheel: {' '.join(str(error).split())}\n")
+    sys.stderr.write(complaint(error) + "\n")
     return error.exit_code
 
 

@@ -8,9 +8,12 @@ set already stays.
 import os
 from pathlib import Path
 
+from tasks.shared import log
+
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -26,6 +29,7 @@ def settle() -> None:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+    log.settle()
 
 
 def make_prefect_home() -> None:

@@ -20,6 +20,8 @@ from typing import NoReturn
 
 import psutil
 
+from tasks.shared import log
+
 AGAIN_S = 5.0
 """Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
 LAST_S = 11.0
@@ -59,7 +61,8 @@ class Interrupts:
             with contextlib.suppress(psutil.Error):
                 child.kill()
         psutil.wait_procs(children, timeout=2)
-        text = f"flywheel: ended by {signal.Signals(number).name}; {KEPT}.\n"
+        text = f"ended by {signal.Signals(number).name}; {KEPT}"
+        text = (log.line("warning", text) if log.as_json() else f"flywheel: {text}.") + "\n"
         os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())
         os._exit(128 + number)
 

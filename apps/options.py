@@ -10,6 +10,8 @@ import typer
 
 from schemas.config import Config, load_config
 from schemas.failure import UsageError
+from schemas.text import STEERING, harmless
+from tasks.shared import log
 
 ConfigFile = Annotated[
     Path | None,
@@ -32,9 +34,18 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _log_as_json(wanted: bool) -> None:
+    if wanted:
+        log.switch_on()
+
+
 def everywhere(
     _: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+    __: Annotated[
+        bool,
+        typer.Option("--log-json", callback=_log_as_json, help="What is told on stderr as JSON, an object a line."),
     ] = False,
 ) -> None:
     """What may stand before every verb."""
@@ -47,8 +58,13 @@ def resolve(file: Path | None, overrides: list[str] | None) -> Config:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, default=str)
-    sys.stdout.write("\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def say(text: str, err: bool = False) -> None:
+    """One line for people, in which nothing steers their terminal."""
+    typer.echo(harmless(text), err=err)
 
 
 def task_names(text: str | None) -> list[str] | None:

@@ -2,9 +2,11 @@
 
 A lone surrogate, half of a character that JSON's `\\ud800` can name, is no text in UTF-8: Arrow and tokenizers refuse
 it. It is written out as the six characters `\\ud800`, so that nothing is lost and everything else stays as it was.
-And a number with its noun, for what a person reads.
+What is shown has control characters that steer a terminal written out, too (`harmless`).
+And a number with its noun, and a duration, for what a person reads.
 """
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -15,8 +17,28 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters but tab and line feed: a terminal's escapes begin with them; and what turns the direction of
+reading, which makes a text look like another one."""
+
+
+def harmless(text: str) -> str:
+    """The text with all that would steer a terminal written out, such as `\\x1b`; everything else stays as it was."""
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 Storable = Annotated[str, AfterValidator(storable)]
 """A field's text, made storable wherever it comes from."""
+
+
+def lasting(seconds: float) -> str:
+    """A duration as a person says it, such as `40 s`, `3 min` and `2 h 10 min`; to the nearest of its last unit."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -6,6 +6,7 @@ from curation.curriculum import apportion, mix
 from schemas.config import Config
 from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import ask
+from tasks.shared.amounts import collected
 from tasks.shared.iterations import IN_GROUPS
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
@@ -43,14 +44,13 @@ def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
         saturated_above=chosen.saturated_above,
         shown_rate=chosen.shown_rate,
     ).to_pylist()
-    collected = config.collect.trajectories_per_task * len(tasks)
-    practised = config.collect.practice_trajectories * len(practice)
-    counts = apportion({row["task_id"]: row["weight"] for row in weighed}, collected)
-    share = collected / (collected + practised)
+    amount = collected(config, known)
+    counts = apportion({row["task_id"]: row["weight"] for row in weighed}, amount.chosen)
+    share = amount.chosen / amount.total
     rows = [_choice(config, iteration, row, counts[row["task_id"]], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
-    lake.append("curriculum", rows + [_practice(config, iteration, task, collected + practised) for task in practice])
-    return {"trajectories": collected + practised, IN_GROUPS: False, "say": f"most for {most.task_id}: {most.reason}"}
+    lake.append("curriculum", rows + [_practice(config, iteration, task, amount.total) for task in practice])
+    return {"trajectories": amount.total, IN_GROUPS: False, "say": f"most for {most.task_id}: {most.reason}"}
 
 
 def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:

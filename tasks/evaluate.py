@@ -5,7 +5,6 @@ from typing import Any
 
 from curation.intervals import mean_interval
 from curation.pictures import difference_hash
-from environments.catalog import catalog
 from models.policy import EXPLORERS, Policy
 from rollout.actor import Actor
 from rollout.runner import Sink, roll_out_all
@@ -13,19 +12,17 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
-from schemas.tables.task import GuiTask, Split
-from schemas.tables.trajectory import SPLIT_STARTS
+from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, looked_at, looks, opponent
+from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
 from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of
 from tasks.shared.run import Run
 from tasks.shared.stage import stage
-from tasks.shared.suite import made_tasks
 from tasks.shared.weights import load_policy
 
-SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 SUITES = ("suite", "held_out", "synthesized")
 """The collected tasks of the config, those that are never collected, and the made ones."""
 
@@ -70,12 +67,8 @@ def measure_suites(
         enough: how many seeds per task are enough, asked at every look after so many; None: it cannot be told yet. All
             seeds if not given.
     """
-    chosen = config.evaluate
-    suite = validation_seeds(config, "train", chosen.seeds)
-    unseen = validation_seeds(config, "held_out", chosen.held_out_seeds)
-    plans: dict[str, SeedsOf] = {"suite": suite, "held_out": unseen}
-    if made := made_tasks(config, lake):
-        plans["synthesized"] = [(task, suite[0][1]) for task in made]
+    plans = measured_suites(config, lake)
+    suite, unseen, made = (plans.get(name, ()) for name in SUITES)
     for seeds in looks(config) if enough else ():
         measure(config, lake, policy, {**plans, "suite": validation_seeds(config, "train", seeds)}, iteration)
         if enough is not None and (last := enough(seeds)) is not None:
@@ -154,12 +147,6 @@ def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
         think_ms=sum(step.think_ms for step in steps) / len(steps) if steps else None,
         final_phash=None if screen is None else difference_hash(record.screenshots[screen].png),
     )
-
-
-def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
-    """The tasks of a split with their first `count` held-out seeds: the same for every policy."""
-    start = SPLIT_STARTS["validation"]
-    return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]
 
 
 def explorer_policy(config: Config) -> Policy:

@@ -15,7 +15,8 @@ from schemas.config import Config
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.evaluate import explorer_policy, measure, rate_text, summary, validation_seeds
+from tasks.evaluate import explorer_policy, measure, rate_text, summary
+from tasks.shared.amounts import measured_first
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, register
 from tasks.shared.run import Run
@@ -35,10 +36,10 @@ def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
     lake.append("tasks", tasks)
     if lake.read("policies", ["policy_version"], {"policy_version": INITIAL}).num_rows == 0:
         _first_policy(config, lake, [task for task in tasks if task.split != "held_out"])
-    random = validation_seeds(config, "train", config.evaluate.explorer_seeds)
-    first = validation_seeds(config, "train", config.evaluate.untrained_seeds)
-    explorer = summary(measure(config, lake, explorer_policy(config), {"suite": random}, iteration))
-    untrained = summary(measure(config, lake, load_policy(config, lake, INITIAL), {"suite": first}, iteration))
+    seeds = measured_first(config)
+    explorer = summary(measure(config, lake, explorer_policy(config), {"suite": seeds["explorer"]}, iteration))
+    first = load_policy(config, lake, INITIAL)
+    untrained = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
     text = f"explorer {rate_text(explorer)}; untrained policy {rate_text(untrained)}"
     return {"explorer": explorer, "untrained": untrained, "say": text}
 

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
+from schemas.text import counted
 from tasks.shared.console import out
 
 Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
 ]
+NAMED, SHOWN = 3, 10
+"""Tensors' names that a line for people has at the most, and lines about files."""
 Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the last one if not given.")]
 
 
@@ -39,9 +42,12 @@ def verify(
     if as_json:
         print_json(found)
     else:
-        for file, tensors in found["damaged"].items():
-            typer.echo(f"{file} is not what was saved; tensors in it: {', '.join(tensors) or 'none'}")
-        typer.echo(f"step {found['step']}: {found['files']} files, {_size(found['bytes'])}, {_verdict(found['ok'])}")
+        damaged = found["damaged"]
+        for file in sorted(damaged)[:SHOWN]:
+            say(f"{file} is not what was saved; {_in_it(damaged[file])}")
+        if len(damaged) > SHOWN:
+            say(f"{len(damaged) - SHOWN:,} more files are not what was saved (--json has all)")
+        say(f"step {found['step']}: {found['files']} files, {_size(found['bytes'])}, {_verdict(found['ok'])}")
     if not found["ok"]:
         sys.exit(1)
 
@@ -62,7 +68,7 @@ def reshard(
     if as_json:
         print_json({"place": to, "step": made.step, "ranks": made.ranks})
     else:
-        typer.echo(f"step {made.step} is in {to} for {made.ranks} ranks")
+        say(f"step {made.step} is in {to} for {made.ranks} ranks")
 
 
 def export(
@@ -84,7 +90,7 @@ def export(
     if as_json:
         print_json(made)
     else:
-        typer.echo(f"step {made['step']} is in {made['directory']}")
+        say(f"step {made['step']} is in {made['directory']}")
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
@@ -110,6 +116,13 @@ def _show(found: dict[str, Any]) -> None:
     for name, entry in found["tensors"].items():
         table.add_row(name, entry["dtype"], " x ".join(map(str, entry["shape"])))
     console.print(table)
+
+
+def _in_it(tensors: list[str]) -> str:
+    more = f" and {len(tensors) - NAMED:,} more (--json has all)" if len(tensors) > NAMED else ""
+    return (
+        f"{counted(len(tensors), 'tensor')} in it: {', '.join(tensors[:NAMED])}{more}" if tensors else "no tensor in it"
+    )
 
 
 def _size(count: int) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
 from schemas.failure import UsageError
 
 FormatName = Annotated[str, typer.Option("--format", metavar="NAME", help="Such as agentnet, or a dotted path.")]
@@ -40,13 +40,13 @@ def export(
     count, others = routes.total(), routes.total() - routes["sft"]
     if route is None and form.trained_on and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        typer.echo(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
+        say(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
     if as_json:
         written = {"trajectories": count, "routes": dict(sorted(routes.items()))}
         print_json({**written, "format": form.name, "unit": form.unit, "directory": str(to.absolute())})
     else:
         listed = ", ".join(f"{name} {number:,}" for name, number in sorted(routes.items()))
-        typer.echo(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
+        say(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
 
 
 def import_(
@@ -86,7 +86,7 @@ def import_(
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
         nothing = "" if done["decisions"] else "nothing new"
-        typer.echo("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
+        say("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
 
 
 import_.__name__ = "import"

@@ -1,5 +1,7 @@
 """`flywheel doctor`: what a run needs, checked before anything is spent; each check says what to do."""
 
+from rich.text import Text
+
 from schemas.check import Check
 from tasks.shared.console import out
 
@@ -8,7 +10,7 @@ def show_checks(checks: list[Check]) -> None:
     """The checks for people."""
     console = out()
     for check in checks:
-        word = "[green]ok  [/green]" if check.ok else "[red]FAIL[/red]"
-        console.print(f"{word} {check.name:<24} {check.detail}")
+        word = Text("ok  ", "green") if check.ok else Text("FAIL", "red")
+        console.print(word, Text(f"{check.name:<24} {check.detail}"))
         if check.hint:
-            console.print(f"{'':<29} [dim]{check.hint}[/dim]")
+            console.print(Text(f"{'':<29} {check.hint}", "dim"))

@@ -1,11 +1,12 @@
-"""`flywheel run --dry-run`: what a run would do, where, and what it would leave behind."""
+"""`flywheel run --dry-run`: what a run would do, how long it takes, where, and what it would leave behind."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from apps.environment import home
 from apps.lakes import begun_iterations, is_finished
-from environments.catalog import catalog
+from environments.catalog import name_in
 from environments.environment import Environment
 from environments.registry import environments_of
 from learning.algorithms.method import Optimizer, method_of
@@ -13,47 +14,169 @@ from learning.engines.choice import is_small
 from schemas.config import Config
 from schemas.config.training import EpochSection
 from schemas.tables.stage import STAGES
-from schemas.text import counted
+from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.preflight.preflight import parts
 from tasks.preflight.unread import refuse_unread
+from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.budget import account, sentence
 from tasks.shared.console import out
 from tasks.shared.paths import lake_if_any
+from tasks.shared.suite import catalog_and_made
 
 BYTES_PER_TRAJECTORY = 15_000
 """Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
 BYTES_PER_POLICY = 10_000_000
 """A checkpoint of the laptop profile."""
+COPIES = 3
+"""A checkpoint of another model, in sizes of the weights that it began with: its own, and the fp32 ones beside it."""
+RECENT = 3
+"""Iterations whose time is taken for that of the next ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What each iteration costs."""
+    """What a run would do."""
 
-    tasks: int
+    tasks: list[str]
+    """Those that are rolled out for data, made ones included."""
+    held_out: list[str]
+    practice: list[str]
+    iterations: int
+    finished: int
+    unfinished: dict[str, Any] | None
+    """The iteration that is gone on with, the stage after which, and its trajectories that are there already."""
+    trajectories_each: int
+    """For data, in an iteration; of them the practice pages' below."""
+    practice_each: int
     trajectories: int
-    training: str
-    evaluation: int
-    """Trajectories."""
+    """For data, in all that is left."""
+    evaluation_each: int
+    """Trajectories by which an iteration's candidate is measured, if its test is not decided earlier."""
     start: int
     """Trajectories before the first iteration: the untrained policy's and the explorer's."""
+    training: str
+    options: str
+    seconds: float | None
+    """That it takes, by this lake's last iterations; None where none is finished."""
+    megabytes: float
+    budget: str
+    """What the limits leave, by what the last iterations spent."""
+    lake: str
+    lake_is_new: bool
+    work_folder: str
+    sandboxes: list[str]
 
 
-def plan_of(config: Config) -> Plan:
-    """The plan; raises UsageError for tasks that do not exist."""
-    tasks = catalog(config)
-    suite, held_out, practice = (
-        sum(task.split == split for task in tasks) for split in ("train", "held_out", "practice")
-    )
-    chosen = config.evaluate
+def plan_of(config: Config, iterations: int) -> Plan:
+    """The plan; opens the lake for reading if there is one, and writes nothing.
+
+    Raises:
+        FlywheelError: a part that the config names cannot be used, or a task does not exist.
+    """
+    for part in parts(config):
+        part.examine()
+    lake = lake_if_any(config)
+    tasks = catalog_and_made(config, lake)
+    named = {
+        split: [name_in(config, task.task_id) for task in tasks if task.split == split]
+        for split in ("train", "held_out", "practice")
+    }
+    amount = collected(config, tasks)
+    begun = begun_iterations(lake) if lake else []
+    finished = [one for one in begun if is_finished(one)]
+    unfinished = next((_unfinished(one) for one in reversed(begun) if not is_finished(one)), None)
+    left = max(0, iterations * amount.total - (unfinished["trajectories"] if unfinished else 0))
     return Plan(
-        suite,
-        _trajectories(config, suite, practice),
-        _training(config),
-        suite * chosen.seeds + held_out * chosen.held_out_seeds,
-        suite * (chosen.untrained_seeds + chosen.explorer_seeds),
+        tasks=named["train"],
+        held_out=named["held_out"],
+        practice=named["practice"],
+        iterations=iterations,
+        finished=len(finished),
+        unfinished=unfinished,
+        trajectories_each=amount.total,
+        practice_each=amount.practised,
+        trajectories=left,
+        evaluation_each=trajectories(measured_suites(config, lake)),
+        start=0 if lake and lake.count("stages", {"stage": "prepare"}) else trajectories(measured_first(config)),
+        training=_training(config),
+        options=refuse_unread(config),
+        seconds=_seconds(finished, begun[-1] if unfinished else None, amount.total, iterations),
+        megabytes=(left * _bytes_each(lake) + iterations * _bytes_of_policy(config)) / 1e6,
+        budget=_budget(config, lake, iterations),
+        lake=lake.uri if lake else config.lake.uri,
+        lake_is_new=lake is None,
+        work_folder=str(home()),
+        sandboxes=[_sandboxes(environment) for environment in environments_of(config)],
     )
+
+
+def as_dict(plan: Plan) -> dict[str, Any]:
+    """The plan for `--json`."""
+    return asdict(plan)
+
+
+def show_plan(plan: Plan) -> None:
+    """The plan for people."""
+    practice = f", {plan.practice_each:,} of them of practice pages" if plan.practice_each else ""
+    start = f", {plan.start:,} at the start" if plan.start else ""
+    lines = {
+        "tasks": f"{len(plan.tasks)} in the suite: {', '.join(plan.tasks)}",
+        "held out": f"{len(plan.held_out)}, measured and never trained on: {', '.join(plan.held_out)}"
+        if plan.held_out
+        else "none",
+        "so far": _stand(plan),
+        "iterations": f"{plan.iterations} more",
+        "trajectories": f"{plan.trajectories_each:,} an iteration{practice}; {plan.trajectories:,} in all",
+        "training": plan.training,
+        "options": plan.options,
+        "evaluation": f"at most {plan.evaluation_each:,} trajectories an iteration{start}",
+        "time": "not known before an iteration is finished on this machine"
+        if plan.seconds is None
+        else f"about {lasting(plan.seconds)}, by the last iterations of this lake",
+        "budget": plan.budget,
+        "lake": plan.lake + (" (will be made)" if plan.lake_is_new else ""),
+        "report": "report/index.html in the " + ("work folder" if "://" in plan.lake else "lake"),
+        "work folder": plan.work_folder,
+        "sandboxes": "; ".join(plan.sandboxes),
+        "disk": f"about {plan.megabytes:,.0f} MB more",
+    }
+    console = out()
+    for name, text in lines.items():
+        console.print(f"{name:<13} {text}", markup=False)
+
+
+def _unfinished(row: dict[str, Any]) -> dict[str, Any]:
+    done = [stage for stage in STAGES if stage in row["stages_s"]]
+    return {
+        "iteration": row["iteration"],
+        "after": (done or ["its beginning"])[-1],
+        "trajectories": row["trajectories"],
+    }
+
+
+def _stand(plan: Plan) -> str:
+    stands = f"{counted(plan.finished, 'iteration')} finished"
+    one = plan.unfinished
+    return f"{stands}; iteration {one['iteration']} goes on after {one['after']}" if one else stands
+
+
+def _seconds(
+    finished: list[dict[str, Any]], unfinished: dict[str, Any] | None, amount: int, iterations: int
+) -> float | None:
+    """Seconds that so many iterations take if each stage takes what it took lately, collecting by its trajectories."""
+    if not (recent := finished[-RECENT:]):
+        return None
+    ratio = amount * len(recent) / max(1, sum(one["trajectories"] for one in recent))
+    each = {
+        stage: (ratio if stage == "collect" else 1.0)
+        * sum(one["stages_s"].get(stage, 0.0) for one in recent)
+        / len(recent)
+        for stage in {stage for one in recent for stage in one["stages_s"]}
+    }
+    between = sum(one["orchestration_s"] or 0.0 for one in recent) / len(recent)
+    done = sum(each.get(stage, 0.0) for stage in unfinished["stages_s"]) if unfinished else 0.0
+    return iterations * (sum(each.values()) + between) - done
 
 
 def _training(config: Config) -> str:
@@ -67,47 +190,6 @@ def _training(config: Config) -> str:
     return f"{train.method}: {steps:,} optimiser steps an iteration" + (f", {first:,} in the first" * (first != steps))
 
 
-def _trajectories(config: Config, suite: int, practice: int) -> int:
-    group, collect = config.train.group, config.collect
-    if config.train.in_groups:
-        return group.groups * group.size
-    return suite * collect.trajectories_per_task + practice * collect.practice_trajectories
-
-
-def show_plan(config: Config, iterations: int) -> None:
-    """Prints the plan; opens the lake for reading if there is one, and writes nothing.
-
-    Raises:
-        FlywheelError: a part that the config names cannot be used.
-    """
-    for part in parts(config):
-        part.examine()
-    plan = plan_of(config)
-    lake = lake_if_any(config)
-    new = lake is None or not begun_iterations(lake)
-    megabytes = iterations * (plan.trajectories * _bytes_each(lake) + BYTES_PER_POLICY) / 1e6
-    lines = {
-        "tasks": f"{plan.tasks} in the suite: {', '.join(config.suite.tasks)}",
-        "held out": _held_out(config),
-        "so far": _stand(lake),
-        "iterations": f"{iterations} more",
-        "trajectories": f"{plan.trajectories:,} an iteration, {iterations * plan.trajectories:,} in all",
-        "training": plan.training,
-        "options": refuse_unread(config),
-        "evaluation": f"{plan.evaluation:,} trajectories an iteration"
-        + (f", {plan.start:,} at the start" if new else ""),
-        "lake": lake.uri if lake else f"{config.lake.uri} (will be made)",
-        "report": "report/index.html in the " + ("work folder" if "://" in config.lake.uri else "lake"),
-        "budget": _budget(config, lake, iterations),
-        "work folder": str(home()),
-        "sandboxes": "; ".join(_sandboxes(environment) for environment in environments_of(config)),
-        "disk": f"about {megabytes:,.0f} MB more",
-    }
-    console = out()
-    for name, text in lines.items():
-        console.print(f"{name:<13} {text}")
-
-
 def _budget(config: Config, lake: Lake | None, iterations: int) -> str:
     if not config.budget.limits:
         return "none set"
@@ -116,25 +198,19 @@ def _budget(config: Config, lake: Lake | None, iterations: int) -> str:
     return "; ".join(sentence(row, iterations) for row in account(lake, config.budget, iterations))
 
 
-def _held_out(config: Config) -> str:
-    names = config.suite.held_out
-    return f"{len(names)}, measured and never trained on: {', '.join(names)}" if names else "none"
-
-
-def _stand(lake: Lake | None) -> str:
-    begun = begun_iterations(lake) if lake else []
-    stands = f"{counted(sum(is_finished(one) for one in begun), 'iteration')} finished"
-    if unfinished := [one for one in begun if not is_finished(one)]:
-        stages = [stage for stage in STAGES if stage in unfinished[-1]["stages_s"]]
-        return f"{stands}; iteration {unfinished[-1]['iteration']} goes on after {(stages or ['its beginning'])[-1]}"
-    return stands
-
-
 def _bytes_each(lake: Lake | None) -> float:
+    """Lake bytes per trajectory, by the tables alone: checkpoints are counted by themselves."""
     count = lake.count("trajectories") if lake else 0
     if lake is None or not count:
         return BYTES_PER_TRAJECTORY
-    return max(0, lake.size_bytes() - BYTES_PER_POLICY * lake.count("policies")) / count
+    checkpoints = sum(lake.blobs.store.sizes("checkpoints").values())
+    return max(0, lake.size_bytes() - checkpoints) / count
+
+
+def _bytes_of_policy(config: Config) -> float:
+    if config.policy.base == "tiny":
+        return BYTES_PER_POLICY
+    return COPIES * sum(file.stat().st_size for file in Path(config.policy.base).glob("*.safetensors"))
 
 
 def _sandboxes(environment: Environment[Any]) -> str:

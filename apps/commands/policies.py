@@ -22,6 +22,11 @@ from tasks.shared.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
+COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
+"""Of a measured trajectory; the last two where there is more than one attempt."""
+EACH = ("trajectories", "plays")
+"""What holds every trajectory: named, and in the earlier form, as bare lists of the same."""
+
 
 def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
@@ -44,7 +49,13 @@ def measure(
     names = {task: name_in(config, task) for task in found["tasks"]}
     by_task = {names[task]: numbers for task, numbers in found["tasks"].items()}
     each = [[names.get(task) or name_in(config, task), *rest] for task, *rest in found.get("plays", ())]
-    return {**{key: found[key] for key in ("policy", "success", "ci")}, "tasks": by_task, "plays": each}
+    named = [dict(zip(COLUMNS, row, strict=False)) for row in each]
+    return {
+        **{key: found[key] for key in ("policy", "success", "ci")},
+        "tasks": by_task,
+        "trajectories": named,
+        "plays": each,
+    }
 
 
 def check_tasks(config: Config, tasks: list[str] | None) -> None:

@@ -3,9 +3,10 @@
 import contextlib
 import importlib
 import threading
+from typing import Any
 
 from apps.calling import call
-from apps.commands.status import show_status
+from apps.commands.status import show_status, status_of
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from apps.report.build import build_report
@@ -16,16 +17,19 @@ from tasks.preflight.unread import for_other_methods
 from tasks.shared.budget import require_budget
 from tasks.shared.console import err, out
 from tasks.shared.paths import lake_if_any
-from tasks.shared.pausing import require_unpaused
+from tasks.shared.pausing import Pause, require_unpaused
 from tasks.turning import require_free
 
 
-def turn(config: Config, iterations: int) -> None:
-    """Turns the wheel by `iterations`, an unfinished one included, and says where it stands.
+def turn(config: Config, iterations: int) -> tuple[dict[str, Any], Pause | None]:
+    """Turns the wheel by `iterations`, an unfinished one included.
+
+    Returns:
+        What `status --json` says, with the report; and the pause that ended it, if one did.
 
     Raises:
         FlywheelError: a check fails, or another run turns the lake, before anything is spent; or a stage does.
-        Paused: the lake's wheel is paused, or was while it turned.
+        Paused: the lake's wheel is paused.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
     make_prefect_home()
@@ -43,10 +47,13 @@ def turn(config: Config, iterations: int) -> None:
     except GateRefused:
         err().print(f"The failing rows are in the report: {build_report(config)}")
         raise
+    return {**status_of(open_lake(config)), "report": str(build_report(config))}, pause
+
+
+def show_turned(config: Config, turned: dict[str, Any]) -> None:
+    """The same for people."""
     show_status(open_lake(config))
-    out().print(f"report {build_report(config)}")
-    if pause:
-        raise pause.refusal()
+    out().print(f"report {turned['report']}", markup=False)
 
 
 def _import_ahead() -> None:

@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
 from schemas.config import Config
 from schemas.text import counted
 
@@ -54,7 +54,7 @@ def retire(
     if as_json:
         print_json({"task": name, "status": "retired"})
     else:
-        typer.echo(f"{name} is retired")
+        say(f"{name} is retired")
 
 
 def _made(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:

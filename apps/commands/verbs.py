@@ -17,6 +17,7 @@ from apps.options import (
     numbers,
     print_json,
     resolve,
+    say,
     seed_range,
     task_names,
 )
@@ -35,18 +36,32 @@ WATCH_S = 2.0
 
 
 def run(
-    overrides: Overrides = None, config: ConfigFile = None, iterations: Iterations = None, dry_run: DryRun = False
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    iterations: Iterations = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Turn the wheel; go on where the lake stands."""
     resolved = resolve(config, overrides)
     if dry_run:
-        from apps.commands.plan import show_plan
+        from apps.commands.plan import as_dict, plan_of, show_plan
 
-        show_plan(resolved, iterations or resolved.iterations)
+        plan = plan_of(resolved, iterations or resolved.iterations)
+        if as_json:
+            print_json(as_dict(plan))
+        else:
+            show_plan(plan)
+        return
+    from apps.commands.run import show_turned, turn
+
+    turned, pause = turn(resolved, iterations or resolved.iterations)
+    if as_json:
+        print_json(turned)
     else:
-        from apps.commands.run import turn
-
-        turn(resolved, iterations or resolved.iterations)
+        show_turned(resolved, turned)
+    if pause:
+        raise pause.refusal()
 
 
 def status(
@@ -83,7 +98,7 @@ def report(
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
     else:
-        typer.echo(str(page))
+        say(str(page))
     if open_it:
         webbrowser.open(page.as_uri())
 
@@ -125,17 +140,20 @@ def evaluate(
         int,
         typer.Option(min=1, help="Trajectories per seed: 1 is greedy, more are sampled as trajectories for data are."),
     ] = 1,
-    plays: Annotated[
-        bool, typer.Option("--plays", help="With --json: every trajectory's task, seed and success.")
+    each: Annotated[
+        bool,
+        typer.Option("--trajectories", "--plays", help="With --json: every trajectory's task, seed and success."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure a policy on held-out seeds, without touching the champion."""
-    from apps.commands.policies import measure, show_measured
+    from apps.commands.policies import EACH, measure, show_measured
 
+    if each and not as_json:
+        raise UsageError("`--trajectories` lists them in JSON.", "Add --json.")
     measured = measure(resolve(config, overrides), policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
-        print_json({key: value for key, value in measured.items() if plays or key != "plays"})
+        print_json({key: value for key, value in measured.items() if each or key not in EACH})
     else:
         show_measured(measured)
 
@@ -180,7 +198,7 @@ def retrain(
     if as_json:
         print_json(done)
     else:
-        typer.echo(outcome_line(done))
+        say(outcome_line(done))
 
 
 def adopt(
@@ -197,7 +215,7 @@ def adopt(
     if as_json:
         print_json(done)
     else:
-        typer.echo(outcome_line(done))
+        say(outcome_line(done))
 
 
 def merge(
@@ -217,7 +235,7 @@ def merge(
         print_json(done)
     else:
         text = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
-        typer.echo(f"{outcome_line(done)}; {text}")
+        say(f"{outcome_line(done)}; {text}")
 
 
 def export(
@@ -235,7 +253,7 @@ def export(
     if as_json:
         print_json({"policy": version, "directory": str(to.absolute())})
     else:
-        typer.echo(f"{version} is in {to}")
+        say(f"{version} is in {to}")
 
 
 def judge(
@@ -311,11 +329,11 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJ
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
 
-    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else typer.echo)
+    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else say)
     if as_json:
         print_json({"steps": made})
     elif not made:
-        typer.echo("the lake is up to date")
+        say("the lake is up to date")
 
 
 VERBS = (

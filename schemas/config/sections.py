@@ -312,6 +312,15 @@ class BudgetConfig(Section):
         return self
 
 
+class TracesConfig(Section):
+    """OpenTelemetry traces: a span for every run, and in it one for every stage, with its numbers."""
+
+    to: Literal["none", "file", "otlp"] = "none"
+    """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
+    endpoint: str = "http://localhost:4318/v1/traces"
+    """Of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
+
+
 class Config(Section):
     """Everything a run is made of; saved resolved beside all it made."""
 
@@ -339,6 +348,7 @@ class Config(Section):
     quality: QualityConfig = QualityConfig()
     budget: BudgetConfig = BudgetConfig()
     desk: DeskConfig = DeskConfig()
+    traces: TracesConfig = TracesConfig()
 
     @model_validator(mode="before")
     @classmethod

@@ -91,23 +91,23 @@ SELECT
     pool,
     weight,
     CASE pool
-        WHEN 'uniform' THEN format('uniform: an equal share of {:.1f} %', 100 * weight)
+        WHEN 'uniform' THEN 'uniform: an equal share'
         WHEN 'unseen' THEN format(
-            'unseen: the policy has not tried it; the explorer succeeds in {:.3f}, so weight {:.2f}, '
-            || '{:.1f} % of the trajectories; others solved it {} times',
-            rate, raw, 100 * weight, helped)
+            'unseen: the policy has not tried it; the explorer succeeds in {:.3f}, so weight {:.2f}; '
+            || 'others solved it {} times',
+            rate, raw, helped)
         WHEN 'hopeless' THEN format(
             'hopeless: {:.1f} of {:.1f} trajectories succeed, posterior {:.3f} is at most {:.2f}; '
-            || 'the explorer succeeds in {:.3f}, so weight {:.2f}, {:.1f} % of the trajectories; others solved it {} times',
-            successes, successes + failures, posterior, $hopeless_below::DOUBLE, rate, raw, 100 * weight, helped)
+            || 'the explorer succeeds in {:.3f}, so weight {:.2f}; others solved it {} times',
+            successes, successes + failures, posterior, $hopeless_below::DOUBLE, rate, raw, helped)
         WHEN 'saturated' THEN format(
             'saturated: {:.1f} of {:.1f} trajectories succeed, posterior {:.3f} is at least {:.2f}; '
-            || 'weight {:.2f}, {:.1f} % of the trajectories',
-            successes, successes + failures, posterior, $saturated_above::DOUBLE, raw, 100 * weight)
+            || 'weight {:.2f}',
+            successes, successes + failures, posterior, $saturated_above::DOUBLE, raw)
         ELSE format(
             'learnable: {:.1f} of {:.1f} trajectories succeed, posterior {:.3f}, taken as {:.3f} for its uncertainty; '
-            || 'weight {:.2f}, {:.1f} % of the trajectories',
-            successes, successes + failures, posterior, optimistic, raw, 100 * weight)
+            || 'weight {:.2f}',
+            successes, successes + failures, posterior, optimistic, raw)
     END AS reason
 FROM shares
 ORDER BY weight DESC, task_id

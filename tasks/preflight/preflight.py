@@ -32,6 +32,7 @@ from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
 from tasks.shared.paths import home, lake_if_any
 from tasks.shared.suite import require_makers
+from tasks.shared.traces import require_traces
 
 
 def examine(config: Config) -> list[Check]:
@@ -70,6 +71,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("makers", lambda: _makers(config)),
         Probe("thinkers", lambda: _thinkers(config)),
         Probe("reader", lambda: _reader(config)),
+        Probe("traces", lambda: require_traces(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]

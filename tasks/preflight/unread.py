@@ -160,6 +160,12 @@ RULES = (
         "Remove it, or set `policy.thoughts` to true.",
     ),
     Rule(
+        ("traces.endpoint",),
+        lambda config: config.traces.to != "otlp",
+        "no traces are sent to a collector",
+        "Set `traces.to` to otlp, or remove it.",
+    ),
+    Rule(
         ("judge",),
         _unjudged,
         "every task has a verifier, and `judge` is not among `filter.gates`",

@@ -1,37 +1,90 @@
 """What a person sees: the one place that makes consoles, a line per finished stage, a bar while something long runs.
 
 On a terminal lines fit its width, and there are colours and bars; what is piped or redirected is read by programs and
-by later readers, so it is never wrapped, coloured or animated, whatever width the environment tells.
+by later readers, so it is never wrapped, coloured or animated, whatever width the environment tells. What pages and
+models wrote stands in what is shown, so no control character of theirs reaches a terminal. With `FLYWHEEL_LOG=json`
+what is told on standard error is JSON, an object a line.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
+from rich.text import Text
 
 from schemas.tables.stage import PREPARE, label_of
+from schemas.text import harmless, lasting
+from tasks.shared import log
 from tasks.shared.now import MOMENT
 
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""
 
 
+class SafeConsole(Console):
+    """A console on which text is only ever text."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As rich does, without what would steer the terminal; before it is measured, so that nothing is cut."""
+        return super().render_str(harmless(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does; what would steer the terminal is written out, unless it is rich's own."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else harmless(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
+class JsonConsole(SafeConsole):
+    """A console each of whose lines is a JSON object."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """One object, whatever is printed."""
+        with self.capture() as told:
+            super().print(*objects, **options)
+        if message := told.get().strip():
+            self.file.write(log.line("info", message) + "\n")
+            self.file.flush()
+
+
+_terminals: dict[int, tuple[TextIO, Console]] = {}
+
+
 def out() -> Console:
     """Standard output."""
-    return _console(stderr=False)
+    return _console(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: what is printed while results are made."""
-    return _console(stderr=True)
+    return _console(sys.stderr, JsonConsole if log.as_json() else SafeConsole)
 
 
-def _console(stderr: bool) -> Console:
-    if (sys.stderr if stderr else sys.stdout).isatty():
-        return Console(stderr=stderr, highlight=False)
-    return Console(stderr=stderr, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None)
+def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
+    """One for each terminal, so that a line, a bar and what is printed meanwhile know of each other."""
+    if not stream.isatty() or kind is JsonConsole:
+        return kind(file=stream, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None)
+    known = _terminals.get(id(stream))
+    if known is None or known[0] is not stream:
+        known = _terminals[id(stream)] = (stream, kind(file=stream, highlight=False))
+    return known[1]
+
+
+@contextmanager
+def now(iteration: int, name: str, last_time: Callable[[], float | None]) -> Iterator[None]:
+    """One line on a terminal while a stage works: what happens, and how long it took the last time, asked for there."""
+    console = err()
+    if not console.is_terminal:
+        yield
+        return
+    about_s = last_time()
+    duration = "" if about_s is None else f"about {lasting(about_s)}, as the last time"
+    with console.status(f"{_head(iteration)}  [bold]{name:<10}[/bold] [dim]{duration}[/dim]"):
+        yield
 
 
 def say(text: str) -> None:
@@ -41,8 +94,17 @@ def say(text: str) -> None:
 
 def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
     """One line: iteration, stage, seconds, and the stage's headline."""
-    head = "start" if iteration == PREPARE else label_of(iteration)
-    err().print(f"[dim]{head:>12}[/dim]  [bold]{name:<10}[/bold] {wall_s:6.1f} s  {numbers.get('say', '')}")
+    if log.as_json():
+        fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": numbers}
+        sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
+        sys.stderr.flush()
+        return
+    err().print(f"{_head(iteration)}  [bold]{name:<10}[/bold] {wall_s:6.1f} s ", end=" ")
+    err().print(numbers.get("say", ""), markup=False)
+
+
+def _head(iteration: int) -> str:
+    return f"[dim]{'start' if iteration == PREPARE else label_of(iteration):>12}[/dim]"
 
 
 class _Told(Progress):
@@ -70,7 +132,7 @@ def bar(transient: bool = True) -> Progress:
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[message]}"),
+        TextColumn("{task.fields[message]}", markup=False),
         console=console,
         transient=transient,
         disable=not console.is_terminal,

@@ -17,6 +17,8 @@ from prefect.runtime import flow_run
 
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.shared.paths import home
+from tasks.shared.traces import set_up, span
 
 
 class Clock:
@@ -61,8 +63,10 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     """
     run = Run(config, Lake.open(config.lake, create), _identity())
     before = _under_way.set(run)
+    set_up(config, home())
     try:
-        yield run
+        with span("run", {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}):
+            yield run
     finally:
         _under_way.reset(before)
 

@@ -19,9 +19,10 @@ from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.shared.boundary import Boundary
-from tasks.shared.console import say_stage
+from tasks.shared.console import now, say_stage
 from tasks.shared.now import MOMENT
 from tasks.shared.run import Run, run_of
+from tasks.shared.traces import note, span
 
 ORCHESTRATION = "orchestration_s"
 """Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""
@@ -47,12 +48,15 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
     started, begun, waited = utc_now(), time.perf_counter(), run.clock.waited()
-    MOMENT.enter(run.run_id, iteration, name)
-    try:
-        result = work(run, iteration)
-    finally:
-        run.clock.leave()
-        MOMENT.leave()
+    about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
+    with span(f"stage {name}", about) as traced, now(iteration, name, lambda: last_time(run.lake, name)):
+        MOMENT.enter(run.run_id, iteration, name)
+        try:
+            result = work(run, iteration)
+        finally:
+            run.clock.leave()
+            MOMENT.leave()
+        note(traced, result)
     wall_s = time.perf_counter() - begun
     numbers = result if waited is None else {**result, ORCHESTRATION: waited}
     row = Stage(
@@ -66,6 +70,12 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
     run.lake.append("stages", [row])
     say_stage(iteration, name, wall_s, result)
     return result
+
+
+def last_time(lake: Lake, name: str) -> float | None:
+    """Seconds that a stage took when it was done last; None before it ever was."""
+    rows = lake.read("stages", ["started_at", "wall_s"], {"stage": name}).to_pylist()
+    return max(rows, key=lambda row: row["started_at"])["wall_s"] if rows else None
 
 
 def result_of(lake: Lake, iteration: int, name: str) -> dict[str, Any] | None:

@@ -18,6 +18,11 @@ def tasks_of(config: Config, lake: Lake) -> list[GuiTask]:
     return [*catalog(config), *made_tasks(config, lake)]
 
 
+def catalog_and_made(config: Config, lake: Lake | None) -> list[GuiTask]:
+    """The same where there may be no lake yet."""
+    return tasks_of(config, lake) if lake is not None else catalog(config)
+
+
 def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
     """Accepted tasks, by id: of environments that the config has, made of what is still there, not retired, and not of
     what is held out by now."""

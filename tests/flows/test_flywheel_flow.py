@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prefect import get_client
 
+from apps.commands.plan import plan_of
 from flows.collect import collect
 from flows.evaluate import evaluate
 from flows.flywheel import flywheel
@@ -35,6 +36,7 @@ def stages(lake: Lake, iteration: int) -> set[str]:
 
 
 def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small: Config):
+    plan = plan_of(small, 2)
     flywheel(small)
     lake = Lake.open(small.lake)
     assert finished_iterations(lake) == [0, 1]
@@ -42,6 +44,12 @@ def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small
     assert keys_are_unique(lake)
     kinds = set(lake.read("trajectories", ["policy"], {"iteration": 1})["policy"].to_pylist())
     assert kinds == {"explorer", "policy", "relay"}
+    assert (plan.trajectories, plan.seconds) == (lake.count("trajectories"), None)
+    assert plan.start < lake.count("evaluations") <= plan.start + 2 * plan.evaluation_each
+    again = plan_of(small, 1)
+    assert (again.start, again.finished, again.trajectories) == (0, 2, 16)
+    took = sum(row["wall_s"] + row["orchestration_s"] for row in iterations(lake)[1:])
+    assert again.seconds == pytest.approx(took / 2, rel=0.05)
 
 
 def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to_the_wall_time(small: Config):

@@ -59,6 +59,17 @@ def test_verify_fails_with_the_damaged_files_name(flywheel: Call, place: Path):
     assert code == 1 and f"{shard} is missing" in err and err.count("\n") == 1
 
 
+def test_verify_names_a_few_of_many_and_json_names_all(flywheel: Call, tmp_path: Path):
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        checkpoints.save({f"layer.{number}.w": torch.ones(2) for number in range(170)}, 1, {})
+    (shard,) = (tmp_path / "run/step-00000001").glob("*.distcp")
+    shard.write_bytes(shard.read_bytes()[:-1] + b"!")
+    _, out, _ = flywheel("verify", tmp_path / "run")
+    assert out.count("layer.") == 3 and "170 tensors in it" in out and "167 more (--json has all)" in out
+    found = json.loads(flywheel("verify", tmp_path / "run", "--json")[1])
+    assert [len(names) for names in found["damaged"].values()] == [170]
+
+
 def test_reshard_writes_a_new_place_once(flywheel: Call, place: Path, tmp_path: Path):
     code, out, _ = flywheel("reshard", place, "--to", tmp_path / "new", "--ranks", 3, "--json")
     assert code == 0 and json.loads(out) == {"place": str(tmp_path / "new"), "step": 20, "ranks": 3}

@@ -175,7 +175,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any
     )
     assert code == 0
     assert "2 in the suite: click-target, two-steps" in out
-    assert "160 an iteration, 480 in all" in out
+    assert "160 an iteration; 480 in all" in out
     assert "0 iterations finished" in out
     assert not (tmp_path / "new").exists()
 
@@ -190,6 +190,31 @@ def test_a_dry_run_refuses_parts_that_a_run_would_refuse(flywheel: Call, place: 
 def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any) -> None:
     _, out, _ = flywheel("run", "--dry-run", "--config", place.file)
     assert "2 iterations finished; iteration 2 goes on after curriculum" in out
+
+
+def test_a_dry_run_takes_its_time_from_the_lake_and_counts_only_what_is_left(flywheel: Call, place: Any) -> None:
+    _, out, _ = flywheel("run", "--dry-run", "--json", "--iterations", 2, "--config", place.file)
+    found = json.loads(out)
+    assert found["unfinished"] == {"iteration": 2, "after": "curriculum", "trajectories": 24}
+    assert (found["trajectories_each"], found["trajectories"]) == (160, 2 * 160 - 24)
+    assert (found["evaluation_each"], found["start"], found["held_out"]) == (2 * 15 + 5, 0, ["enter-text"])
+    each = (len(STAGES) - 1) * 2.0 + 2.0 * 160 / 24 + len(STAGES) * 0.25  # collecting goes by its trajectories
+    assert found["seconds"] == pytest.approx(2 * each - 2.0)
+    _, out, _ = flywheel("run", "--dry-run", "--iterations", 2, "--config", place.file)
+    assert f"about {2 * each - 2.0:.0f} s, by the last iterations" in out
+
+
+def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
+    flywheel: Call, place: Any, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    (model / "model.safetensors").write_bytes(bytes(70_000_000))
+    words = ("--config", place.file, f"lake.uri={tmp_path / 'new'}", f"policy.base={model}", "--iterations", 1)
+    code, out, err = flywheel("run", "--dry-run", "--json", *words)
+    assert code == 0, err
+    assert json.loads(out)["megabytes"] == pytest.approx(160 * 0.015 + 3 * 70)
 
 
 @pytest.mark.parametrize("seeds", ["7", "9:3", "a:b", "5:5"])

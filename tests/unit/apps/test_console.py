@@ -1,12 +1,30 @@
 """Where what we print goes: a terminal's width counts there alone."""
 
+import io
+import json
+import logging
+import re
+import sys
+
 import pytest
 from rich.table import Table
+from rich.text import Text
 
+from apps.cli import complaint
 from apps.commands.lineage import lineage_of, show_lineage
 from apps.commands.status import show_status
-from tasks.shared.console import bar, err, out, say_stage
+from apps.options import print_json, say
+from schemas.failure import UsageError
+from tasks.shared import log
+from tasks.shared.console import bar, err, now, out, say_stage
 from tests.unit.apps.conftest import Place
+
+
+class Terminal(io.StringIO):
+    """What a terminal gets."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +62,58 @@ def test_every_iteration_is_one_line_of_status_and_every_policy_one_of_lineage(
     lines = capsys.readouterr().out.splitlines()
     assert sum("policy-0001" in line and "promoted" in line for line in lines) == 1
     assert sum(line.startswith("checkpoint ") and line.endswith("checkpoints/policy-0001") for line in lines) == 1
+
+
+HOSTILE = "\x1b]0;owned\x07 \x1b[2J\x9b31m \u202egnp.exe\u2066 \r fine"
+
+
+def test_nothing_that_pages_or_models_wrote_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(box=None)
+    table.add_column("name")
+    table.add_row(HOSTILE)
+    for console in (out(), err()):
+        console.print(table)
+        console.print(HOSTILE, markup=False)
+    say_stage(3, "collect", 1.5, {"say": f"{HOSTILE} [/nothing] [link=http://evil]"})
+    print_json({"text": HOSTILE})
+    say(HOSTILE)
+    sys.stderr.write(complaint(UsageError(f"There is no task {HOSTILE}")))
+    told = capsys.readouterr()
+    whole = told.out + told.err
+    assert not re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", whole) and whole.count("fine") == 8
+    assert "[/nothing] [link=http://evil]" in told.err
+
+
+def test_on_a_terminal_our_own_colours_stay_and_theirs_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    out().print(Text(f"ours {HOSTILE}", "red"), soft_wrap=True)
+    assert out() is out() and "\x1b[31m" in terminal.getvalue()
+    assert "\x1b]0;" not in terminal.getvalue() and r"\x1b]0;owned" in terminal.getvalue()
+
+
+def test_a_terminal_shows_in_one_line_what_happens_and_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "100")
+    with now(3, "train", lambda: 41.0), bar() as progress:
+        progress.update(progress.add_task("train", total=2, message="[/what]"), completed=1)
+        progress.refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+    assert "iteration 3  train" in shown and "about 41 s, as the last time" in shown and "[/what]" in shown
+
+
+def test_where_logs_are_json_every_line_on_standard_error_is_an_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_LOG", "json")
+    err().print("[yellow]a warning\nof two lines[/yellow]")
+    say_stage(3, "collect", 1.5, {"say": "word", "trajectories": 7})
+    sys.stderr.write(complaint(UsageError("No such key.", "Write another.")) + "\n")
+    record = logging.LogRecord("prefect.flow_runs", logging.WARNING, "", 1, "%s fails", ("x",), None)
+    sys.stderr.write(log.JsonFormatter("default", None, "%").format(record) + "\n")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["level"] for line in lines] == ["info", "info", "error", "warning"]
+    assert lines[0]["message"] == "a warning\nof two lines" and lines[3]["logger"] == "prefect.flow_runs"
+    assert (lines[1]["stage"], lines[1]["seconds"], lines[1]["numbers"]["trajectories"]) == ("collect", 1.5, 7)
+    assert (lines[2]["message"], lines[2]["hint"], lines[2]["exit_code"]) == ("No such key.", "Write another.", 2)

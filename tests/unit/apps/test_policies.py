@@ -41,6 +41,7 @@ def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch
     found = policies.measure(place.config, "champion", ["click-target"], None)
     assert found["tasks"] == {"click-target": {"success": 0.5, "n": 2}}
     assert found["plays"] == [["click-target", 2_000_000, True]]
+    assert found["trajectories"] == [{"task": "click-target", "seed": 2_000_000, "success": True}]
 
 
 def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:

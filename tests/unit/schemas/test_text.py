@@ -8,7 +8,7 @@ from models.families.dialects import parse_reply
 from schemas.action import Type, from_json, to_json
 from schemas.config.sections import LakeConfig
 from schemas.tables.step import Step
-from schemas.text import counted, storable
+from schemas.text import counted, lasting, storable
 from storage.lake import Lake
 from tests.unit.storage.conftest import DEFAULTS
 
@@ -52,3 +52,11 @@ def test_a_key_that_is_half_a_character_is_an_unreadable_action_and_no_crash() -
 )
 def test_a_number_has_its_noun_in_one_or_many(number: int, words: tuple[str, ...], said: str) -> None:
     assert counted(number, *words) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "0 s"), (99.4, "99 s"), (100, "2 min"), (5940, "99 min"), (7200, "2 h"), (7810, "2 h 10 min")],
+)
+def test_a_duration_is_said_in_the_unit_that_it_has_few_of(seconds: float, said: str) -> None:
+    assert lasting(seconds) == said

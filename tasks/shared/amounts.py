@@ -1,0 +1,66 @@
+"""How many trajectories a stage rolls out: one computation for the run and for its plan."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from environments.catalog import catalog
+from schemas.config import Config
+from schemas.tables.task import GuiTask, Split
+from schemas.tables.trajectory import SPLIT_STARTS
+from storage.lake import Lake
+from tasks.shared.suite import made_tasks
+
+SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Trajectories that an iteration rolls out for data."""
+
+    chosen: int
+    """Those that the curriculum shares out over the tasks, or over groups of them."""
+    practised: int
+    """Those of practice pages."""
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.chosen + self.practised
+
+
+def collected(config: Config, tasks: Sequence[GuiTask]) -> Collected:
+    """What an iteration rolls out of these tasks for data."""
+    if config.train.in_groups:
+        return Collected(config.train.group.groups * config.train.group.size, 0)
+    suite, practice = (sum(task.split == split for task in tasks) for split in ("train", "practice"))
+    return Collected(suite * config.collect.trajectories_per_task, practice * config.collect.practice_trajectories)
+
+
+def measured_first(config: Config) -> dict[str, SeedsOf]:
+    """What the explorer and the untrained policy are measured on, once per lake."""
+    chosen = config.evaluate
+    return {
+        "explorer": validation_seeds(config, "train", chosen.explorer_seeds),
+        "untrained": validation_seeds(config, "train", chosen.untrained_seeds),
+    }
+
+
+def measured_suites(config: Config, lake: Lake | None) -> dict[str, SeedsOf]:
+    """What a candidate is measured on, by suite: the config's tasks, those that are never collected, the made ones."""
+    chosen = config.evaluate
+    suite = validation_seeds(config, "train", chosen.seeds)
+    plans = {"suite": suite, "held_out": validation_seeds(config, "held_out", chosen.held_out_seeds)}
+    if made := made_tasks(config, lake) if lake else []:
+        plans["synthesized"] = [(task, suite[0][1]) for task in made]
+    return plans
+
+
+def trajectories(plans: Mapping[str, SeedsOf]) -> int:
+    """How many trajectories a measurement is."""
+    return sum(len(seeds) for plan in plans.values() for _, seeds in plan)
+
+
+def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
+    """The tasks of a split with their first `count` held-out seeds: the same for every policy."""
+    start = SPLIT_STARTS["validation"]
+    return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]

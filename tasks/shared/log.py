@@ -1,0 +1,57 @@
+"""What is told on standard error, as one JSON object a line where `FLYWHEEL_LOG` is json: for whoever collects logs.
+
+The switch is a variable, so that child processes and Prefect's workers know of it; `flywheel --log-json` sets it.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+VARIABLE = "FLYWHEEL_LOG"
+PREFECT = {
+    "PREFECT_LOGGING_COLORS": "0",
+    "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "tasks.shared.log.JsonFormatter",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
+}
+"""What Prefect has to be told before it is imported."""
+
+
+def as_json() -> bool:
+    """Whether the switch is on."""
+    return os.environ.get(VARIABLE) == "json"
+
+
+def switch_on() -> None:
+    """Switches it on, for this process and those that it starts."""
+    os.environ[VARIABLE] = "json"
+    settle()
+
+
+def settle() -> None:
+    """Tells Prefect, where the switch is on."""
+    if as_json():
+        for name, value in PREFECT.items():
+            os.environ.setdefault(name, value)
+
+
+def line(level: str, message: str, fields: Mapping[str, Any] | None = None) -> str:
+    """One line: `time` (UTC), `level` (info, warning, error, ...), `message`, and further fields."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "level": level, "message": message, **(fields or {})}, default=str)
+
+
+class JsonFormatter(logging.Formatter):
+    """The same for what libraries log."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, its traceback within."""
+        fields = {"logger": record.name}
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return line(record.levelname.lower(), record.getMessage(), fields)

@@ -1,0 +1,87 @@
+"""OpenTelemetry traces by option: a span for every run and, in it, one for every stage.
+
+Prefect brings OpenTelemetry's interface; what sends spans away is the extra `traces`. Where a program has set up a
+tracer of its own, its spans go there.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import trace
+
+from schemas.config import Config
+from schemas.failure import FlywheelError
+
+MODULES = {"file": "opentelemetry.sdk.trace.export", "otlp": "opentelemetry.exporter.otlp.proto.http.trace_exporter"}
+"""What sends spans away, by `traces.to`."""
+FILE = "traces.jsonl"
+_set_up: list[str] = []
+
+
+def require_traces(config: Config) -> str:
+    """Says where traces go; raises FlywheelError where they are asked for and cannot be sent."""
+    chosen = config.traces
+    if chosen.to == "none":
+        return "none: `traces.to` is not set"
+    try:
+        importlib.import_module(MODULES[chosen.to])
+    except ImportError as error:
+        raise FlywheelError(
+            f"`traces.to={chosen.to}`: OpenTelemetry's SDK is not installed.",
+            "Install the extra: pip install 'flywheel[traces]'; or set `traces.to` to none.",
+        ) from error
+    return chosen.endpoint if chosen.to == "otlp" else f"{FILE} in the work folder"
+
+
+def set_up(config: Config, folder: Path) -> None:
+    """Sends the spans of this process where the config says; once per process, and not at all unless asked.
+
+    Args:
+        config: its section `traces`.
+        folder: where a file of spans goes, a JSON object a line.
+
+    Raises:
+        FlywheelError: the extra is not there.
+    """
+    if config.traces.to == "none" or _set_up:
+        return
+    require_traces(config)
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "flywheel"}))
+    provider.add_span_processor(_processor(config, folder))
+    trace.set_tracer_provider(provider)
+    _set_up.append(config.traces.to)
+
+
+def _processor(config: Config, folder: Path) -> Any:
+    from opentelemetry.sdk.trace import export
+
+    if config.traces.to == "otlp":
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        return export.BatchSpanProcessor(OTLPSpanExporter(endpoint=config.traces.endpoint))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / FILE).open("a")
+    return export.SimpleSpanProcessor(
+        export.ConsoleSpanExporter(out=file, formatter=lambda one: one.to_json(indent=None) + "\n")
+    )
+
+
+@contextmanager
+def span(name: str, about: Mapping[str, Any]) -> Iterator[trace.Span]:
+    """A span within the one under way; an exception is kept with it. Costs microseconds where nobody listens."""
+    with trace.get_tracer("flywheel").start_as_current_span(name) as made:
+        note(made, about)
+        yield made
+
+
+def note(made: trace.Span, about: Mapping[str, Any]) -> None:
+    """Adds the numbers and words of a mapping to a span, as `flywheel.KEY`; what is nested is left out."""
+    for key, value in about.items():
+        if isinstance(value, str | int | float):
+            made.set_attribute(f"flywheel.{key}", value)
