@@ -18,6 +18,7 @@ def make_app() -> "typer.Typer":
     import typer
 
     from apps.commands.verbs import GROUPS, VERBS
+    from apps.groups import ShownByDefault
     from apps.options import everywhere
 
     app = typer.Typer(
@@ -30,7 +31,7 @@ def make_app() -> "typer.Typer":
     for verb in VERBS:
         app.command()(verb)
     for name, (about, verbs) in GROUPS.items():
-        group = typer.Typer(help=about, no_args_is_help=True)
+        group = typer.Typer(help=about, no_args_is_help=True, cls=ShownByDefault)
         for verb in verbs:
             group.command()(verb)
         app.add_typer(group, name=name)

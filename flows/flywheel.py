@@ -10,7 +10,7 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
-from tasks.quality import check_quality
+from tasks.quality.gate import check_quality
 from tasks.reflect.reflect import reflect_on_failures
 from tasks.shared.boundary import until_paused
 from tasks.shared.budget import Exhausted

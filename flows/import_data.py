@@ -8,7 +8,7 @@ from schemas.config import Config
 from tasks.annotate import annotate_steps
 from tasks.exchange.bring import Request, bring_data, check_import, claim_import
 from tasks.filter import filter_trajectories
-from tasks.quality import check_quality
+from tasks.quality.gate import check_again, check_quality
 from tasks.shared.iterations import close_iteration
 from tasks.shared.run import open_run, run_name
 from tasks.think.think import think_of_steps
@@ -35,5 +35,6 @@ def import_data(config: Config, request: Request) -> dict[str, Any]:
         routed = filter_trajectories(config, iteration)
         think_of_steps(config, iteration)
         annotate_steps(config, iteration)
+        check_again(config, iteration)
         close_iteration(config, iteration)
         return {"iteration": iteration, **written, "routes": routed["routes"]}

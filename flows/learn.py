@@ -3,6 +3,7 @@
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate
 from tasks.promote.promote import promote_candidate
+from tasks.quality.gate import check_again
 from tasks.train.train import continue_training, train_policy
 
 
@@ -14,4 +15,5 @@ def learn(config: Config, iteration: int) -> None:
     continue_training(config, iteration)
     train_policy(config, iteration)
     evaluate_candidate(config, iteration)
+    check_again(config, iteration)
     promote_candidate(config, iteration)

@@ -42,7 +42,8 @@ def predicate(touched: Mapping[str, list[Any]]) -> str | None:
 
 def columns(contract: Table, there: Collection[str]) -> str:
     """What a view selects of a version of a table that has the columns `there`: what it lacks is computed."""
-    return ", ".join(name if name in there else f"{contract.added[name]} AS {name}" for name in contract.schema.names)
+    names = contract.schema.names
+    return ", ".join(f'"{name}"' if name in there else f'{contract.added[name]} AS "{name}"' for name in names)
 
 
 def view(contract: Table, files: Sequence[str], there: Collection[str]) -> str:

@@ -5,14 +5,17 @@ from collections import Counter
 from typing import Any
 
 import pyarrow.dataset as pads
+from rich.markup import escape
 from rich.table import Table
 
 from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
 from schemas.tables.policy import PolicyVersion
+from schemas.tables.stage import label_of
 from schemas.tables.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.quality.overrides import overridden
 from tasks.shared.console import out
 from tasks.shared.learnt import decisions_of
 from tasks.shared.policies import policies, policy_row
@@ -48,6 +51,7 @@ def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
         "config": json.loads(policy.config),
         "trajectories": _trained_on(lake, policy),
         "reviews": _learnt_from(lake, policy),
+        "overridden": overridden(lake, policy.pins.get("quality_overrides")),
     }
 
 
@@ -146,7 +150,11 @@ def _show_policy(found: dict[str, Any]) -> None:
     console.print(f"checkpoint      {found['checkpoint']}")
     console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)")
     said = ", ".join(f"{one['n']} {one['decision']} by {one['person']}" for one in found["reviews"]["by"])
-    console.print(f"people          {said or 'nothing that people decided'}\n")
+    console.print(f"people          {said or 'nothing that people decided'}")
+    for row in found["overridden"]:
+        about = f"{row['table']}, {row['expectation']} of {label_of(row['iteration'])}"
+        console.print(escape(f"quality         {row['person']} overrode {about}: {row['reason']}"))
+    console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
         table.add_column(column, justify="left" if column == "task" else "right")

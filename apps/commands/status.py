@@ -10,10 +10,12 @@ from rich.text import Text
 
 from apps.lakes import begun_iterations, is_finished
 from schemas.failure import UsageError
-from schemas.tables.stage import STAGES
+from schemas.tables.override import TABLE as QUALITY_OVERRIDES
+from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.events import decisions
+from tasks.quality.overrides import overridden
 from tasks.shared.console import out
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.pausing import pause_of
@@ -55,6 +57,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": decisions(lake),
+        "overridden": overridden(lake, lake.version(QUALITY_OVERRIDES.name)),
     }
 
 
@@ -96,6 +99,7 @@ def view(lake: Lake) -> Group:
         text += f"\nthe same of a fixed mix of {counted(fixed[-1]['tasks'], 'task')} {_trend(fixed, 'rate')}"
     if unseen:
         text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
+    text += _overrides(lake)
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in told_all if one["kind"] != "iteration"]
     decided = [Text(), _decisions(others)] if others else []
@@ -113,6 +117,14 @@ def _decisions(found: list[dict[str, Any]]) -> Table:
         at = "-" if low is None else f"{one['difference']:+.3f} ({low:+.2f} to {high:+.2f})"
         table.add_row(one["policy"], one["decision"], at, one["against"] or "-")
     return table
+
+
+def _overrides(lake: Lake) -> str:
+    """A line per reason for which an iteration passed the quality gate all the same, the newest three."""
+    rows = overridden(lake, lake.version(QUALITY_OVERRIDES.name))
+    found = {(row["iteration"], row["person"], row["reason"]) for row in rows}
+    newest = sorted(found, key=lambda one: turn(one[0]))[-3:]
+    return "".join(f"\nquality of {label_of(at)} overridden by {who}: {why}" for at, who, why in newest)
 
 
 def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, pausing, synthesis, versions
+from apps.commands import checkpoint, data, pausing, quality, synthesis, versions
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -362,5 +362,6 @@ GROUPS = {
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
+    "quality": ("What the quality gate found; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: what the first is about, and the second ones."""

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from apps.quality.gather import quality_of
 from schemas.config import Config
 from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
@@ -118,14 +118,9 @@ def curriculum(lake: Lake) -> Rows:
 
 
 def quality(lake: Lake) -> dict[str, Rows]:
-    """Per iteration how many expectations held, and every one that did not."""
-    rows = lake.read("quality").to_pylist()
-    counts: dict[int, Counter[str]] = {}
-    for row in rows:
-        word = "held" if row["success"] else "broken" if row["error"] else row["severity"]
-        counts.setdefault(row["iteration"], Counter())[word] += 1
-    failing = sorted((row for row in rows if not row["success"]), key=lambda row: (-row["iteration"], row["severity"]))
-    return {"counts": [{"iteration": at, **counts[at]} for at in sorted(counts)], "failing": failing[:50]}
+    """Per iteration how many expectations held, and the newest that did not."""
+    found = quality_of(lake, None)
+    return {"counts": found["iterations"], "failing": found["results"]}
 
 
 def people(lake: Lake) -> Rows:

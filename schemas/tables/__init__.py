@@ -6,6 +6,7 @@ from schemas.tables import (
     annotation,
     curriculum,
     evaluation,
+    override,
     pair,
     policy,
     promotion,
@@ -43,6 +44,7 @@ TABLES: dict[str, Table] = {
         promotion,
         evaluation,
         quality,
+        override,
         stage,
         review,
     )

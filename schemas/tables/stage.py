@@ -5,8 +5,9 @@ from typing import Literal, get_args
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
 
 _Turned = Literal[
-    "curriculum", "collect", "filter", "reflect", "think", "annotate", "quality", "ct", "train", "evaluate", "promote"
-]
+    "curriculum", "collect", "filter", "reflect", "think", "annotate", "quality", "ct", "train", "evaluate", "recheck",
+    "promote"
+]  # fmt: skip
 StageName = Literal["prepare", "import", "synthesize", _Turned]
 STAGES: tuple[StageName, ...] = get_args(_Turned)
 """The stages of an iteration, in order; `prepare` is the one stage before the first iteration, and an imported data set

@@ -15,20 +15,22 @@ from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from storage.lake import Lake
 from storage.quality.docs import docs_context, write_docs
-from storage.quality.rows import expectations_of, rows_of
+from storage.quality.rows import expectations_of, named_by, rows_of, with_trajectories
 
 EXAMPLES = 10
 """How many keys of offending rows a result names."""
 
 
-def run_gate(lake: Lake, iteration: int, tables: Iterable[str], docs: Path, keep: int = 3) -> list[QualityResult]:
+def run_gate(
+    lake: Lake, iteration: int, tables: Iterable[str], docs: Path | None, keep: int = 3
+) -> list[QualityResult]:
     """One result per expectation of the tables an iteration wrote; nothing is written to the lake's tables.
 
     Args:
         lake: where the tables are.
         iteration: its rows are looked at; tables that are not partitioned by iteration are looked at whole.
         tables: their names.
-        docs: Data Docs go to `iteration-NNNN/` below it, those of an import to `import-NNNN/`.
+        docs: Data Docs go to `iteration-NNNN/` below it, those of an import to `import-NNNN/`; none are made if None.
         keep: how many iterations' Data Docs stay there.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -41,8 +43,9 @@ def run_gate(lake: Lake, iteration: int, tables: Iterable[str], docs: Path, keep
             results += [_result(contract, iteration, each, found[name_of(each)]) for each in expectations]
         except Exception as error:  # whatever breaks a check is a gate error, never a verdict on the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
-    write_docs(context, docs, keep)
-    return results
+    if docs is not None:
+        write_docs(context, docs, keep)
+    return [with_trajectories(lake, result) for result in results]
 
 
 def name_of(expectation: Expectation) -> str:
@@ -61,7 +64,7 @@ def _validated(
 
     suite = gx.ExpectationSuite(name=contract.name, expectations=[_check(expectation) for expectation in expectations])
     with rows_of(lake, contract, iteration) as connection:
-        results = validated(context, suite, connection, contract.key, EXAMPLES)
+        results = validated(context, suite, connection, named_by(contract), EXAMPLES)
     return {result.expectation_config.meta["name"]: result for result in results}
 
 
@@ -85,9 +88,10 @@ def _result(contract: Table, iteration: int, expectation: Expectation, found: An
         success=bool(found.success) and error is None,
         observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
         unexpected=unexpected,
-        examples=_examples(seen, contract.key),
+        examples=_examples(seen, named_by(contract)),
         error=error,
         because=expectation.because,
+        value=None if error else unexpected / max(1, seen.get("element_count", 0)),
     )
 
 

@@ -4,6 +4,7 @@ A query that finds what is at fault between two tables gives few rows or none; j
 columns that its expectations of other tables are about.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from schemas.table import Expectation, Table
+from schemas.tables.quality import QualityResult
 from storage.catalog import ask
 from storage.lake import Lake
 from storage.quality.conditions import quoted
@@ -74,3 +76,21 @@ def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.Duck
 def _light(field: pa.Field) -> str:
     name = quoted(field.name)
     return f"octet_length({name}) AS {name}" if pa.types.is_binary(field.type) else name
+
+
+def named_by(contract: Table) -> tuple[str, ...]:
+    """The columns that tell which rows broke an expectation: the key, and the trajectory that a row belongs to."""
+    more = ("trajectory_id",) if "trajectory_id" in contract.schema.names else ()
+    return tuple(dict.fromkeys([*contract.key, *more]))
+
+
+def with_trajectories(lake: Lake, result: QualityResult) -> QualityResult:
+    """The same, with a trajectory that showed it beside each picture that it names."""
+    examples = json.loads(result.examples)
+    pictures = [row["sha256"] for row in examples if row.get("sha256")]
+    if not pictures:
+        return result
+    shown = ask(lake, "gate_shown_by", iteration=result.iteration, screenshots=pictures).to_pylist()
+    by = {row["screenshot"]: row["trajectory_id"] for row in shown}
+    linked = [{**row, "trajectory_id": by.get(row["sha256"])} for row in examples]
+    return result.model_copy(update={"examples": json.dumps(linked, sort_keys=True)})

@@ -35,7 +35,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     code, out, err = flywheel("status", "--json", "--config", place.file)
     found = json.loads(out)
     assert (code, err) == (0, "")
-    assert set(found) == {"lake", "champion", "iterations", "people", "paused", "decisions"}
+    assert set(found) == {"lake", "champion", "iterations", "people", "paused", "decisions", "overridden"}
     assert (found["people"], found["paused"]) == ([], None)
     assert [(one["policy"], one["decision"]) for one in found["decisions"]] == [
         ("policy-0000", "retired"), ("policy-0001", "champion"),

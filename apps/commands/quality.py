@@ -1,0 +1,71 @@
+"""`flywheel quality`: what the gate found, the gate again, and taking on what it refuses."""
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
+from schemas.failure import UsageError
+
+Iteration = Annotated[int | None, typer.Option("--iteration", help="Those of imports are negative.")]
+Number = Annotated[int, typer.Argument(metavar="ITERATION", help="Those of imports are negative, after `--`.")]
+MOST = 500
+"""Characters of a reason."""
+
+
+def show(
+    overrides: Overrides = None, config: ConfigFile = None, iteration: Iteration = None, as_json: AsJson = False
+) -> None:
+    """Show what the gate found of each iteration, and which rows broke what; of one iteration, all of it."""
+    from apps.lakes import open_lake
+    from apps.quality.gather import quality_of
+    from apps.quality.shown import show_quality
+
+    found = quality_of(open_lake(resolve(config, overrides)), iteration)
+    if as_json:
+        print_json(found)
+    else:
+        show_quality(found)
+
+
+def check(
+    overrides: Overrides = None, config: ConfigFile = None, iteration: Iteration = None, as_json: AsJson = False
+) -> None:
+    """Check every table of an iteration anew; the latest if none is given. Exit status 3 if it is refused."""
+    from apps.calling import call
+    from apps.lakes import open_lake
+
+    resolved = resolve(config, overrides)
+    open_lake(resolved)
+    done: dict[str, Any] = call("flows.quality.quality", resolved, iteration)
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(done["say"])
+
+
+def override(
+    iteration: Number,
+    reason: Annotated[str, typer.Option("--reason", help="Why it may pass all the same; it is kept.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take on the critical failures of an iteration: it goes on, and the reason is kept and shown."""
+    from apps.lakes import open_lake
+    from tasks.quality.overrides import override_failures
+
+    if len(reason) > MOST:
+        raise UsageError(f"`--reason` has {len(reason)} characters.", f"Write 1 to {MOST}.")
+    written = override_failures(open_lake(resolve(config, overrides)), iteration, reason, by or getpass.getuser())
+    if as_json:
+        print_json([row.model_dump(mode="json") for row in written])
+    else:
+        for row in written:
+            typer.echo(f"{row.table}: {row.expectation}: overridden by {row.person}")
+        typer.echo("Run the same command again: it goes on.")
+
+
+VERBS = (show, check, override)

@@ -1,0 +1,19 @@
+"""Verbs of two words whose first alone means one of them: `flywheel quality` is `flywheel quality show`."""
+
+from typing import Any
+
+from typer.core import TyperGroup
+from typing_extensions import override
+
+DEFAULT = "show"
+
+
+class ShownByDefault(TyperGroup):
+    """A group that shows what it is about where no verb of it is named, if it has a verb `show`."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Names the verb."""
+        if DEFAULT in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)

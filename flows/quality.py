@@ -1,0 +1,24 @@
+"""The quality gate over stored data, without an iteration under way."""
+
+from typing import Any
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.quality.gate import verify_quality
+from tasks.shared.run import open_run, run_name
+
+
+@flow(name="quality", flow_run_name=run_name)
+def quality(config: Config, iteration: int | None = None) -> dict[str, Any]:
+    """Checks every table of an iteration anew, whatever became of it since, and keeps what is found.
+
+    Args:
+        config: the resolved config.
+        iteration: the latest that there are trajectories of, if not given; those of imports are negative.
+
+    Raises:
+        GateRefused: a critical expectation failed that nobody took on.
+    """
+    with open_run(config, create=False):
+        return verify_quality(config, iteration)

@@ -1,0 +1,102 @@
+"""Stages: the data-quality gate in front of training, and once more over what was written after it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.config import Config
+from schemas.failure import GateRefused, UsageError
+from schemas.tables import TABLES
+from schemas.tables.quality import QualityResult
+from schemas.tables.stage import label_of
+from schemas.text import counted
+from storage.quality.gate import run_gate
+from tasks.quality.overrides import not_overridden
+from tasks.shared.paths import docs_folder
+from tasks.shared.run import Run, run_of
+from tasks.shared.stage import result_of, stage
+
+
+@stage("quality")
+def check_quality(run: Run, iteration: int) -> dict[str, Any]:
+    """Great Expectations over every table; critical failures that nobody took on stop the iteration here.
+
+    Raises:
+        GateRefused: a critical expectation failed, or the gate itself broke; names the table, the rule and the rows.
+    """
+    versions = run.lake.versions()
+    return {**passed(run, iteration, examine(run, iteration)), "versions": versions}
+
+
+@stage("recheck")
+def check_again(run: Run, iteration: int) -> dict[str, Any]:
+    """The same over the tables that were written to since, such as the measurements that promotion reads.
+
+    Raises:
+        GateRefused: as `check_quality` does.
+    """
+    before = (result_of(run.lake, iteration, "quality") or {}).get("versions", {})
+    tables = [name for name, version in run.lake.versions().items() if before.get(name) != version]
+    return passed(run, iteration, examine(run, iteration, tables, docs=False))
+
+
+@task(name="quality", cache_policy=NO_CACHE)
+def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
+    """The gate over every table of an iteration, whenever it is asked for.
+
+    Args:
+        config: the resolved config.
+        iteration: the latest that the lake has trajectories of, if not given.
+
+    Raises:
+        UsageError: there is nothing of this iteration.
+        GateRefused: as `check_quality` does.
+    """
+    run = run_of(config, create=False)
+    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()))
+    if not known or iteration not in {None, *known}:
+        which = "any iteration" if iteration is None else label_of(iteration)
+        there = ", ".join(label_of(one) for one in known) or "nothing yet"
+        raise UsageError(f"The lake holds no trajectory of {which}.", f"It has {there}.")
+    asked = known[-1] if iteration is None else iteration
+    return {"iteration": asked, **passed(run, asked, examine(run, asked))}
+
+
+def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), docs: bool = True) -> list[QualityResult]:
+    """What the gate finds of these tables, kept in `quality`."""
+    folder = docs_folder(run.config, run.lake) if docs else None
+    results = run_gate(run.lake, iteration, tables, folder, run.config.quality.keep_docs)
+    run.lake.upsert("quality", results)
+    return results
+
+
+def passed(run: Run, iteration: int, results: list[QualityResult]) -> dict[str, Any]:
+    """A stage's numbers; raises GateRefused for critical failures that nobody took on."""
+    failed = [row for row in results if not row.success]
+    critical = [row for row in failed if row.severity == "critical"]
+    refused = not_overridden(run.lake, iteration, critical)
+    if refused:
+        raise GateRefused(
+            _refusal(iteration, refused),
+            "Correct or delete those rows, then run the same command again; or take them on: "
+            f"`flywheel quality override --reason ... {'-- ' if iteration < 0 else ''}{iteration}`.",
+        )
+    warnings, taken_on = len(failed) - len(critical), len(critical)
+    more = f", {counted(taken_on, 'critical failure')} overridden" if taken_on else ""
+    return {
+        "expectations": len(results),
+        "warnings": warnings,
+        "overridden": taken_on,
+        "say": f"{counted(len(results), 'expectation')}, {counted(warnings, 'warning')}{more}",
+    }
+
+
+def _refusal(iteration: int, rows: list[QualityResult]) -> str:
+    failed = []
+    for row in rows[:5]:
+        what = f"the check itself broke: {row.error}" if row.error else f"{row.unexpected} rows, such as {row.examples}"
+        failed.append(f"{row.table}: {row.expectation} ({row.because}): {what}")
+    more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"The quality gate refuses {label_of(iteration)}. " + "; ".join(failed) + more

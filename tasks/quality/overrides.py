@@ -1,0 +1,60 @@
+"""What somebody took on: critical failures of the gate that stop an iteration no longer, each with a written reason."""
+
+from typing import Any
+
+from schemas.failure import UsageError
+from schemas.table import utc_now
+from schemas.tables.override import QualityOverride
+from schemas.tables.quality import QualityResult
+from schemas.tables.stage import label_of
+from storage.lake import Lake
+
+
+def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> list[QualityResult]:
+    """The failures of an iteration that no override covers."""
+    known = [
+        QualityOverride(**row) for row in lake.read("quality_overrides", where={"iteration": iteration}).to_pylist()
+    ]
+    return [row for row in failed if not any(one.covers(row) for one in known)]
+
+
+def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> list[QualityOverride]:
+    """Takes on every critical failure of an iteration that nobody took on yet; they no longer stop it.
+
+    Raises:
+        UsageError: no reason, or nothing to take on.
+    """
+    if not reason.strip() or not person.strip():
+        raise UsageError("An override needs a reason, and somebody who gives it.", "Write `--reason` and `--by`.")
+    rows = lake.rows(QualityResult, {"iteration": iteration, "severity": "critical", "success": False})
+    open_ones = not_overridden(lake, iteration, rows)
+    if not open_ones:
+        raise UsageError(
+            f"No critical expectation of {label_of(iteration)} failed that nobody took on.",
+            "`flywheel quality` lists what failed; warnings stop nothing.",
+        )
+    now = utc_now()
+    written = [
+        QualityOverride(
+            iteration=iteration,
+            table=row.table,
+            expectation=row.expectation,
+            unexpected=row.unexpected,
+            broke=row.error is not None,
+            reason=reason.strip(),
+            person=person.strip(),
+            created_at=now,
+        )
+        for row in open_ones
+    ]
+    lake.append("quality_overrides", written)
+    return written
+
+
+def overridden(lake: Lake, version: int | None) -> list[dict[str, Any]]:
+    """Every override there was at a version of their table, the oldest first; None is before there were any."""
+    if version is None:
+        return []
+    wanted = ["iteration", "table", "expectation", "unexpected", "reason", "person", "created_at"]
+    rows = lake.read("quality_overrides", wanted, version=version).to_pylist()
+    return sorted(rows, key=lambda row: (row["created_at"], row["table"], row["expectation"]))

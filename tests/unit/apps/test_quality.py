@@ -1,0 +1,96 @@
+"""`flywheel quality`: what failed is shown with its trajectories, and taken on only with a reason that is kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps import cli
+from schemas.failure import GateRefused, UsageError
+from schemas.tables.quality import QualityResult
+from storage.lake import Lake
+from tasks.quality.gate import examine, passed
+from tasks.quality.overrides import override_failures
+from tasks.shared.run import Run
+from tests.unit.apps.conftest import Place, make_place
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A lake to change, whose iteration 1 has a trajectory of an impossible reward."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    (row, *_) = place.lake.read("trajectories", where={"iteration": 1}).to_pylist()
+    place.lake.append("trajectories", [{**row, "trajectory_id": "<b>bad</b>", "reward": 7.0, "n_steps": 0}])
+    return place
+
+
+def flywheel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str, str]:
+    monkeypatch.setattr("sys.argv", ["flywheel", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+def results(lake: Lake) -> list[QualityResult]:
+    return lake.rows(QualityResult, {"iteration": 1, "table": "trajectories", "success": False, "severity": "critical"})
+
+
+def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_when_it_gets_worse(
+    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(own.config, own.lake, "run")
+    checked = lambda: examine(run, 1, ["trajectories"], docs=False)  # noqa: E731
+    with pytest.raises(GateRefused, match=r"refuses iteration 1.*reward.*<b>bad</b>.*flywheel quality override"):
+        passed(run, 1, checked())
+    with pytest.raises(UsageError, match="needs a reason"):
+        override_failures(own.lake, 1, "  ", "ada")
+    config = ("--config", str(own.file))
+
+    code, out, _ = flywheel(
+        capsys, monkeypatch, "quality", "override", "1", "--reason", "known [bold]bug", "--by", "ada", *config
+    )
+    assert code == 0 and "ExpectColumnValuesToBeBetween(reward): overridden by ada" in out
+    numbers = passed(run, 1, checked())
+    assert numbers["overridden"] == 1 and "1 critical failure overridden" in numbers["say"]
+    with pytest.raises(UsageError, match=r"No critical expectation of iteration 1 failed that nobody took on"):
+        override_failures(own.lake, 1, "again", "ada")
+
+    for verb in (("quality",), ("status",), ("report",)):
+        code, out, _ = flywheel(capsys, monkeypatch, *verb, *config)
+        assert code == 0
+        text = Path(out.strip()).read_text() if verb == ("report",) else out
+        assert "known [bold]bug" in text and "<b>bad</b>" not in (text if verb == ("report",) else "")
+    code, out, _ = flywheel(capsys, monkeypatch, "status", "--json", *config)
+    (kept,) = json.loads(out)["overridden"]
+    assert (kept["person"], kept["reason"], kept["unexpected"]) == ("ada", "known [bold]bug", 1)
+
+    (row,) = own.lake.read("trajectories", where={"trajectory_id": "<b>bad</b>"}).to_pylist()
+    own.lake.append("trajectories", [{**row, "trajectory_id": "worse"}])
+    with pytest.raises(GateRefused, match="2 rows"):
+        passed(run, 1, checked())
+
+
+def test_failures_name_their_trajectories(
+    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(own.config, own.lake, "run")
+    (shot,) = own.lake.read("screenshots", where={"iteration": 0}).to_pylist()
+    own.lake.upsert("screenshots", [{**shot, "width": 0}])
+    examine(run, 0, ["screenshots"], docs=False)
+    examine(run, 1, ["trajectories"], docs=False)
+    code, out, _ = flywheel(capsys, monkeypatch, "quality", "--json", "--config", str(own.file))
+    found = json.loads(out)
+    assert code == 0 and set(found) == {"lake", "iterations", "results"}
+    by = {(row["table"], row["iteration"], row["expectation"]): row for row in found["results"]}
+    assert by["trajectories", 1, "ExpectColumnValuesToBeBetween(reward)"]["trajectories"] == ["<b>bad</b>"]
+    (shown,) = by["screenshots", 0, "ExpectColumnValuesToBeBetween(width)"]["trajectories"]
+    assert own.lake.count("trajectories", {"trajectory_id": shown, "iteration": 0}) == 1
+    assert {row["iteration"]: row["critical"] for row in found["iterations"]} == {2: 0, 1: 1, 0: 1}
+
+    code, out, _ = flywheel(capsys, monkeypatch, "quality", "--iteration", "1", "--json", "--config", str(own.file))
+    assert {row["iteration"] for row in json.loads(out)["results"]} == {1}
+    code, _, err = flywheel(capsys, monkeypatch, "quality", "--iteration", "7", "--config", str(own.file))
+    assert code == 2 and "No gate has checked iteration 7." in err
