@@ -13,9 +13,9 @@ from typing import Any, Literal
 import duckdb
 import great_expectations as gx
 import pandas as pd
-from great_expectations.datasource.fluent import PandasDatasource
-from great_expectations.exceptions import MetricResolutionError
-from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.datasource.fluent.pandas_datasource import PandasDatasource
+from great_expectations.exceptions.exceptions import MetricResolutionError
+from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
 from great_expectations.validator.metric_configuration import MetricConfiguration
 from typing_extensions import override
 
@@ -32,11 +32,13 @@ class DuckEngine(PandasExecutionEngine):
         connection: where that view is.
         key: the columns by which rows are named.
         examples: how many of the rows that break an expectation are named.
+        broken: by condition, how many rows break it, where that is known already.
     """
 
     connection: duckdb.DuckDBPyConnection
     key: tuple[str, ...]
     examples: int
+    broken: dict[str, int]
 
     @override
     def resolve_metrics(
@@ -49,7 +51,8 @@ class DuckEngine(PandasExecutionEngine):
         asked = list(metrics_to_resolve)
         counts = {metric: sql for metric in asked if (sql := self._tried(metric, _count)) is not None}
         found = {metric.id: value for metric, value in self._counted(counts).items()}
-        for metric in asked:
+        self.broken |= {_broken_by(metric): found[metric.id] for metric in counts if _is_broken_count(metric)}
+        for metric in sorted(asked, key=_is_broken_count, reverse=True):
             if metric not in counts:
                 found[metric.id] = self._tried(metric, self._answer)
         return found
@@ -80,7 +83,8 @@ class DuckEngine(PandasExecutionEngine):
         if metric.metric_name == "table.column_types":
             return [{"name": column, "type": kind} for column, kind in self._columns()]
         if what == "unexpected_count":
-            return self._repeated(metric)
+            self.broken[_broken_by(metric)] = self._repeated(metric)
+            return self.broken[_broken_by(metric)]
         if what == "unexpected_values":
             domain = metric.metric_domain_kwargs
             columns = domain.get("column_list") or [
@@ -117,8 +121,9 @@ class DuckEngine(PandasExecutionEngine):
 
     def _unexpected(self, name: str, metric: MetricConfiguration, columns: Iterable[str]) -> list[tuple[Any, ...]]:
         """Of the first rows that break a condition, by key, what these columns hold."""
-        values = metric.metric_value_kwargs
-        broken = condition(name, metric.metric_domain_kwargs, values)
+        broken = _broken_by(metric)
+        if self.broken.get(broken) == 0:
+            return []
         word = "QUALIFY" if key_columns(name, metric.metric_domain_kwargs) else "WHERE"
         listed, order = (", ".join(map(quoted, names)) for names in (columns, self.key))
         return self.connection.execute(
@@ -144,6 +149,16 @@ def _count(metric: MetricConfiguration) -> str | None:
     return None
 
 
+def _broken_by(metric: MetricConfiguration) -> str:
+    """The SQL condition that a metric is about."""
+    name = metric.metric_name.rpartition(".")[0]
+    return condition(name, metric.metric_domain_kwargs, metric.metric_value_kwargs)
+
+
+def _is_broken_count(metric: MetricConfiguration) -> bool:
+    return metric.metric_name.endswith(".unexpected_count")
+
+
 def _hash(columns: Iterable[str]) -> str:
     return f"hash({', '.join(map(quoted, columns))})"
 
@@ -164,11 +179,10 @@ def validated(
     context: Any, suite: gx.ExpectationSuite, connection: duckdb.DuckDBPyConnection, key: tuple[str, ...], examples: int
 ) -> list[Any]:
     """What Great Expectations finds of the view `rows`: one result per expectation, kept for the context's pages."""
-    source = DuckSource(name=suite.name)
-    source = context.data_sources.add_or_update_duck(source)
+    source = context.data_sources.add_or_update_duck(DuckSource.parse_obj({"name": suite.name}))
     asset = source.add_dataframe_asset(suite.name)
     engine = source.get_execution_engine()
-    engine.connection, engine.key, engine.examples = connection, key, examples
+    engine.connection, engine.key, engine.examples, engine.broken = connection, key, examples, {}
     batch = asset.add_batch_definition_whole_dataframe("iteration")
     definition = gx.ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite))
     context.validation_definitions.add(definition)
