@@ -1,11 +1,18 @@
 """Great Expectations' Data Docs of an iteration: pages of what was expected, what was found and which rows that was."""
 
 import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of
+from storage.lake import Lake
+from storage.quality.pages import INDEX, index_page, kept_page
 
+FOLDER = "data_docs"
+"""Where a lake that is no folder has them, below its blobs."""
 KINDS = ("iteration", "import")
 
 
@@ -38,9 +45,46 @@ def _site(folder: Path) -> dict[str, Any]:
     return {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
 
 
-def write_docs(context: Any, docs: Path, keep: int) -> None:
-    """Builds the Data Docs of what a context has validated, and removes all but the last `keep` of each kind."""
+def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep: int) -> None:
+    """Builds the Data Docs of what a context validated, a page per table; the last `keep` of each kind stay."""
     context.build_data_docs()
-    for kind in KINDS:
-        for old in sorted(docs.glob(f"{kind}-*"))[: -max(keep, 1)]:
-            shutil.rmtree(old, ignore_errors=True)
+    iteration = results[0].iteration if results else 0
+    site = docs / site_name(iteration)
+    built = {path.parents[2].name: path for path in (site / "validations").rglob("*.html")}
+    pages = {f"{name}.html": kept_page(name, path.read_text(encoding="utf-8")) for name, path in built.items()}
+    checks, failed = (
+        Counter(row.table for row in rows) for rows in (results, [row for row in results if not row.success])
+    )
+    listed = [(name, checks[name], failed[name]) for name in checks if name in built]
+    pages[INDEX] = index_page(f"Data quality of {label_of(iteration)}", listed)
+    shutil.rmtree(site)
+    site.mkdir()
+    for name, text in pages.items():
+        (site / name).write_text(text, encoding="utf-8")
+    for old in superseded([path.name for path in docs.iterdir()], keep):
+        shutil.rmtree(docs / old, ignore_errors=True)
+
+
+def superseded(names: Iterable[str], keep: int) -> list[str]:
+    """The folders of Data Docs that are too many, the oldest of each kind."""
+    there = [sorted(name for name in set(names) if name.startswith(f"{kind}-")) for kind in KINDS]
+    return [name for of_kind in there for name in of_kind[: -max(keep, 1)]]
+
+
+def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
+    """Copies an iteration's Data Docs beside a lake that is no folder; where their first page is.
+
+    Of such a lake's own the last `keep` of each kind stay, whoever published them.
+    """
+    name, store = site_name(iteration), lake.blobs.store
+    if store.local_path(FOLDER) is not None:
+        return str(docs / name / INDEX)
+    there = store.sizes(FOLDER)
+    for page in sorted((docs / name).iterdir(), key=lambda page: page.name == INDEX):
+        store.put(f"{FOLDER}/{name}/{page.name}", page.read_bytes())
+    folders = {path.split("/")[1] for path in there} | {name}
+    for old in superseded(folders, keep):
+        for path in there:
+            if path.startswith(f"{FOLDER}/{old}/"):
+                store.delete(path)
+    return store.path(f"{FOLDER}/{name}/{INDEX}")

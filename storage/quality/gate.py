@@ -44,7 +44,7 @@ def run_gate(
         except Exception as error:  # whatever breaks a check is a gate error, never a verdict on the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
     if docs is not None:
-        write_docs(context, docs, keep)
+        write_docs(context, docs, results, keep)
     return [with_trajectories(lake, result) for result in results]
 
 

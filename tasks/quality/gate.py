@@ -12,6 +12,7 @@ from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of
 from schemas.text import counted
+from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.overrides import not_overridden
 from tasks.shared.paths import docs_folder
@@ -66,9 +67,11 @@ def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
 
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), docs: bool = True) -> list[QualityResult]:
     """What the gate finds of these tables, kept in `quality`."""
-    folder = docs_folder(run.config, run.lake) if docs else None
-    results = run_gate(run.lake, iteration, tables, folder, run.config.quality.keep_docs)
+    folder, keep = docs_folder(run.config, run.lake) if docs else None, run.config.quality.keep_docs
+    results = run_gate(run.lake, iteration, tables, folder, keep)
     run.lake.upsert("quality", results)
+    if folder is not None:
+        publish_docs(run.lake, folder, iteration, keep)
     return results
 
 

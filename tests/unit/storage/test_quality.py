@@ -4,14 +4,18 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from schemas.table import Expectation
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
+from storage.blobs import Blobs
 from storage.lake import Lake
+from storage.objects import open_store
 from storage.quality import gate
+from storage.quality.docs import publish_docs
 from storage.quality.gate import name_of, run_gate
 from storage.quality.rows import expectations_of, rows_of
 
@@ -107,7 +111,36 @@ def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, tmp_path: P
         run_gate(sound, iteration, ["screenshots"], tmp_path / "docs", keep=2)
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["iteration-0002", "iteration-0003"]
     assert (tmp_path / "docs" / "iteration-0003" / "index.html").is_file()
-    assert list((tmp_path / "docs" / "iteration-0003" / "validations").rglob("*.html"))
+    assert (tmp_path / "docs" / "iteration-0003" / "screenshots.html").is_file()
+    assert sum(path.stat().st_size for path in (tmp_path / "docs").rglob("*")) < 100_000
+
+
+def test_pages_hold_no_outside_address_no_script_and_hostile_values_as_text(sound: Lake, row, tmp_path: Path) -> None:
+    hostile = "</td><script src='https://evil.example/x.js'></script><img src=x onerror=alert(1)>"
+    bad = row("trajectories", trajectory_id=hostile, failure_boundary=hostile, n_steps=0, replayed=0)
+    sound.append("trajectories", pa.Table.from_pylist([bad], TABLES["trajectories"].schema))
+    run_gate(sound, 1, ["trajectories"], tmp_path)
+    text = (tmp_path / "iteration-0001" / "trajectories.html").read_text()
+    assert "1 unexpected values found. 100% of 4 total rows." in text and "n_steps" in text
+    for never in ("<script", "<img", "<link", "src=", "https://great", "unpkg", 'href="http', "onerror=alert(1)>"):
+        assert never not in text.replace("&lt;img src=x onerror=alert(1)&gt;", "")
+    index = (tmp_path / "iteration-0001" / "index.html").read_text()
+    assert 'href="trajectories.html"' in index and "http" not in index.replace("http-equiv", "")
+
+
+def test_docs_of_a_lake_in_an_object_store_are_published_beside_it(sound: Lake, tmp_path: Path) -> None:
+    store = open_store("memory://quality-docs")
+
+    class Elsewhere:
+        blobs = Blobs(store)
+
+    for iteration in (1, 2, 3):
+        run_gate(sound, iteration, ["screenshots"], tmp_path)
+        at = publish_docs(Elsewhere(), tmp_path, iteration, keep=2)  # pyright: ignore[reportArgumentType]
+    assert at == store.path("data_docs/iteration-0003/index.html")
+    assert sorted(store.sizes("data_docs")) == [
+        f"data_docs/iteration-000{n}/{page}.html" for n in (2, 3) for page in ("index", "screenshots")
+    ]
 
 
 def test_pictures_are_not_loaded_into_the_gate(sound: Lake) -> None:
