@@ -42,7 +42,7 @@ def call(flow: str, *arguments: Any) -> Any:
     server = server_if_needed()
     module, _, name = flow.rpartition(".")
     called = getattr(importlib.import_module(module), name)
-    _heed_our_own()
+    heed_our_own()
     once = OncePerError()
     handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up
     for handler in handlers:
@@ -56,7 +56,7 @@ def call(flow: str, *arguments: Any) -> Any:
             handler.removeFilter(once)
 
 
-def _heed_our_own() -> None:
+def heed_our_own() -> None:
     """Keeps SIGTERM ours within a flow.
 
     Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a

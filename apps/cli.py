@@ -33,7 +33,7 @@ def make_app() -> "typer.Typer":
     for name, (about, verbs) in GROUPS.items():
         group = typer.Typer(help=about, no_args_is_help=True, cls=ShownByDefault)
         for verb in verbs:
-            group.command()(verb)
+            group.command(verb.__name__.rstrip("_").replace("_", "-"))(verb)  # `list_` is `list`
         app.add_typer(group, name=name)
     return app
 
@@ -47,7 +47,7 @@ def complaint(error: FlywheelError) -> str:
 
 
 def main() -> None:
-    """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused, 130 Ctrl-C, 143 SIGTERM."""
+    """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused, 4 paused, 130 Ctrl-C, 143 SIGTERM."""
     with heeded():
         try:
             settle()

@@ -27,6 +27,10 @@ PATIENCE_S = 120.0
 QUIET = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """What Prefect tells a temporary server: no pages, and settings as they are."""
 
+SERVE = ("uvicorn", "--app-dir", str(Path(prefect.__file__).parent.parent), "--factory", "--lifespan", "on")
+SERVE += ("prefect.server.api.server:create_app",)
+"""The module that serves Prefect, in one process, and its arguments."""
+
 
 class TemporaryServer:
     """A server as long as this process; started at once, there when `wait` returns.
@@ -44,12 +48,11 @@ class TemporaryServer:
             port = str(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{port}/api"
         self._log = PREFECT_HOME.value() / "server.log"
-        uvicorn = ["-m", "uvicorn", "--app-dir", str(Path(prefect.__file__).parent.parent), "--factory"]
-        served = ["prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", port]
+        served = ["-m", *SERVE, "--host", "127.0.0.1", "--port", port]
         tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "-", "-"]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [*tied, sys.executable, *uvicorn, *served, "--log-level", "error", "--lifespan", "on"],
+                [*tied, sys.executable, *served, "--log-level", "error"],
                 env={**os.environ, **QUIET},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -69,7 +72,7 @@ class TemporaryServer:
             self._made.touch()
         finally:
             self._starting.close()
-        os.environ["PREFECT_API_URL"] = self.url
+        os.environ["PREFECT_API_URL"] = os.environ["FLYWHEEL_TEMPORARY_SERVER"] = self.url
         refresh_global_settings_context()
 
     def _wait(self) -> None:

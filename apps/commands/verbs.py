@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, pausing, quality, synthesis, versions
+from apps.commands import checkpoint, data, pausing, quality, schedule, synthesis, versions
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -325,6 +325,17 @@ def serve(
     answer(resolve(config, overrides), host, port)
 
 
+def up(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of Prefect's page, if no server is configured.")] = 4200,
+) -> None:
+    """Start a Prefect server, a worker, all deployments and the dashboard, here and until Ctrl-C."""
+    from apps.commands.up import up as start
+
+    start(resolve(config, overrides), config, overrides or (), port)
+
+
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
@@ -354,11 +365,13 @@ VERBS = (
     desk,
     judge,
     upgrade,
+    up,
     *pausing.VERBS,
     *versions.VERBS,
 )
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),
+    "schedule": ("When what runs on a Prefect server.", schedule.VERBS),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),

@@ -14,6 +14,7 @@ from schemas.config.section import Count, Positive, Section, Share, Whole, is_se
 from schemas.config.synthesis import SynthesisConfig
 from schemas.config.think import ThinkConfig
 from schemas.config.training import TrainConfig
+from schemas.config.triggers import TriggersConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, seam
 
@@ -347,6 +348,7 @@ class Config(Section):
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
     budget: BudgetConfig = BudgetConfig()
+    triggers: TriggersConfig = TriggersConfig()
     desk: DeskConfig = DeskConfig()
     traces: TracesConfig = TracesConfig()
 

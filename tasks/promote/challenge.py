@@ -6,6 +6,8 @@ from schemas.config import Config
 from tasks.evaluate import measure_challenger
 from tasks.promote.promote import challenge
 from tasks.shared.boundary import boundary
+from tasks.shared.console import say
+from tasks.shared.events import emit_decision
 from tasks.shared.policies import policy_row
 from tasks.shared.run import run_of
 
@@ -21,4 +23,7 @@ def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
 def challenge_champion(config: Config, version: str) -> dict[str, Any]:
     """Promotes, holds or rejects the policy."""
     lake = run_of(config, create=False).lake
-    return challenge(config, lake, policy_row(lake, version))
+    decided = challenge(config, lake, policy_row(lake, version))
+    say(f"{version}: {decided['say']}")
+    emit_decision(lake, decided)
+    return decided

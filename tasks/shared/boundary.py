@@ -13,6 +13,7 @@ from prefect.states import Completed
 from schemas.failure import Paused
 from tasks.shared.budget import Exhausted, exhausted
 from tasks.shared.console import say
+from tasks.shared.events import PAUSED, emit
 from tasks.shared.pausing import Pause, pause_of
 from tasks.shared.run import Run
 
@@ -47,6 +48,7 @@ def until_paused(run: Run) -> Iterator[End]:
         if end.pause is None:
             raise
         say(str(reached))
+        emit(run.lake, PAUSED, {"say": end.pause.text})
     finally:
         _heeded.reset(before)
 

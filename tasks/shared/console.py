@@ -23,6 +23,7 @@ from tasks.shared.now import MOMENT
 
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""
+_heard: list[Callable[[str], None]] = []
 
 
 class SafeConsole(Console):
@@ -87,9 +88,16 @@ def now(iteration: int, name: str, last_time: Callable[[], float | None]) -> Ite
         yield
 
 
+def listen(heard: Callable[[str], None]) -> None:
+    """Hands every line that is said from now on to `heard` as well, without colours."""
+    _heard.append(heard)
+
+
 def say(text: str) -> None:
     """One line of what happens, as it is: nothing in it is markup."""
     err().print(text, markup=False, soft_wrap=True)
+    for heard in _heard:
+        heard(text)
 
 
 def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:

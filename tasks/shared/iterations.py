@@ -1,14 +1,20 @@
 """Where the wheel stands: which iterations are whole, which one is next."""
 
+import json
+
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.tables.stage import STAGES
+from schemas.tables.stage import STAGES, Stage
 from storage.lake import Lake
+from tasks.shared.curve import curve
+from tasks.shared.events import ITERATION_COMPLETED, emit
 from tasks.shared.run import run_of
+from tasks.shared.run_page import is_shown, show_iteration
 from tasks.shared.stage import result_of
+from tasks.shared.status import iterations
 
 IN_GROUPS = "in_groups"
 """Of the numbers of an iteration's curriculum: whether it chose trajectories for a method that compares groups of
@@ -45,5 +51,22 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
 
 @task(name="close", cache_policy=NO_CACHE)
 def close_iteration(config: Config, iteration: int) -> None:
-    """Keeps the lake's files few after an iteration."""
-    run_of(config).lake.maintain()
+    """Keeps the lake's files few after an iteration, and shows and tells a server that it is finished."""
+    lake = run_of(config).lake
+    lake.maintain()
+    if is_shown():
+        _show(lake, iteration)
+
+
+def _show(lake: Lake, iteration: int) -> None:
+    rows = [row for row in iterations(lake) if 0 <= row["iteration"] <= iteration]
+    finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)
+    table = [
+        {"stage": row.stage, "seconds": round(row.wall_s, 1), "what": json.loads(row.result).get("say", "")}
+        for row in finished
+    ]
+    points = [(row["iteration"], row["success"], *row["ci"]) for row in rows if row["ci"]]
+    explorer = next((row["explorer"] for row in reversed(rows) if row["explorer"] is not None), None)
+    show_iteration(iteration, table, curve(points, explorer))
+    own = rows[-1] if rows else {}
+    emit(lake, ITERATION_COMPLETED, {key: own.get(key) for key in ("iteration", "policy", "success", "promoted")})

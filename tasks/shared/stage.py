@@ -20,6 +20,7 @@ from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.shared.boundary import Boundary
 from tasks.shared.console import now, say_stage
+from tasks.shared.events import emit_failure, emit_stage
 from tasks.shared.now import MOMENT
 from tasks.shared.run import Run, run_of
 from tasks.shared.traces import note, span
@@ -53,6 +54,9 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
         MOMENT.enter(run.run_id, iteration, name)
         try:
             result = work(run, iteration)
+        except Exception as error:
+            emit_failure(run.lake, iteration, name, error)
+            raise
         finally:
             run.clock.leave()
             MOMENT.leave()
@@ -69,6 +73,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
     )
     run.lake.append("stages", [row])
     say_stage(iteration, name, wall_s, result)
+    emit_stage(run.lake, iteration, name, wall_s, result)
     return result
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import ValidationError, validate
 from prefect import Flow
+from prefect.utilities.callables import parameter_schema
 
-from schemas.config import Config
+from apps.schedule.deployments import LEAST_S, TURNS, described, in_words, schedule_of
+from schemas.failure import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOYED: dict[str, Any] = yaml.safe_load((ROOT / "prefect.yaml").read_text())
@@ -20,8 +23,9 @@ def flow_of(name: str) -> Flow[..., Any]:
     return getattr(import_module(module), function)
 
 
-def test_the_five_flows_are_deployed() -> None:
-    assert set(DEPLOYMENTS) == {"flywheel", "collect", "retrain", "evaluate", "report"}
+def test_these_flows_are_deployed() -> None:
+    assert set(DEPLOYMENTS) == {"flywheel", "collect", "retrain", "evaluate", "watch", "maintain", "report"}
+    assert list(DEPLOYMENTS) == [one["name"] for one in described()]
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
@@ -33,28 +37,48 @@ def test_an_entrypoint_is_a_dotted_path_to_a_flow_of_that_name(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_a_deployment_s_parameters_are_the_flow_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    validated = flow_of(name).validate_parameters(DEPLOYMENTS[name]["parameters"])
-    assert isinstance(validated["config"], Config)
-    assert validated["config"].name == "laptop"
+def test_a_deployment_s_parameters_are_the_flow_s_own_and_fit_the_schema_that_is_enforced(name: str) -> None:
+    given = DEPLOYMENTS[name]["parameters"]
+    schema = parameter_schema(flow_of(name)).model_dump()
+    assert DEPLOYMENTS[name]["enforce_parameter_schema"] is True
+    assert set(given) == set(schema["properties"]) >= {"config", "overrides"}
+    validate(given, schema)
+    assert flow_of(name).validate_parameters(given) == given
+    for broken in ({"overrides": ["no override"]}, {"overrides": "train.steps=3"}, {"config": 3}):
+        with pytest.raises(ValidationError):
+            validate({**given, **broken}, schema)
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_a_deployment_runs_one_at_a_time_and_waits_to_be_switched_on(name: str) -> None:
+def test_the_form_says_what_each_parameter_is_and_asks_for_no_section_of_the_config(name: str) -> None:
+    fields = parameter_schema(flow_of(name)).model_dump()["properties"]
+    assert all(field["description"] for field in fields.values())
+    assert {field["type"] for field in fields.values()} <= {"string", "array", "integer"}
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_deployment_waits_to_be_switched_on_and_what_uses_the_machine_waits_for_its_turn(name: str) -> None:
     deployment = DEPLOYMENTS[name]
-    assert deployment["concurrency_limit"]["limit"] == 1
     assert deployment["work_pool"]["name"] == "flywheel"
+    busy = name in ("flywheel", "collect", "retrain", "evaluate")
+    assert (deployment["work_pool"]["work_queue_name"] == TURNS) == busy
     assert all(schedule["active"] is False for schedule in deployment["schedules"])
     assert deployment["schedules"]
-
-
-@pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_a_deployment_may_name_its_config_file_although_the_schema_asks_for_an_object(name: str) -> None:
-    assert DEPLOYMENTS[name]["enforce_parameter_schema"] is False
 
 
 def test_no_folder_of_any_machine_is_written_down() -> None:
     steps = str(DEPLOYED["pull"])
     assert "set_working_directory" in steps
     assert "/" not in DEPLOYED["pull"][0]["prefect.deployments.steps.set_working_directory"]["directory"]
+
+
+def test_a_schedule_is_read_and_shown_as_people_write_it() -> None:
+    assert in_words(schedule_of("0 2 * * *", None, "Europe/Berlin")) == "0 2 * * * (Europe/Berlin)"
+    shown = [in_words(schedule_of(None, every, "UTC")) for every in ("90s", "60m", "6h", "48h")]
+    assert shown == ["every 90s", "every 1h", "every 6h", "every 2d"]
+    wrong = [("x", None), ("0 2 * *", None), (None, "6"), (None, "0h"), (None, f"{LEAST_S - 1}s"), (None, None)]
+    for cron, every in wrong:
+        with pytest.raises(UsageError):
+            schedule_of(cron, every, "UTC")
+    with pytest.raises(UsageError, match="Mars"):
+        schedule_of("0 2 * * *", None, "Mars/Olympus")

@@ -1,0 +1,168 @@
+"""`flywheel schedule`: when deployments run on the Prefect server that is configured, or that `flywheel up` started."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from apps.environment import make_prefect_home
+from apps.options import AsJson, ConfigFile, Overrides, print_json
+from schemas.failure import UsageError
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployment, such as flywheel, retrain or collect.")]
+
+
+def list_(as_json: AsJson = False) -> None:
+    """Show every deployment, when it runs, and whether that is switched on."""
+    make_prefect_home()
+    from apps.schedule.connection import connected
+    from apps.schedule.deployments import deployments, in_words
+
+    with connected() as client:
+        rows = [
+            {
+                "name": name,
+                "schedules": [{"when": in_words(one.schedule), "on": one.active} for one in there.schedules],
+                "parameters": there.parameters,
+            }
+            for name, there in deployments(client).items()
+        ]
+    if as_json:
+        print_json(rows)
+    else:
+        _show(rows)
+
+
+def set_(
+    name: Name,
+    cron: Annotated[str | None, typer.Option(metavar='"0 2 * * *"', help="A cron line.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="6h", help="An interval: 30m, 6h, 1d.")] = None,
+    timezone: Annotated[str, typer.Option(help="Of the cron line.")] = "UTC",
+    as_json: AsJson = False,
+) -> None:
+    """Give a deployment another schedule, and switch it on."""
+    make_prefect_home()
+    from apps.schedule import deployments
+    from apps.schedule.connection import connected
+
+    schedule = deployments.schedule_of(cron, every, timezone)
+    with connected() as client:
+        deployments.set_schedule(client, name, schedule)
+    _said({"name": name, "when": deployments.in_words(schedule), "on": True}, as_json)
+
+
+def on(name: Name, as_json: AsJson = False) -> None:
+    """Switch a deployment's schedule on."""
+    _switch(name, True, as_json)
+
+
+def off(name: Name, as_json: AsJson = False) -> None:
+    """Switch a deployment's schedule off."""
+    _switch(name, False, as_json)
+
+
+def run(
+    name: Name,
+    parameters: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Such as iterations=3.")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a deployment now, on the server's worker; the command does not wait for it."""
+    make_prefect_home()
+    from apps.schedule.connection import connected, page_of
+    from apps.schedule.deployments import deployment, run_now
+
+    given = _parameters(parameters or [])
+    with connected() as client:
+        if overrides:
+            given["overrides"] = [*deployment(client, name).parameters.get("overrides", []), *overrides]
+        made = run_now(client, name, given)
+        page = page_of(made)
+    if as_json:
+        print_json({"name": name, "flow_run": str(made), "page": page})
+    else:
+        typer.echo(f"{name} begins as soon as a worker is free: {page}")
+
+
+def deploy(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    pool: Annotated[str, typer.Option(help="A work pool; a process pool of this name is made if there is none.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Put all deployments on the server, without `flywheel up`; schedules that are there stay."""
+    make_prefect_home()
+    from apps.options import resolve
+    from apps.schedule.connection import connected
+    from apps.schedule.deployments import POOL, deploy, place_of
+
+    resolve(config, overrides)
+    with connected() as client:
+        names = deploy(client, place_of(config, overrides or ()), pool or POOL)
+    if as_json:
+        print_json({"deployed": names, "pool": pool or POOL})
+    else:
+        typer.echo(f"deployed to pool {pool or POOL}: {', '.join(names)}")
+
+
+def automations(as_json: AsJson = False) -> None:
+    """Put what the server does by itself there: retrain on enough new data, end runs whose process died."""
+    make_prefect_home()
+    from apps.schedule import automations
+    from apps.schedule.connection import connected
+
+    with connected() as client:
+        made = automations.put(client)
+    if as_json:
+        print_json({"automations": made})
+    else:
+        typer.echo("\n".join(made))
+        typer.echo("`flywheel schedule on watch` lets it look for new data.")
+
+
+def _switch(name: str, active: bool, as_json: bool) -> None:
+    make_prefect_home()
+    from apps.schedule.connection import connected
+    from apps.schedule.deployments import switch
+
+    with connected() as client:
+        when = switch(client, name, active)
+    _said({"name": name, "when": when, "on": active}, as_json)
+
+
+def _said(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['name']}: {found['when']}, {'on' if found['on'] else 'off'}")
+
+
+def _parameters(given: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"`--param {one}` is not of the form NAME=VALUE.", "Write, for example, -p iterations=3.")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from tasks.shared.console import out
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("deployment", "when", ""):
+        table.add_column(column)
+    for row in rows:
+        for one in row["schedules"] or [{"when": "only when asked", "on": False}]:
+            table.add_row(row["name"], one["when"], "[green]on[/green]" if one["on"] else "off")
+    out().print(table if rows else "Nothing is deployed: `flywheel up` and `flywheel schedule deploy` do that.")
+
+
+VERBS = (list_, set_, on, off, run, deploy, automations)

@@ -1,0 +1,149 @@
+"""`flywheel up`: a Prefect server, a worker, all deployments and the pages, for as long as this command runs."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apps.environment import home, make_prefect_home
+from schemas.config import Config
+from schemas.failure import UsageError
+from tasks.shared.console import out
+
+if TYPE_CHECKING:
+    from apps.schedule.processes import Kept
+
+HOST = "127.0.0.1"
+LOOK_S = 0.5
+"""From one look at the parts to the next."""
+
+
+def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -> None:
+    """Starts all of it, says where each part is, and keeps it until a signal comes.
+
+    Args:
+        config: the resolved config.
+        file: where it was read from, if it was named.
+        overrides: of its keys.
+        port: of the Prefect server, if none is configured.
+
+    Raises:
+        UsageError: another one runs in this work folder, or the configured server does not answer.
+        FlywheelError: a part did not start, or ended.
+    """
+    make_prefect_home()
+    from apps.report.build import build_report
+    from apps.schedule import automations
+    from apps.schedule.connection import connected
+    from apps.schedule.deployments import deploy, place_of
+    from apps.schedule.processes import end_all
+    from storage.lake import Lake
+
+    Lake.open(config.lake)  # the pages are of one that is there
+    parts = _Parts(home() / "up")
+    with ExitStack() as ends:
+        ends.enter_context(_alone(parts.folder))
+        ends.callback(lambda: end_all(parts.kept))
+        _say("prefect", parts.server(port))
+        with connected() as client:
+            deployed = deploy(client, place_of(file, overrides))
+            automations.put(client)
+        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` says when each runs")
+        _say("worker", parts.worker())
+        _say("pages", parts.pages(file, overrides))
+        _say("report", str(build_report(config)))
+        _say("logs", f"{parts.folder}; runs say there and on Prefect's page what they do")
+        _say("", f"Runs of other terminals are on that page, too, after: export PREFECT_API_URL={parts.api}")
+        _say(
+            "",
+            "Ctrl-C ends all of it; what was under way goes on from its last finished stage when it is started again.",
+        )
+        while True:
+            for part in parts.kept:
+                part.check()
+            time.sleep(LOOK_S)
+
+
+class _Parts:
+    """What was started, the last to be ended first."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.kept: list[Kept] = []
+        self.api = ""
+
+    def server(self, port: int) -> str:
+        """Finds or starts it, and notes where it is; its page's address."""
+        from apps.schedule.connection import NOTE, answers, found_server, use_server
+
+        configured, own = found_server(), f"http://{HOST}:{port}/api"
+        self.api = configured or own
+        started = not answers(self.api)
+        if configured and started:
+            raise UsageError(
+                f"The Prefect server at {configured} does not answer.", "Start it, or unset PREFECT_API_URL."
+            )
+        if started:
+            self._start_server(port)
+        use_server(self.api)
+        (home() / NOTE).write_text(json.dumps({"api": self.api}))
+        return f"{self.api.removesuffix('/api')}  ({'started' if started else 'was there'})"
+
+    def _start_server(self, port: int) -> None:
+        from apps.schedule.connection import answers
+        from apps.server import SERVE
+
+        environ = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_API_HOST": HOST, "PREFECT_SERVER_API_PORT": str(port)}
+        server = self._keep("Prefect server", [*SERVE, "--host", HOST, "--port", str(port)], environ)
+        _import_ahead()
+        server.wait(lambda: answers(self.api))
+
+    def worker(self) -> str:
+        """Starts it; where its runs work."""
+        from apps.schedule.deployments import POOL
+
+        words = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
+        words += ["--name", f"flywheel up {os.getpid()}"]
+        self._keep("worker", words, {"PREFECT_LOGGING_LEVEL": "INFO"})
+        return f"pool {POOL}, in {Path.cwd()}"
+
+    def pages(self, file: Path | None, overrides: Sequence[str]) -> str:
+        """Starts what serves them; where."""
+        words = ["apps.cli", "serve", *overrides, *(["--config", str(file)] if file else [])]
+        pages = self._keep("dashboard", words)
+        pages.wait(lambda: "http" in pages.log.read_text())
+        return f"{pages.log.read_text().split('dashboard ', 1)[-1].strip()}  (dashboard and review desk)"
+
+    def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> "Kept":
+        from apps.schedule.processes import Kept
+
+        made = Kept(name, words, self.folder / f"{name.replace(' ', '-').lower()}.log", environ)
+        self.kept.insert(0, made)
+        return made
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds the work folder's one place for this command; raises UsageError where another process has it."""
+    with (folder / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(
+                f"`flywheel up` runs already for {home()}.", "End it first, or set FLYWHEEL_HOME."
+            ) from error
+        yield
+
+
+def _import_ahead() -> None:
+    """Imports the flows while the server starts: to deploy one is to look at its parameters."""
+    import flows.deployed  # noqa: F401
+
+
+def _say(name: str, text: str) -> None:
+    out().print(f"{name:<9} {text}", markup=False, soft_wrap=True, highlight=False)

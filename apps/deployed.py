@@ -1,0 +1,49 @@
+"""The process of one run of a deployment: a worker starts `python -m apps.deployed` in place of Prefect's engine.
+
+It is that engine, with what every process of ours has: a signal ends it soon and leaves no process behind, also the one
+that the kernel sends where the worker was killed outright; and an error that a person can put right is one line in the
+run's log, not a traceback.
+"""
+
+import ctypes
+import logging
+import runpy
+import signal
+
+from apps.environment import settle
+from apps.interrupts import heeded, ignore
+from schemas.failure import FlywheelError
+
+PR_SET_PDEATHSIG = 1
+
+
+class InALine(logging.Filter):
+    """Takes the traceback off what is reported of a `FlywheelError`, which says itself what to do."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shows every record."""
+        raised = record.exc_info[1] if record.exc_info else None
+        if isinstance(raised, FlywheelError):
+            record.msg, record.args = str(raised), ()
+            record.exc_info = record.exc_text = None
+        return True
+
+
+def main() -> None:
+    """Runs the flow run that the environment names."""
+    settle()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    with heeded():
+        from apps.calling import heed_our_own
+
+        heed_our_own()
+        for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+            logging.getLogger(name).addFilter(InALine())
+        runpy.run_module("prefect.engine", run_name="__main__")
+    ignore()
+
+
+if __name__ == "__main__":
+    main()

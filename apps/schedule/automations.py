@@ -1,0 +1,74 @@
+"""What a Prefect server does by itself, as code: made once by name, and brought up to date in place.
+
+Retraining is begun by events that the `watch` deployment emits (`tasks.watch`): it counts in the lake, where the state
+is, and a server only has to react. Whoever has other reasons emits `flywheel.retraining.wanted`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState, RunDeployment
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+from apps.schedule.deployments import deployment
+from tasks.shared.events import DUE, ITERATION_COMPLETED, LAKE
+
+SILENT_S = 120
+"""Runs give a sign of life every 30 s; one that was silent for so long is dead."""
+DEAD = "Its process gave no sign of life."
+ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
+HEARTBEAT = "prefect.flow-run.heartbeat"
+
+
+def put(client: SyncPrefectClient) -> list[str]:
+    """Makes or renews all automations and returns their names; whether one is switched on stays as it is."""
+    made: list[str] = []
+    for automation in _automations(client):
+        there = client.read_automations_by_name(automation.name)
+        if there:
+            kept = automation.model_copy(update={"enabled": there[0].enabled})
+            whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # what is not set is not sent
+            client.update_automation(there[0].id, whole)
+        else:
+            client.create_automation(automation)
+        for twin in there[1:]:
+            client.delete_automation(twin.id)
+        made.append(automation.name)
+    return made
+
+
+def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
+    retrain, report = (deployment(client, name).id for name in ("retrain", "report"))
+    for event, why in DUE.items():
+        yield _run(f"flywheel: retrain {why}", event, retrain)
+    yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report)
+    yield AutomationCore(
+        name="flywheel: end runs whose process died",
+        description=f"A run that gives no sign of life for {SILENT_S} s is crashed, and the next one can begin.",
+        trigger=EventTrigger(
+            after={HEARTBEAT},
+            expect={HEARTBEAT, *ENDED},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=SILENT_S),
+        ),
+        actions=[
+            ChangeFlowRunState(
+                name=None, state=StateType.CRASHED, message="Its process gave no sign of life.", force=False
+            )
+        ],
+    )
+
+
+def _run(name: str, event: str, what: UUID) -> AutomationCore:
+    return AutomationCore(
+        name=name,
+        description=f"On the event {event} of any lake.",
+        trigger=EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.*"}, threshold=1),
+        actions=[RunDeployment(source="selected", deployment_id=what, parameters=None, job_variables=None)],
+    )

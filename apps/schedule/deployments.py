@@ -1,0 +1,223 @@
+"""What `prefect.yaml` says is deployed, put on a server, and when it runs there.
+
+Deploying again changes code, parameters and places, never a schedule: that is whoever's who set it.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.importtools import import_object
+from pydantic import ValidationError
+
+import flows
+from schemas.config.profiles import config_file
+from schemas.failure import FlywheelError, UsageError
+
+POOL = "flywheel"
+TURNS = "turns"
+"""The queue of what rolls out or trains: one at a time on all workers of the pool together."""
+Schedule = CronSchedule | IntervalSchedule
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LEAST_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the runs of deployments work."""
+
+    folder: Path
+    """Of a process pool: the folder that relative paths are meant in."""
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What every deployment is given: `config` and `overrides`."""
+
+
+def place_of(config: Path | None, overrides: Sequence[str]) -> Place:
+    """Runs work in this folder, with this config and these overrides of it."""
+    named = str(config_file(config).absolute()) if config is not None else ""
+    return Place(Path.cwd(), {"config": named, "overrides": list(overrides)})
+
+
+@cache
+def described() -> list[dict[str, Any]]:
+    """The deployments of `prefect.yaml`, which lies beside the packages in a checkout and in `flows` of a wheel."""
+    folder = Path(flows.__file__).parent
+    file = next(one for one in (folder / "prefect.yaml", folder.parent / "prefect.yaml") if one.is_file())
+    return yaml.safe_load(file.read_text())["deployments"]
+
+
+def deploy(client: SyncPrefectClient, place: Place, pool: str = POOL) -> list[str]:
+    """Puts every deployment on the server and returns their names.
+
+    Args:
+        client: of the server.
+        place: where their runs work.
+        pool: the work pool; a process pool of this name is made if there is none.
+    """
+    kind = _pool_kind(client, pool)
+    return [_deploy(client, one, place, pool, kind) for one in described()]
+
+
+def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
+    """Those of ours that are on the server, by name, in the order of `prefect.yaml`."""
+    there = {name: _there(client, name) for name in names()}
+    return {name: one for name, one in there.items() if one is not None}
+
+
+def names() -> list[str]:
+    """The names of all deployments; a deployment has that of its flow."""
+    return [one["name"] for one in described()]
+
+
+def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
+    """One of ours; raises UsageError where it is none or is not deployed."""
+    if name not in names():
+        raise UsageError(f"There is no deployment `{name}`.", f"There are: {', '.join(names())}.")
+    there = _there(client, name)
+    if there is None:
+        raise UsageError(f"`{name}` is not deployed.", "`flywheel up` and `flywheel schedule deploy` do that.")
+    return there
+
+
+def schedule_of(cron: str | None, every: str | None, timezone: str) -> Schedule:
+    """A schedule of a cron line, or of an interval such as 30m, 6h or 1d.
+
+    Raises:
+        UsageError: neither or both are given, or one cannot be read.
+    """
+    if (cron is None) == (every is None):
+        raise UsageError("A schedule is a cron line or an interval.", 'Give --cron "0 2 * * *" or --every 6h.')
+    try:
+        if cron is not None:
+            return CronSchedule(cron=cron, timezone=timezone)
+        return IntervalSchedule(interval=timedelta(seconds=_seconds(every or "")), timezone=timezone)
+    except ValidationError as error:
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
+        raise UsageError(
+            f"No schedule can be made of that: {said}.", 'Write, for example, --cron "0 2 * * *".'
+        ) from error
+
+
+def set_schedule(client: SyncPrefectClient, name: str, schedule: Schedule) -> None:
+    """Makes this a deployment's one schedule, switched on."""
+    there = deployment(client, name)
+    made = DeploymentScheduleCreate(schedule=schedule, active=True)
+    client.create_deployment_schedules(there.id, [made])
+    for one in there.schedules:
+        client.delete_deployment_schedule(there.id, one.id)
+
+
+def switch(client: SyncPrefectClient, name: str, active: bool) -> str:
+    """Switches a deployment's schedules on or off and returns when those are; raises UsageError where it has none."""
+    there = deployment(client, name)
+    if not there.schedules:
+        raise UsageError(f"`{name}` has no schedule.", f"`flywheel schedule set {name} --every 6h` gives it one.")
+    for one in there.schedules:
+        client.update_deployment_schedule(there.id, one.id, active=active)
+    return ", ".join(in_words(one.schedule) for one in there.schedules)
+
+
+def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any]) -> UUID:
+    """Begins a run of a deployment as soon as a worker is free; returns its id.
+
+    Raises:
+        UsageError: it takes no such parameter, or no such value of it.
+    """
+    there = deployment(client, name)
+    known = (there.parameter_openapi_schema or {}).get("properties", {})
+    for key in parameters:
+        if key not in known:
+            raise UsageError(f"`{name}` takes no `{key}`.", f"It takes: {', '.join(known)}.")
+    try:
+        return client.create_flow_run_from_deployment(there.id, parameters={**there.parameters, **parameters}).id
+    except PrefectHTTPStatusError as error:
+        if error.response.status_code not in (409, 422):
+            raise
+        raise UsageError(f"Prefect refuses this run of `{name}`: {error.response.json().get('detail')}.") from error
+
+
+def in_words(schedule: Any) -> str:
+    """A schedule for people."""
+    if isinstance(schedule, CronSchedule):
+        return f"{schedule.cron} ({schedule.timezone or 'UTC'})"
+    if isinstance(schedule, IntervalSchedule):
+        seconds = int(schedule.interval.total_seconds())
+        unit = next(unit for unit in ("d", "h", "m", "s") if seconds % UNITS[unit] == 0)
+        return f"every {seconds // UNITS[unit]}{unit}"
+    return str(getattr(schedule, "rrule", schedule))
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", text)
+    seconds = int(found[1]) * UNITS[found[2]] if found else 0
+    if seconds < LEAST_S:
+        raise UsageError(f"`--every {text}` is no interval of at least a minute.", "Write, for example, 30m, 6h or 1d.")
+    return seconds
+
+
+def _there(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    try:
+        return client.read_deployment_by_name(f"{name}/{name}")
+    except ObjectNotFound:
+        return None
+
+
+def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
+    """The kind of a work pool, made if there is none, with a queue for what must not run twice at once."""
+    try:
+        kind = client.read_work_pool(pool).type
+    except ObjectNotFound:
+        kind = client.create_work_pool(WorkPoolCreate(name=pool, type="process")).type
+    with suppress(ObjectAlreadyExists):  # whoever changed its limit meant it
+        client.update_work_queue(client.create_work_queue(name=TURNS, work_pool_name=pool).id, concurrency_limit=1)
+    return kind
+
+
+def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: Place, pool: str, kind: str) -> str:
+    flow = import_object(one["entrypoint"])
+    there, variables = _there(client, one["name"]), dict(one["work_pool"]["job_variables"])
+    variables["command"] = f"{sys.executable if kind == 'process' else 'python'} -m apps.deployed"
+    if kind == "process":
+        variables["working_dir"] = str(place.folder)
+    schedules = there.schedules if there else [_written(schedule) for schedule in one["schedules"]]
+    client.create_deployment(
+        flow_id=client.create_flow(flow),
+        name=one["name"],
+        description=one["description"],
+        entrypoint=one["entrypoint"],
+        parameters={**one["parameters"], **place.parameters},
+        schedules=[
+            DeploymentScheduleCreate(schedule=kept.schedule, active=kept.active, slug=kept.slug) for kept in schedules
+        ],
+        work_pool_name=pool,
+        work_queue_name=one["work_pool"]["work_queue_name"],
+        job_variables=variables,
+        enforce_parameter_schema=one["enforce_parameter_schema"],
+        parameter_openapi_schema=parameter_schema(flow).model_dump(),
+        pull_steps=[],
+    )
+    return one["name"]
+
+
+def _written(schedule: Mapping[str, Any]) -> DeploymentScheduleCreate:
+    if "cron" in schedule:
+        made: Schedule = CronSchedule(cron=schedule["cron"], timezone=schedule.get("timezone", "UTC"))
+    elif "interval" in schedule:
+        made = IntervalSchedule(interval=timedelta(seconds=schedule["interval"]))
+    else:
+        raise FlywheelError(f"prefect.yaml: {dict(schedule)} is neither cron nor interval.")
+    return DeploymentScheduleCreate(schedule=made, active=bool(schedule["active"]))

@@ -1,0 +1,87 @@
+"""Processes that end with this one, however it ends: by a signal, by an error, or killed outright."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from environments import watchdog
+from schemas.failure import FlywheelError
+
+PATIENCE_S = 120.0
+
+
+class Kept:
+    """A process that is kept while this one lives; what it prints goes to a file."""
+
+    def __init__(self, name: str, module: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.name, self.log = name, log
+        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "-", "-"]
+        with log.open("wb") as written:
+            self.process = subprocess.Popen(
+                [*tied, sys.executable, "-m", *module],
+                env={**os.environ, **(environ or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=written,
+                start_new_session=True,
+            )
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Waits until it is ready.
+
+        Raises:
+            FlywheelError: it ended, or was not ready within two minutes; quotes its last line.
+        """
+        until = time.monotonic() + PATIENCE_S
+        while not ready():
+            self.check()
+            if time.monotonic() > until:
+                raise FlywheelError(f"The {self.name} did not start within {PATIENCE_S:.0f} s ({self.log}).")
+            time.sleep(0.2)
+
+    def check(self) -> None:
+        """Raises FlywheelError if it has ended; quotes its last line."""
+        if self.process.poll() is not None:
+            last = (self.log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise FlywheelError(f"The {self.name} ended with status {self.process.returncode}: {last} ({self.log}).")
+
+
+def end_all(kept: Sequence[Kept], patience_s: float = 7.0) -> None:
+    """Ends processes and all that they started, the first ones first: each is given time to end what it began.
+
+    What is left after that is killed.
+    """
+    started = [(one, _below(one)) for one in kept]
+    for one, below in started:
+        for process in below:  # the runs of a worker, which it would wait for
+            _signal(process, signal.SIGTERM)
+        psutil.wait_procs(below, timeout=patience_s)
+        if one.process.poll() is None:
+            one.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.process.wait(timeout=2.0)
+    left = [process for one, below in started for process in [*below, *_below(one)]]
+    for process in left:
+        _signal(process, signal.SIGKILL)
+    for one in kept:
+        one.process.kill()
+        one.process.wait()
+
+
+def _below(one: Kept) -> list[psutil.Process]:
+    try:
+        return psutil.Process(one.process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.send_signal(number)

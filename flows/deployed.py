@@ -1,0 +1,105 @@
+"""The flows as a Prefect server runs them: what Prefect's own page asks for in a form, and what it checks, is small.
+
+A deployment names a config (a file, or a profile) and overrides of its keys, as the command line does; the run reads it
+where it works. Prefect's form shows what stands here under `Args`. Each is the flow of the same name within one run: no
+flow is begun in another.
+"""
+
+from typing import Annotated, Any
+
+from prefect import State, flow
+from pydantic import Field
+
+from flows import collect as collecting
+from flows import evaluate as measuring
+from flows import flywheel as turning
+from flows import maintain as maintaining
+from flows import retrain as retraining
+from schemas.config import load_config
+from tasks.shared.budget import Exhausted
+from tasks.shared.pausing import Pause
+from tasks.shared.run import open_run, run_name
+from tasks.watch import watch_lake
+
+ConfigName = str
+Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.+$")]
+Overrides = list[Override]
+Iterations = Annotated[int, Field(ge=1, le=1000)]
+PolicyName = Annotated[str, Field(min_length=1)]
+
+
+@flow(name="flywheel", flow_run_name=run_name, persist_result=False)
+def flywheel(
+    config: ConfigName = "",
+    overrides: Overrides = [],
+    iterations: Iterations = 1,
+) -> State[Pause | Exhausted] | None:
+    """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+        iterations: how many to turn.
+    """
+    return turning.flywheel.fn(load_config(config or None, overrides), iterations)
+
+
+@flow(name="collect", flow_run_name=run_name, persist_result=False)
+def collect(config: ConfigName = "", overrides: Overrides = []) -> State[Pause | Exhausted] | None:
+    """Rolls out and filters the next iteration's trajectories; trains nothing.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+    """
+    return collecting.collect.fn(load_config(config or None, overrides))
+
+
+@flow(name="retrain", flow_run_name=run_name, persist_result=False)
+def retrain(
+    config: ConfigName = "", overrides: Overrides = [], like: str = ""
+) -> str | State[Pause | Exhausted] | None:
+    """Trains, evaluates and promotes from pinned data versions; collects nothing.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+        like: a version whose training is repeated; empty for today's data.
+    """
+    return retraining.retrain.fn(load_config(config or None, overrides), like or None)
+
+
+@flow(name="evaluate", flow_run_name=run_name, persist_result=False)
+def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyName = "champion") -> dict[str, Any]:
+    """Measures a policy on held-out seeds; changes nothing.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+        policy: champion, or a version.
+    """
+    return measuring.evaluate.fn(load_config(config or None, overrides), policy)
+
+
+@flow(name="watch", flow_run_name=run_name, persist_result=False)
+def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Any]:
+    """Counts what is new since the last training, and lets a retraining begin where it is enough (`[triggers]`).
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+    """
+    resolved = load_config(config or None, overrides)
+    with open_run(resolved, create=False):
+        return watch_lake(resolved)
+
+
+@flow(name="maintain", flow_run_name=run_name, persist_result=False)
+def maintain(config: ConfigName = "", overrides: Overrides = []) -> dict[str, int]:
+    """Keeps the lake's files few, and removes those that no version needs.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+    """
+    return maintaining.maintain.fn(load_config(config or None, overrides))

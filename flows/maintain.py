@@ -1,0 +1,20 @@
+"""The upkeep of a lake: few files, and none that no version needs."""
+
+from prefect import flow
+
+from schemas.config import Config
+from tasks.maintain import maintain_lake
+from tasks.shared.run import open_run, run_name
+
+
+@flow(name="maintain", flow_run_name=run_name)
+def maintain(config: Config) -> dict[str, int]:
+    """Merges small files and removes what neither a policy's pinned versions nor the last day's versions need.
+
+    Every iteration does so at its end; this is for lakes that are written to without one. Readers and writers go on.
+
+    Returns:
+        The lake's bytes before and after.
+    """
+    with open_run(config, create=False):
+        return maintain_lake(config)

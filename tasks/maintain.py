@@ -1,0 +1,19 @@
+"""The upkeep of a lake, outside an iteration."""
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.config import Config
+from tasks.shared.console import say
+from tasks.shared.run import run_of
+
+
+@task(name="maintain", cache_policy=NO_CACHE)
+def maintain_lake(config: Config) -> dict[str, int]:
+    """See `storage.lake.Lake.maintain`; returns the lake's bytes before and after."""
+    lake = run_of(config, create=False).lake
+    before = lake.size_bytes()
+    lake.maintain()
+    after = lake.size_bytes()
+    say(f"maintain: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after")
+    return {"bytes_before": before, "bytes_after": after}

@@ -1,0 +1,73 @@
+"""What the wheel tells a Prefect server of itself, so that others can react: the one place that emits events.
+
+An event is news, not state: what it says is in the lake before it is emitted, nothing waits for it, and where it cannot
+be emitted the run goes on. Its resource is the lake, `flywheel.lake.ID`; its payload is a handful of numbers and names.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from prefect.events import emit_event
+
+from schemas.tables.stage import PREPARE, label_of
+from storage.lake import Lake
+from tasks.shared.run_page import is_shown, log
+
+LAKE = "flywheel.lake"
+ITERATION_COMPLETED = "flywheel.iteration.completed"
+DATA_ACCEPTED = "flywheel.data.accepted"
+PAUSED = "flywheel.wheel.paused"
+DECIDED = {word: f"flywheel.policy.{event}" for word, event in (("promote", "promoted"), ("reject", "rejected"))}
+DUE = {
+    "flywheel.steps.enough": "on enough new accepted steps",
+    "flywheel.decisions.enough": "on enough decisions of people",
+    "flywheel.success.dropped": "on a drop of success",
+    "flywheel.retraining.wanted": "when somebody wants it",
+}
+"""The events that a retraining is begun by, and in words when; the last is for others to emit."""
+
+
+def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
+    """Emits an event about a lake; whether there was a server to take it, for which nobody waits.
+
+    Args:
+        lake: what it is about.
+        event: its name.
+        payload: JSON values, few and small.
+    """
+    if not is_shown():
+        return False
+    resource = {"prefect.resource.id": f"{LAKE}.{lake.lake_id}", "prefect.resource.name": lake.uri}
+    try:
+        return emit_event(event, resource=resource, payload=dict(payload)) is not None
+    except Exception:  # a server's trouble is not the run's
+        logging.getLogger(__name__).debug("%s was not emitted", event, exc_info=True)
+        return False
+
+
+def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: Mapping[str, Any]) -> None:
+    """That a stage is finished: after the filter what was accepted, after a promotion the decision, else its name."""
+    log(
+        f"{'start' if iteration == PREPARE else label_of(iteration)}  {stage} {seconds:.1f} s  {numbers.get('say', '')}"
+    )
+    about = {"iteration": iteration, "seconds": round(seconds, 1), "say": str(numbers.get("say", ""))[:500]}
+    if stage == "filter":
+        routes = dict(numbers.get("routes", {}))
+        emit(lake, DATA_ACCEPTED, {**about, "accepted": routes.get("sft", 0), "routes": routes})
+    elif stage == "promote":
+        emit_decision(lake, {**about, **numbers})
+    else:
+        emit(lake, f"flywheel.{stage}.completed", about)
+
+
+def emit_decision(lake: Lake, numbers: Mapping[str, Any]) -> None:
+    """What was decided on a candidate: `flywheel.policy.promoted`, `.held` or `.rejected`."""
+    kept = ("iteration", "candidate", "against", "champion", "difference", "low", "high", "say")
+    event = DECIDED.get(str(numbers.get("decision")), "flywheel.policy.held")
+    emit(lake, event, {key: numbers[key] for key in kept if key in numbers})
+
+
+def emit_failure(lake: Lake, iteration: int, stage: str, error: BaseException) -> None:
+    """That a stage ended with an error, such as `flywheel.quality.failed`."""
+    emit(lake, f"flywheel.{stage}.failed", {"iteration": iteration, "error": f"{type(error).__name__}: {error}"[:500]})

@@ -1,0 +1,109 @@
+"""Whether there is enough new to train on: counted in the lake, against what the last training read.
+
+A server starts a retraining at the events that are emitted here (`apps.schedule.automations`). What was asked for is
+kept in the lake, so the same data asks once, whoever looks and however often; and again when as much has come anew.
+"""
+
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from pydantic import BaseModel, ValidationError
+
+from schemas.config import Config
+from schemas.tables.policy import PolicyVersion
+from schemas.text import counted
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.console import say
+from tasks.shared.events import emit
+from tasks.shared.policies import policies, reigning
+from tasks.shared.run import run_of
+from tasks.shared.status import verified
+
+FILE = "control/asked.json"
+"""Among the lake's blobs."""
+
+
+class Asked(BaseModel):
+    """What was asked for since a policy was trained: the count that each event was emitted at."""
+
+    since: str = ""
+    counts: dict[str, float] = {}
+
+
+@task(name="watch", cache_policy=NO_CACHE)
+def watch_lake(config: Config) -> dict[str, Any]:
+    """Emits what is due and returns it, by event; nothing before the lake has a champion."""
+    lake = run_of(config, create=False).lake
+    if reigning(lake) is None:
+        say("watch: the lake has no champion yet")
+        return {}
+    last = last_trained(lake)
+    found, asked = due(config, lake, last), _asked(lake, last)
+    emitted = [event for event, one in found.items() if emit(lake, event, {**one, "since": asked.since})]
+    if emitted:
+        counts = {**asked.counts, **{event: float(found[event]["count"]) for event in emitted}}
+        lake.blobs.store.put(FILE, Asked(since=asked.since, counts=counts).model_dump_json().encode())
+    for event, one in found.items():
+        say(f"watch: {event}: {one['why']}")
+    if not found:
+        say(f"watch: nothing is due since {asked.since or 'the beginning'}")
+    return found
+
+
+def due(config: Config, lake: Lake, last: PolicyVersion | None) -> dict[str, dict[str, Any]]:
+    """What a retraining would be begun for now, by event: its count, and why in words.
+
+    Args:
+        config: its `[triggers]` say how much is enough.
+        lake: where to count.
+        last: the policy that was trained last.
+    """
+    asked, chosen = _asked(lake, last), config.triggers
+    pins = last.pins if last else {}
+    steps = _count(lake, "accepted_steps") - (_count(lake, "accepted_steps", pins) if last else 0)
+    decisions = _count(lake, "decision_count") - (_count(lake, "decision_count", pins) if last else 0)
+    found: dict[str, dict[str, Any]] = {}
+    for event, new, enough, what in (
+        ("flywheel.steps.enough", steps, chosen.steps, "new accepted step"),
+        ("flywheel.decisions.enough", decisions, chosen.decisions, "new decision"),
+    ):
+        if enough and new - asked.counts.get(event, 0) >= enough:
+            found[event] = {"count": new, "why": f"{counted(new, what)}, and {enough:,} are enough"}
+    if (drop := _drop(lake, last)) and chosen.success_drop and drop[0] >= chosen.success_drop:
+        event, iteration = "flywheel.success.dropped", drop[1]
+        if asked.counts.get(event) != iteration:
+            found[event] = {"count": iteration, "why": f"success is {drop[0]:.2f} lower in iteration {iteration}"}
+    return found
+
+
+def last_trained(lake: Lake) -> PolicyVersion | None:
+    """The newest policy that was trained from data."""
+    trained = [row for row in policies(lake).values() if row.pins and row.kind in ("iteration", "retrained")]
+    return trained[-1] if trained else None
+
+
+def _asked(lake: Lake, last: PolicyVersion | None) -> Asked:
+    since = last.policy_version if last else ""
+    try:
+        asked = Asked.model_validate_json(lake.blobs.store.get(FILE))
+    except (FileNotFoundError, ValidationError):
+        return Asked(since=since)
+    return asked if asked.since == since else Asked(since=since)
+
+
+def _count(lake: Lake, query: str, pins: dict[str, int] | None = None) -> int:
+    return int(ask(lake, query, pins)["n"][0].as_py())
+
+
+def _drop(lake: Lake, last: PolicyVersion | None) -> tuple[float, int] | None:
+    """By how much less the policy succeeds in the newest iteration than in the one before, beyond chance, and which it
+    is; over the same mix of tasks. None where that is trained on already, or is no drop."""
+    rows = [row for row in verified(lake) if row["kind"] == "policy" and row["fixed_mix"] and row["iteration"] >= 0]
+    if len(rows) < 2 or (last is not None and last.iteration >= rows[-1]["iteration"]):
+        return None
+    before, now = rows[-2]["fixed_mix"], rows[-1]["fixed_mix"]
+    if now["ci"][1] >= before["ci"][0]:
+        return None
+    return before["rate"] - now["rate"], rows[-1]["iteration"]
