@@ -25,6 +25,8 @@ ConfigName = str
 Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.+$")]
 Overrides = list[Override]
 Iterations = Annotated[int, Field(ge=1, le=1000)]
+Ended = State[Pause | Exhausted] | None
+"""What ended a run between two stages, if anything did."""
 PolicyName = Annotated[str, Field(min_length=1)]
 
 
@@ -33,7 +35,7 @@ def flywheel(
     config: ConfigName = "",
     overrides: Overrides = [],
     iterations: Iterations = 1,
-) -> State[Pause | Exhausted] | None:
+) -> Ended:
     """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
 
     Args:
@@ -45,7 +47,7 @@ def flywheel(
 
 
 @flow(name="collect", flow_run_name=run_name, persist_result=False)
-def collect(config: ConfigName = "", overrides: Overrides = []) -> State[Pause | Exhausted] | None:
+def collect(config: ConfigName = "", overrides: Overrides = []) -> Ended:
     """Rolls out and filters the next iteration's trajectories; trains nothing.
 
     Args:
@@ -56,9 +58,7 @@ def collect(config: ConfigName = "", overrides: Overrides = []) -> State[Pause |
 
 
 @flow(name="retrain", flow_run_name=run_name, persist_result=False)
-def retrain(
-    config: ConfigName = "", overrides: Overrides = [], like: str = ""
-) -> str | State[Pause | Exhausted] | None:
+def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") -> str | Ended:
     """Trains, evaluates and promotes from pinned data versions; collects nothing.
 
     Args:
