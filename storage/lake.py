@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,10 +173,13 @@ class Lake:
         except FileNotFoundError as error:
             raise stored.lost(version) from error
 
-    def count(self, table: str, where: filters.Where | None = None) -> int:
-        """How many rows a table has."""
+    def count(self, table: str, where: filters.Where | None = None, version: int | None = None) -> int:
+        """How many rows a table has; raises as `read` does."""
         stored = self._table(table)
-        return self._place.patiently(lambda: stored.dataset().count_rows(filter=filters.expression(where)))
+        try:
+            return self._place.patiently(lambda: stored.dataset(version).count_rows(filter=filters.expression(where)))
+        except FileNotFoundError as error:
+            raise stored.lost(version) from error
 
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
@@ -185,6 +189,19 @@ class Lake:
     def versions(self) -> dict[str, int]:
         """The latest version of every table that exists: what a policy's `data_versions` pins."""
         return {name: version for name in TABLES if (version := self.version(name)) is not None}
+
+    def versions_at(self, moment: datetime) -> dict[str, int]:
+        """The version that every table had at a moment; without those that did not exist yet."""
+        found: dict[str, int] = {}
+        for name, stored in self._tables.items():
+            version = stored.version_at(moment)
+            if version is not None:
+                found[name] = version
+        return found
+
+    def missing(self, versions: Mapping[str, int]) -> dict[str, int]:
+        """Those of the versions that cannot be read whole any more: files of theirs were removed."""
+        return {name: version for name, version in versions.items() if self._table(name).is_lost(version)}
 
     def connect(
         self, tables: Iterable[str] | None = None, versions: Mapping[str, int] | None = None

@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -65,6 +66,31 @@ class StoredTable:
         if version is None:
             return self.handle()
         return self._place.patiently(lambda: self._at(version))
+
+    def version_at(self, moment: datetime) -> int | None:
+        """The version that the table had at a moment; None if it did not exist yet."""
+        handle = self.handle()
+        if handle is None:
+            return None
+        with self.lock:
+            history = self._place.patiently(handle.history)
+        commits = [(one["timestamp"], one["version"]) for one in history]
+        before = [version for stamp, version in commits if stamp <= moment.timestamp() * 1000]
+        return max(before, default=None)
+
+    def is_lost(self, version: int) -> bool:
+        """Whether a version cannot be read whole: it never was, or files of it were removed."""
+        if self.handle() is None:
+            return True
+        try:
+            handle = self.at(version)
+        except LakeError:
+            return True
+        assert handle is not None
+        there = self._place.patiently(lambda: self._place.store("tables", self.contract.name).sizes())
+        with self.lock:
+            needed = pa.table(handle.get_add_actions(flatten=True))["path"].to_pylist()
+        return any(unquote(path) not in there for path in needed)
 
     def dataset(self, version: int | None = None) -> pads.Dataset:
         """The rows of a version, the latest if not given; none if the table does not exist yet."""

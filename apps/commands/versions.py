@@ -30,10 +30,32 @@ def rollback(
         typer.echo(f"{done['champion']} reigns again; {done['against']} does no more: {done['reason']}")
 
 
+def diff(
+    named: Annotated[
+        list[str],
+        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times such as 2026-11-20T12:00."),
+    ],
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed between two data versions or two policies: tasks, success, labels, judges, config."""
+    from apps.commands.difference import difference_of, show_difference
+    from apps.lakes import open_lake
+
+    versions, overrides = apart(named)
+    if len(versions) != 2:
+        raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
+    found = difference_of(open_lake(resolve(config, overrides)), *versions)
+    if as_json:
+        print_json(found)
+    else:
+        show_difference(found)
+
+
 def apart(words: list[str] | None) -> tuple[list[str], list[str]]:
     """Names, and config keys with their values."""
     given = words or []
     return [one for one in given if "=" not in one], [one for one in given if "=" in one]
 
 
-VERBS = (rollback,)
+VERBS = (rollback, diff)

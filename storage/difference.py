@@ -1,0 +1,98 @@
+"""What changed between two data versions: both are read at their pinned table versions, in DuckDB, never whole."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from storage.catalog import ask, stream
+from storage.lake import Lake
+
+EXAMPLES = 10
+"""Trajectories that are named of each change of labels."""
+Pins = Mapping[str, int]
+"""Versions by table; a table that is not among them did not exist then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Trajectories of one task, or of a family of tasks, in two data versions."""
+
+    a: int
+    b: int
+    a_trials: int
+    """Those that no environment failure ended."""
+    b_trials: int
+    a_successes: int
+    b_successes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Trajectories that both versions hold and whose data goes elsewhere now."""
+
+    was: str
+    now: str
+    n: int
+    examples: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two data versions side by side."""
+
+    rows: dict[str, tuple[int, int]]
+    """Of every table."""
+    tasks: dict[str, Counted]
+    families: dict[str, Counted]
+    flips: list[Flip]
+    judges: dict[str, tuple[int, int]]
+    """Verdicts by judge."""
+
+
+def difference(lake: Lake, a: Pins, b: Pins) -> Difference:
+    """Compares two data versions.
+
+    Raises:
+        LakeError: files of a version were removed; names table and version.
+    """
+    tables = sorted(a.keys() | b.keys())
+    rows = {table: (_rows(lake, table, a), _rows(lake, table, b)) for table in tables}
+    tasks: dict[str, Counted] = {}
+    families: dict[str, Counted] = {}
+    flips: list[Flip] = []
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = (_written(lake, pins, Path(folder) / name) for pins, name in ((a, "a"), (b, "b")))
+        for row in ask(lake, "version_changes", {}, before=before, after=after, most=EXAMPLES).to_pylist():
+            if row["kind"] == "flip":
+                flips.append(Flip(row["was"], row["is_now"], row["a"], row["examples"]))
+                continue
+            counts = [row[key] for key in Counted.__dataclass_fields__]
+            tasks[row["name"]] = Counted(*counts)
+            known = families.get(row["family"], Counted(0, 0, 0, 0, 0, 0))
+            sums = [getattr(known, key) + row[key] for key in Counted.__dataclass_fields__]
+            families[row["family"]] = Counted(*sums)
+    return Difference(rows, tasks, families, flips, _judges(lake, a, b))
+
+
+def _rows(lake: Lake, table: str, pins: Pins) -> int:
+    return lake.count(table, version=pins[table]) if table in pins else 0
+
+
+def _written(lake: Lake, pins: Pins, path: Path) -> str:
+    """A version's trajectories as a Parquet file, written batch by batch."""
+    with stream(lake, "version_trajectories", pins) as batches, pq.ParquetWriter(path, batches.schema) as file:
+        for batch in batches:
+            file.write_batch(batch)
+    return str(path)
+
+
+def _judges(lake: Lake, a: Pins, b: Pins) -> dict[str, tuple[int, int]]:
+    sides = [
+        {row["judge"]: row["verdicts"] for row in ask(lake, "version_judges", pins).to_pylist()} for pins in (a, b)
+    ]
+    return {
+        judge: (sides[0].get(judge, 0), sides[1].get(judge, 0)) for judge in sorted(sides[0].keys() | sides[1].keys())
+    }
