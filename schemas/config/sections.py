@@ -262,6 +262,11 @@ class QualityConfig(Section):
 
     keep_docs: Count = 3
     """How many iterations' Data Docs are kept."""
+    drift_above: Annotated[float, Field(ge=0)] = 0.25
+    """The population stability index above which an iteration that looks unlike earlier ones is warned of; what chance
+    alone reaches is never."""
+    drift_window: Count = 5
+    """How many iterations before it that is held against."""
 
 
 class DeskConfig(Section):

@@ -10,10 +10,11 @@ from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
-from schemas.tables.stage import label_of
+from schemas.tables.stage import label_of, turn
 from schemas.text import counted
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
+from tasks.quality.drift import drift_results
 from tasks.quality.overrides import not_overridden
 from tasks.shared.paths import docs_folder
 from tasks.shared.run import Run, run_of
@@ -40,7 +41,7 @@ def check_again(run: Run, iteration: int) -> dict[str, Any]:
     """
     before = (result_of(run.lake, iteration, "quality") or {}).get("versions", {})
     tables = [name for name, version in run.lake.versions().items() if before.get(name) != version]
-    return passed(run, iteration, examine(run, iteration, tables, docs=False))
+    return passed(run, iteration, examine(run, iteration, tables, whole=False))
 
 
 @task(name="quality", cache_policy=NO_CACHE)
@@ -56,7 +57,7 @@ def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
         GateRefused: as `check_quality` does.
     """
     run = run_of(config, create=False)
-    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()))
+    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()), key=turn)
     if not known or iteration not in {None, *known}:
         which = "any iteration" if iteration is None else label_of(iteration)
         there = ", ".join(label_of(one) for one in known) or "nothing yet"
@@ -65,10 +66,11 @@ def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
     return {"iteration": asked, **passed(run, asked, examine(run, asked))}
 
 
-def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), docs: bool = True) -> list[QualityResult]:
-    """What the gate finds of these tables, kept in `quality`."""
-    folder, keep = docs_folder(run.config, run.lake) if docs else None, run.config.quality.keep_docs
+def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:
+    """What the gate finds of these tables, and how far the iteration drifted, kept in `quality`."""
+    folder, keep = docs_folder(run.config, run.lake) if whole else None, run.config.quality.keep_docs
     results = run_gate(run.lake, iteration, tables, folder, keep)
+    results += drift_results(run.lake, iteration, run.config.quality) if whole else []
     run.lake.upsert("quality", results)
     if folder is not None:
         publish_docs(run.lake, folder, iteration, keep)

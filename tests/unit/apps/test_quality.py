@@ -42,7 +42,7 @@ def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_
     own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(own.config, own.lake, "run")
-    checked = lambda: examine(run, 1, ["trajectories"], docs=False)  # noqa: E731
+    checked = lambda: examine(run, 1, ["trajectories"], whole=False)  # noqa: E731
     with pytest.raises(GateRefused, match=r"refuses iteration 1.*reward.*<b>bad</b>.*flywheel quality override"):
         passed(run, 1, checked())
     with pytest.raises(UsageError, match="needs a reason"):
@@ -79,8 +79,8 @@ def test_failures_name_their_trajectories(
     run = Run(own.config, own.lake, "run")
     (shot,) = own.lake.read("screenshots", where={"iteration": 0}).to_pylist()
     own.lake.upsert("screenshots", [{**shot, "width": 0}])
-    examine(run, 0, ["screenshots"], docs=False)
-    examine(run, 1, ["trajectories"], docs=False)
+    examine(run, 0, ["screenshots"], whole=False)
+    examine(run, 1, ["trajectories"], whole=False)
     code, out, _ = flywheel(capsys, monkeypatch, "quality", "--json", "--config", str(own.file))
     found = json.loads(out)
     assert code == 0 and set(found) == {"lake", "iterations", "results"}

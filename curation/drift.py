@@ -1,0 +1,76 @@
+"""Drift: whether what was collected looks like what was collected before.
+
+The measure is the population stability index, the symmetrised Kullback-Leibler divergence of two histograms (Siddiqi,
+Credit Risk Scorecards, 2006, chapter 6: below 0.1 no change, above 0.25 a shift):
+
+    PSI = sum over categories of (p - q) ln(p / q)
+
+With n and m observations of k categories and no shift at all, PSI / (1 / n + 1 / m) follows a chi-squared distribution
+of k - 1 degrees of freedom (Yurdakul and Naranjo, Statistical properties of the population stability index, Journal of
+Risk Model Validation 14(4), 2020). Small iterations differ by chance alone: what chance reaches is no drift.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+HALF = 0.5
+"""Added to every count (Jeffreys), so that an empty category is no division by zero."""
+ONE_IN_THOUSAND = 3.0902
+"""The normal quantile of 0.999."""
+SHOWN = 3
+"""Categories that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What two histograms differ by."""
+
+    psi: float
+    """The index, 0 and up."""
+    chance: float
+    """What histograms of the same population stay below 999 times in a thousand."""
+    now: int
+    """Observations."""
+    before: int
+    moved: tuple[str, ...]
+    """The categories that moved most, with their shares before and now."""
+
+    def beyond(self, limit: float) -> bool:
+        """Whether it is more than a limit, and more than chance."""
+        return self.psi > max(limit, self.chance)
+
+
+def drift(now: Mapping[str, int], before: Mapping[str, int]) -> Drift | None:
+    """The drift from one histogram to another, by category; None where one of them is empty."""
+    names = sorted({*now, *before})
+    new, old = [now.get(name, 0) for name in names], [before.get(name, 0) for name in names]
+    n, m = sum(new), sum(old)
+    if not n or not m:
+        return None
+    shares = sorted(zip(names, new, old, strict=True), key=lambda one: -abs(one[1] / n - one[2] / m))
+    moved = tuple(
+        f"{name} {100 * b / m:.0f} % to {100 * a / n:.0f} %" for name, a, b in shares[:SHOWN] if a / n != b / m
+    )
+    return Drift(psi(new, old), chance(len(names), n, m), n, m, moved)
+
+
+def _by_move(one: tuple[str, float, float]) -> float:
+    return -abs(one[1] - one[2])
+
+
+def psi(now: Sequence[int], before: Sequence[int]) -> float:
+    """The population stability index of two histograms over the same categories."""
+    k, n, m = len(now), sum(now), sum(before)
+    pairs = [((a + HALF) / (n + HALF * k), (b + HALF) / (m + HALF * k)) for a, b in zip(now, before, strict=True)]
+    return sum((p - q) * log(p / q) for p, q in pairs)
+
+
+def chance(categories: int, n: int, m: int, z: float = ONE_IN_THOUSAND) -> float:
+    """The index that no shift stays below with the probability of `z`; the chi-squared quantile is Wilson and
+    Hilferty's (1931)."""
+    freedom = categories - 1
+    if freedom < 1:
+        return 0.0
+    part = 2 / (9 * freedom)
+    return freedom * (1 - part + z * sqrt(part)) ** 3 * (1 / n + 1 / m)
