@@ -1,12 +1,18 @@
 """`flywheel data`: trajectories in the formats of others, out of the lake and into it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
+from schemas.config import Config
 from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from curation.redaction import Redactor
+    from storage.lake import Lake
+    from tasks.exchange.export import Reads
 
 FormatName = Annotated[str, typer.Option("--format", metavar="NAME", help="Such as agentnet, or a dotted path.")]
 
@@ -23,11 +29,19 @@ def export(
     images_at: Annotated[
         str, typer.Option("--images-at", metavar="PREFIX", help="Before pictures' names: where Label Studio has them.")
     ] = "",
+    redact: Annotated[
+        bool | None,
+        typer.Option(
+            "--redact/--no-redact",
+            help="Take out secrets and personal data; done but for what comes home if not given.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write stored trajectories in a format of others."""
+    """Write stored trajectories in a format of others, without secrets and personal data."""
     from apps.lakes import open_lake
     from curation.converters.format import FORMATS
+    from curation.redaction import Redactor
     from schemas.tables.verdict import ROUTES
     from schemas.text import counted
     from tasks.exchange.export import ALL, export_trajectories
@@ -35,18 +49,59 @@ def export(
     form = FORMATS.class_of(name)(unit, dialect)
     if route is not None and route not in ROUTES:
         raise UsageError(f"`--route {route}`: there is no such route.", f"One of {', '.join(ROUTES)}.")
-    lake = open_lake(resolve(config, overrides))
-    routes = export_trajectories(lake, form, to, iteration_range(iterations) or ALL, route, images_at)
+    resolved = resolve(config, overrides)
+    lake = open_lake(resolved)
+    redactor = Redactor() if redact or (redact is None and not form.comes_home) else None
+    reader = _reader(resolved, lake) if redactor else None
+    chosen = iteration_range(iterations) or ALL
+    routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader)
     count, others = routes.total(), routes.total() - routes["sft"]
     if route is None and form.trained_on and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
         say(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
+    if redactor:
+        _say_redacted(redactor)
     if as_json:
-        written = {"trajectories": count, "routes": dict(sorted(routes.items()))}
-        print_json({**written, "format": form.name, "unit": form.unit, "directory": str(to.absolute())})
+        written: dict[str, Any] = {"trajectories": count, "routes": dict(sorted(routes.items()))}
+        print_json(
+            {
+                **written,
+                "redacted": redactor.numbers() if redactor else None,
+                "format": form.name,
+                "unit": form.unit,
+                "directory": str(to.absolute()),
+            }
+        )
     else:
         listed = ", ".join(f"{name} {number:,}" for name, number in sorted(routes.items()))
         say(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
+
+
+def _reader(config: Config, lake: "Lake") -> "Reads | None":
+    """Reads pictures that list no elements, where `annotate.reader` says who; what was read once is kept."""
+    from models.readers.reader import reader_class
+
+    if reader_class(config.annotate.reader) is None:
+        return None
+    from apps.environment import make_prefect_home
+
+    make_prefect_home()
+    from tasks.perceive import read_screens
+
+    return lambda steps, pngs: read_screens(config, lake, steps, pngs)
+
+
+def _say_redacted(redactor: "Redactor") -> None:
+    """What was taken out, and what nobody looked at, on standard error; nothing where there is nothing to say."""
+    from schemas.text import counted
+
+    if redactor.texts or redactor.regions:
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(redactor.texts.items()))
+        boxes = f"{counted(redactor.regions, 'box', 'boxes')} of {counted(len(redactor.painted), 'picture')}"
+        say(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
+    if redactor.unread:
+        what = counted(len(redactor.unread), "picture")
+        say(f"flywheel: nobody knows the text of {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
 
 
 def import_(

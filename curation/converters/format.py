@@ -39,6 +39,8 @@ class Format(ABC):
     """Whether trainers imitate every reply that it holds, whatever became of its trajectory."""
     addressed: ClassVar[bool] = False
     """Whether its pictures are named by their address, before which `Target.images_at` stands."""
+    comes_home: ClassVar[bool] = False
+    """Whether what is written comes back with what people changed in it, so that nothing in it may be redacted."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.unit = unit or self.units[0]

@@ -112,6 +112,7 @@ class LabelStudio(Format):
     units = ("percent",)
     assumed = "percent"
     addressed = True
+    comes_home = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """One task per step."""

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +10,9 @@ from curation.converters.exchanged import Exchanged, Found, Picture
 from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
+from curation.redaction import Redactor
 from schemas.failure import LakeError, UsageError
+from schemas.observation import Element, elements_of
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
@@ -21,6 +23,9 @@ from tasks.shared.console import bar
 
 TOGETHER = 16
 """Trajectories that are in memory together, with their pictures."""
+EMPTY = "[]"
+Reads = Callable[[Sequence[Step], dict[str, bytes]], dict[str, str]]
+"""Elements as JSON by sha256 of the picture, of these steps' screens."""
 ALL = (-(2**31), 2**31 - 1)
 """All iterations, imports among them."""
 
@@ -32,6 +37,8 @@ def export_trajectories(
     iterations: tuple[int, int] = ALL,
     route: str | None = None,
     images_at: str = "",
+    redactor: Redactor | None = None,
+    reader: Reads | None = None,
 ) -> Counter[str]:
     """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
     `undecided` for those that no filter has seen.
@@ -43,15 +50,22 @@ def export_trajectories(
         iterations: the first and one past the last.
         route: only those that the filter sent there.
         images_at: what stands before a picture's name, in a format that names pictures by their address.
+        redactor: takes out secrets and personal data, and counts them.
+        reader: reads pictures that list no elements and that nobody has read: elements as JSON by sha256.
 
     Raises:
-        UsageError: the folder holds something or cannot be made, there is no such trajectory, or the format has no
-            addresses.
+        UsageError: the folder holds something or cannot be made, there is no such trajectory, the format has no
+            addresses, or it comes home and may not be redacted.
         LakeError: a picture is not in the lake.
     """
     _require_empty(to)
     if images_at and not form.addressed:
         raise UsageError(f"`--images-at`: {form.name} does not name pictures by their address.", "Leave it out.")
+    if redactor is not None and form.comes_home:
+        raise UsageError(
+            f"`--redact`: {form.name} comes home, and what is redacted would be read as a correction.",
+            "Leave it out, and keep the export in the house.",
+        )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
@@ -60,7 +74,7 @@ def export_trajectories(
     with _beside(target) as folder:
         whole = Path(folder) / "data"
         whole.mkdir()
-        form.write(_shown(exchanged(lake, names), len(names)), Target(whole, images_at))
+        form.write(_shown(exchanged(lake, names, redactor, reader), len(names)), Target(whole, images_at))
         whole.replace(target)
     return Counter[str](found["route"].to_pylist())
 
@@ -87,9 +101,11 @@ def _unwritable(to: Path, error: OSError) -> UsageError:
     return UsageError(f"`--to`: {to} cannot be made: {error.strerror}.", "Name a folder that you may write to.")
 
 
-def exchanged(lake: Lake, names: Sequence[str]) -> Iterator[Exchanged]:
+def exchanged(
+    lake: Lake, names: Sequence[str], redactor: Redactor | None = None, reader: Reads | None = None
+) -> Iterator[Exchanged]:
     """Stored trajectories as they are exchanged, a few at a time in memory; thoughts that were annotated stand in the
-    place of those that are missing, as they do in training."""
+    place of those that are missing, as they do in training. Redacted as `export_trajectories` says."""
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
         where = {"trajectory_id": chunk}
@@ -104,7 +120,23 @@ def exchanged(lake: Lake, names: Sequence[str]) -> Iterator[Exchanged]:
                 step.model_copy(update={"thought": step.thought or thoughts.get((name, step.step), "")})
                 for step in steps[name]
             ]
-            yield exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name])
+            whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name])
+            yield redactor.record(whole, _screens(lake, found_steps, pictures, reader)) if redactor else whole
+
+
+def _screens(
+    lake: Lake, steps: Sequence[Step], pictures: Mapping[str, Picture], reader: Reads | None
+) -> dict[str, list[Element]]:
+    """What the pictures of a trajectory show, as far as somebody knows: the page, else who has read or reads them."""
+    listed = {step.screenshot: step.elements for step in steps if step.elements != EMPTY}
+    shown = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
+    if left := sorted(shown - listed.keys()):
+        rows = lake.read("readings", ["sha256", "elements"], {"sha256": left})
+        listed |= dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
+    unread = {step.screenshot: step for step in steps if step.screenshot not in listed}
+    if reader is not None and unread:
+        listed |= reader(list(unread.values()), {name: pictures[name].png for name in unread})
+    return {name: elements_of(elements) for name, elements in listed.items()}
 
 
 def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:

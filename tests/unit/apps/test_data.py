@@ -10,7 +10,7 @@ from apps.commands.data import export, import_
 from curation.converters.files import Source
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError
-from tests.unit.apps.conftest import Place
+from tests.unit.apps.conftest import Place, make_place
 
 
 @pytest.mark.parametrize("name", FORMATS.names)
@@ -35,11 +35,14 @@ def test_an_export_says_of_which_routes_it_is_and_warns_where_failures_would_be_
 ) -> None:
     export("trl", tmp_path / "all", config=place.file)
     said = capsys.readouterr()
-    assert "none " in said.out and "sft " in said.out and said.err.count("\n") == 1 and "`--route sft`" in said.err
+    assert "none " in said.out and "sft " in said.out and "`--route sft`" in said.err
+    assert said.err.splitlines()[1:] == [
+        "flywheel: nobody knows the text of 1 picture, exported as is; annotate.reader=rapidocr reads it."
+    ]
     export("trl", tmp_path / "accepted", config=place.file, route="sft")
     export("atif", tmp_path / "kept", config=place.file, as_json=True)
     quiet = capsys.readouterr()
-    assert not quiet.err and len(json.loads(quiet.out[quiet.out.index("{") :])["routes"]) > 1
+    assert "route" not in quiet.err and len(json.loads(quiet.out[quiet.out.index("{") :])["routes"]) > 1
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,25 @@ def test_an_import_of_what_is_not_there_is_refused_before_a_server_starts(place:
         import_(tmp_path / "none", "agentnet", config=place.file)
     with pytest.raises(UsageError, match="`--unit inches`"):
         import_(tmp_path, "agentnet", config=place.file, unit="inches")
+
+
+def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    fresh = make_place(tmp_path)
+    (row, *_) = fresh.lake.read("trajectories", where={"iteration": 0, "task_id": "fake/two-steps"}).to_pylist()
+    fresh.lake.upsert("trajectories", [{**row, "instruction": "Write to ada@example.org"}])
+    (step,) = fresh.lake.read("steps", where={"trajectory_id": row["trajectory_id"]}).to_pylist()
+    seen = json.dumps([["ada@example.org", "text", [0.1, 0.1, 0.9, 0.2], 0, ""]])
+    fresh.lake.upsert("steps", [{**step, "elements": seen}])
+    export("agentnet", tmp_path / "out", config=fresh.file, as_json=True)
+    said = capsys.readouterr()
+    found = json.loads(said.out[said.out.index("{") :])["redacted"]
+    assert (found["texts"], found["regions"], found["pictures"]) == ({"e-mail": 1}, 1, 1)
+    assert "taken out of texts: e-mail 1; painted over: 1 box of 1 picture" in said.err
+    assert "ada@" not in (tmp_path / "out/agentnet.jsonl").read_text()
+    export("agentnet", tmp_path / "whole", config=fresh.file, redact=False)
+    assert "ada@example.org" in (tmp_path / "whole/agentnet.jsonl").read_text()
+    with pytest.raises(UsageError, match=r"label-studio comes home"):
+        export("label-studio", tmp_path / "answers", config=fresh.file, redact=True)

@@ -1,0 +1,98 @@
+"""What leaves the house of a trajectory: neither a secret in a text nor the pixels that show it."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from curation.converters.exchanged import About, Exchanged, ExchangedStep, Found, Picture, StepAbout
+from curation.redaction import Redactor, painted
+from schemas.action import Click, Type
+from schemas.observation import Element
+
+CARD = "4111 1111 1111 1111"
+MAIL = "ada@example.org"
+
+
+def picture(grey: int, size: int = 100) -> Picture:
+    made = io.BytesIO()
+    Image.new("RGB", (size, size), (grey, grey, grey)).save(made, "PNG")
+    return Picture(made.getvalue(), size, size)
+
+
+FORM = [
+    Element(f"Card {CARD}", "text", (0.1, 0.1, 0.5, 0.2), False),
+    Element("Password", "password field", (0.1, 0.4, 0.5, 0.5), True),
+    Element("Search", "text field", (0.1, 0.6, 0.5, 0.7), True),
+    Element("fine", "text", (0.1, 0.8, 0.5, 0.9), False),
+]
+
+
+def login(screen: Picture, after: Picture | None = None) -> Exchanged:
+    steps = (
+        ExchangedStep(screen, "I click it", Click(x=0.2, y=0.45)),
+        ExchangedStep(
+            screen, "I type hunter22 there", Type(content="hunter22\n"), found=Found(None, None, f"to {MAIL}")
+        ),
+        ExchangedStep(screen, "", Click(x=0.2, y=0.65)),
+        ExchangedStep(screen, "", Type(content="weather"), error="hunter22 is no word", extra={"verl": [MAIL, 1]}),
+        ExchangedStep(screen, text=f"Action: mail({MAIL})", about=StepAbout(extra={"x": {"y": MAIL}})),
+    )
+    about = About(trajectory_id="7b1f0c", failure_reason=f"no answer from {MAIL}", extra={"trl": MAIL})
+    return Exchanged("one", f"Log in as {MAIL}", steps, after=after, about=about, extra={"atif": {"notes": [MAIL]}})
+
+
+def test_nothing_that_was_found_is_left_in_any_text_and_what_is_typed_elsewhere_stays() -> None:
+    redactor, screen = Redactor(), picture(200)
+    left = redactor.record(login(screen), {screen.sha256: FORM})
+    assert not [secret for secret in (MAIL, "hunter22", CARD) if secret in repr(left)]
+    assert left.instruction == "Log in as [redacted e-mail]" and left.about.trajectory_id == "7b1f0c"
+    assert [one.action.content for one in left.steps if isinstance(one.action, Type)] == [
+        "[redacted password]\n",
+        "weather",
+    ]
+    assert left.steps[0].action == Click(x=0.2, y=0.45)
+    assert redactor.numbers()["texts"] == {"e-mail": 8, "password": 3}
+
+
+def test_the_boxes_that_show_it_are_painted_over_and_nothing_else() -> None:
+    redactor, screen = Redactor(), picture(200)
+    shown = redactor.record(login(screen), {screen.sha256: FORM}).steps[0].screen
+    pixels = Image.open(io.BytesIO(shown.png))
+    assert pixels.size == (100, 100)
+    assert {pixels.getpixel((x, y)) for x in range(10, 51) for y in range(10, 21)} == {(0, 0, 0)}
+    assert {pixels.getpixel((x, y)) for x in range(100) for y in range(25, 100)} == {(200, 200, 200)}
+    assert (redactor.regions, redactor.painted, redactor.unread) == (1, {screen.sha256}, set())
+    assert shown.sha256 != screen.sha256
+
+
+def test_a_password_that_a_page_shows_in_its_field_is_known_without_a_click() -> None:
+    screen = picture(10)
+    held = [Element("PIN", "password field", (0, 0, 1, 1), True, "s3cretPin")]
+    step = ExchangedStep(screen, "the PIN is s3cretPin now", Type(content="s3cretPin"))
+    left = Redactor().record(Exchanged("one", "Pay", (step,)), {screen.sha256: held})
+    assert "s3cretPin" not in repr(left)
+
+
+def test_what_nobody_knows_the_text_of_is_counted_or_left_out() -> None:
+    redactor, screen, after = Redactor(), picture(200), picture(90)
+    left = redactor.record(login(screen, after), {})
+    assert left.steps[0].screen == screen and left.after is None
+    assert (redactor.unread, redactor.left_out) == ({screen.sha256}, 1)
+    known = Redactor().record(login(screen, after), {screen.sha256: [], after.sha256: []})
+    assert known.after == after
+
+
+def test_a_short_password_is_taken_out_of_what_was_typed_and_not_of_other_words() -> None:
+    screen = picture(200)
+    steps = (ExchangedStep(screen, "", Click(x=0.2, y=0.45)), ExchangedStep(screen, "a cat", Type(content="cat")))
+    left = Redactor().record(Exchanged("one", "concatenate", steps), {screen.sha256: FORM})
+    assert left.instruction == "concatenate" and left.steps[1].thought == "a cat"
+    assert left.steps[1].action == Type(content="[redacted password]")
+
+
+@pytest.mark.parametrize("box", [(0.0, 0.0, 1.0, 1.0), (-5.0, 0.5, 9.0, 0.6), (0.5, 0.5, 0.5, 0.5)])
+def test_a_box_at_or_beyond_the_edge_is_painted_as_far_as_there_is_a_picture(
+    box: tuple[float, float, float, float],
+) -> None:
+    assert Image.open(io.BytesIO(painted(picture(200), [box]).png)).size == (100, 100)
