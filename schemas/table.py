@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.text import Storable
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version of all table contracts together. `flywheel upgrade` brings an older lake up to date; a newer one is
 refused."""
 

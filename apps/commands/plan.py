@@ -19,7 +19,7 @@ from storage.lake import Lake
 from tasks.preflight.preflight import parts
 from tasks.preflight.unread import refuse_unread
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
-from tasks.shared.budget import account, sentence
+from tasks.shared.budget import account, sentence, short
 from tasks.shared.console import out
 from tasks.shared.paths import lake_if_any
 from tasks.shared.suite import catalog_and_made
@@ -194,7 +194,7 @@ def _budget(config: Config, lake: Lake | None, iterations: int) -> str:
     if not config.budget.limits:
         return "none set"
     if lake is None:
-        return ", ".join(f"{allowed:,.6g} {what}" for what, allowed in config.budget.limits.items())
+        return ", ".join(f"{short(allowed)} {what}" for what, allowed in config.budget.limits.items())
     return "; ".join(sentence(row, iterations) for row in account(lake, config.budget, iterations))
 
 

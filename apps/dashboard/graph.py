@@ -13,6 +13,7 @@ STATUS = {
     "champion": "#1f7a4a",
     "retired": "#8fc1a3",
     "candidate": "#3b7dd8",
+    "held": "#d08a2e",
     "intermediate": "#b9b4ac",
     "rejected": "#b3402e",
 }

@@ -17,6 +17,7 @@ from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
 from schemas.action import Action
+from tasks.shared.budget import short
 
 if TYPE_CHECKING:
     from apps.desk.app import Desk
@@ -102,6 +103,7 @@ def templates() -> Environment:
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe
     environment.filters["mark"] = mark
+    environment.filters["short"] = short
     return environment
 
 

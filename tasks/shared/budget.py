@@ -39,7 +39,7 @@ class Exhausted(BaseModel):
     @property
     def text(self) -> str:
         """In a sentence."""
-        return f"The budget is spent: {self.spent:,.6g} of {self.allowed:,.6g} {self.what} (`budget.{self.what}`)."
+        return f"The budget is spent: {short(self.spent)} of {short(self.allowed)} {self.what} (`budget.{self.what}`)."
 
     def refusal(self) -> Paused:
         """What whoever wants to begin something is told."""
@@ -89,14 +89,19 @@ def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[dict[
 
 def sentence(row: dict[str, Any], iterations: int) -> str:
     """One row of an account, for people."""
-    text = f"{row['spent']:,.6g} of {row['allowed']:,.6g} {row['what']} spent"
+    text = f"{short(row['spent'])} of {short(row['allowed'])} {row['what']} spent"
     if not iterations:
         return text
     if row["ahead"] is None:
         return f"{text}; no finished iteration tells what {counted(iterations, 'more iteration')} will take"
-    short = row["spent"] + row["ahead"] > row["allowed"]
-    end = ": the run will end early, between two stages" if short else ""
-    return f"{text}; {counted(iterations, 'more iteration')} about {row['ahead']:,.6g}{end}"
+    over = row["spent"] + row["ahead"] > row["allowed"]
+    end = ": the run will end early, between two stages" if over else ""
+    return f"{text}; {counted(iterations, 'more iteration')} about {short(row['ahead'])}{end}"
+
+
+def short(amount: float) -> str:
+    """An amount for people: whole from a hundred on, else of three digits."""
+    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
 
 
 def _iterations(lake: Lake) -> list[tuple[int, bool]]:
