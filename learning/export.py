@@ -17,6 +17,7 @@ from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
 from learning.engines.fsdp.model import SHARD, write_model
 from learning.masters import WEIGHTS, masters_of
+from models.safe import SAFE, SAFE_WEIGHTS
 from models.tiny.layout import OWN
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
@@ -80,11 +81,11 @@ def _model(parent: Path, weights: bool) -> Any:
     import transformers
 
     try:
-        config: Any = transformers.AutoConfig.from_pretrained(parent)
+        config: Any = transformers.AutoConfig.from_pretrained(parent, **SAFE)
         (architecture,) = config.architectures
         kind: Any = getattr(transformers, architecture)
         if weights:
-            model = kind.from_pretrained(parent, dtype=torch.float32)
+            model = kind.from_pretrained(parent, dtype=torch.float32, **SAFE_WEIGHTS)
         else:
             with torch.device("meta"):
                 model = kind(config)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.failure import CheckpointError
-from storage.objects import ObjectStore, open_store
+from storage.objects import ObjectStore, inside, open_store
 
 MANIFEST = "manifest.json"
 
@@ -109,7 +109,10 @@ class Blobs:
 
     def _manifest(self, name: str) -> dict[str, Any]:
         try:
-            return json.loads(self.store.get(f"{name}/{MANIFEST}"))
+            known = json.loads(self.store.get(f"{name}/{MANIFEST}"))
+            for file in known["files"]:
+                inside(file)
+            return known
         except FileNotFoundError as error:
             at = self.store.path(f"{name}/{MANIFEST}")
             raise CheckpointError(f"{at} is missing.", "It was never whole: store it again.") from error

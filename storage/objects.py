@@ -17,7 +17,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from typing_extensions import override
 
-from schemas.failure import FULL, DamagedError
+from schemas.failure import FULL, DamagedError, LakeError
 from storage.explained import explained
 from storage.patience import Patience, T
 
@@ -117,6 +117,17 @@ class ObjectStore(ABC):
         return DamagedError(f"{self.path(name)} ends too early.", "Restore it, or load another step.")
 
 
+def inside(name: str) -> str:
+    """The name again, which may come from a row, a manifest or a record.
+
+    Raises:
+        LakeError: it leads out of its place: an absolute path, a step up, a zero byte.
+    """
+    if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+        raise LakeError(f"{name[:200]!r} is no name of a file: it leads out of its folder.", "Where did it come from?")
+    return name
+
+
 def open_store(
     place: str | os.PathLike[str],
     filesystem: fsspec.AbstractFileSystem | None = None,
@@ -143,12 +154,12 @@ class LocalStore(ObjectStore):
 
     @override
     def local_path(self, name: str) -> Path | None:
-        return self._root / name
+        return self._at(name)
 
     @override
     def sizes(self, folder: str = "") -> dict[str, int]:
         found: dict[str, int] = {}
-        for path in (self._root / folder).rglob("*"):
+        for path in self._at(folder).rglob("*"):
             with suppress(FileNotFoundError):  # swept meanwhile
                 if path.is_file():
                     found[path.relative_to(self._root).as_posix()] = path.stat().st_size
@@ -157,7 +168,7 @@ class LocalStore(ObjectStore):
     @contextmanager
     @override
     def create(self, name: str, size: int) -> Iterator[Sink]:
-        path = self._root / name
+        path = self._at(name)
         with explained(self.place):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb", buffering=0) as file:
@@ -173,13 +184,13 @@ class LocalStore(ObjectStore):
     @override
     def put(self, name: str, data: bytes) -> None:
         with self._part(name, data) as part:
-            os.replace(part, self._root / name)
+            os.replace(part, self._at(name))
 
     @override
     def put_once(self, name: str, data: bytes) -> bool:
         with self._part(name, data) as part:
             try:
-                os.link(part, self._root / name)
+                os.link(part, self._at(name))
             except FileExistsError:
                 return False
         return True
@@ -187,18 +198,18 @@ class LocalStore(ObjectStore):
     @override
     def get(self, name: str) -> bytes:
         with explained(self.place):
-            data = (self._root / name).read_bytes()
+            data = self._at(name).read_bytes()
         self.read_bytes += len(data)
         return data
 
     @override
     def exists(self, name: str) -> bool:
-        return (self._root / name).is_file()
+        return self._at(name).is_file()
 
     @override
     def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
         try:
-            file = os.open(self._root / name, os.O_RDONLY)
+            file = os.open(self._at(name), os.O_RDONLY)
         except FileNotFoundError as error:
             raise self._missing(name) from error
         try:
@@ -216,11 +227,11 @@ class LocalStore(ObjectStore):
     @override
     def move(self, folder: str, to: str) -> None:
         with explained(self.place):
-            (self._root / folder).rename(self._root / to)
+            self._at(folder).rename(self._at(to))
 
     @override
     def delete(self, name: str) -> None:
-        (self._root / name).unlink(missing_ok=True)
+        self._at(name).unlink(missing_ok=True)
 
     @override
     def prune(self, folders: str) -> None:
@@ -228,10 +239,13 @@ class LocalStore(ObjectStore):
             with suppress(OSError):  # not empty, or no folder
                 path.rmdir()
 
+    def _at(self, name: str) -> Path:
+        return self._root / inside(name)
+
     @contextmanager
     def _part(self, name: str, data: bytes) -> Iterator[Path]:
         """The bytes in a file aside, which is to get its name in the `with`, and is gone after it."""
-        folder = (self._root / name).parent
+        folder = self._at(name).parent
         part = folder / f".part-{uuid4().hex}"
         with explained(self.place):
             folder.mkdir(parents=True, exist_ok=True)
@@ -351,7 +365,7 @@ class RemoteStore(ObjectStore):
             return {}
 
     def _at(self, name: str) -> str:
-        return f"{self._root}/{name}".rstrip("/")
+        return f"{self._root}/{inside(name)}".rstrip("/")
 
 
 class _Whole:

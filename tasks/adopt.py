@@ -5,6 +5,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from models.safe import require_safetensors
 from models.soundness import require_sound
 from models.tiny.layout import is_tiny, read_config
 from models.vlm import VlmPolicy
@@ -14,8 +15,6 @@ from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
 from tasks.shared.run import run_of
 
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-"""Files of weights that run code when they are read."""
 TAKEN = (".safetensors", ".json", ".txt", ".jinja", ".model")
 """What a model directory is made of: weights, settings, vocabularies, templates."""
 
@@ -50,9 +49,5 @@ def files_of(source: Path) -> list[Path]:
     """The files to take of a model directory; raises CheckpointError if that is none, or its weights are pickled."""
     if not source.is_dir():
         raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
-    files = sorted(file for file in source.iterdir() if file.is_file())
-    if not any(file.suffix == ".safetensors" for file in files):
-        pickled = next((file.name for file in files if file.suffix in PICKLES), None)
-        found = f"its weights are in {pickled}, which can run code" if pickled else "there are no weights"
-        raise CheckpointError(f"{source} has no *.safetensors: {found}.", "Save it in safetensors.")
-    return [file for file in files if file.suffix in TAKEN]
+    require_safetensors(source)
+    return [file for file in sorted(source.iterdir()) if file.is_file() and file.suffix in TAKEN]

@@ -166,7 +166,7 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
     row = policy_row(lake, name)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
-    cache, without = cache_folder(lake) / row.policy_version, (f"{TRAINING}/",)
+    cache, without = cache_folder(lake, row.policy_version), (f"{TRAINING}/",)
     source = lake.blobs.get_directory(row.checkpoint, cache, without)
     target = to.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)

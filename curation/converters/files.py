@@ -206,6 +206,8 @@ class Target:
     def path(self, name: str) -> Path:
         """Where a file is to be, in a folder that is there."""
         file = self.folder / name
+        if not file.resolve().is_relative_to(self.folder.resolve()):
+            raise UsageError(f"{name[:200]!r} leads out of the export's folder.", "A format names its own files.")
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 

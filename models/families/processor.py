@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from models.safe import SAFE
 from schemas.failure import CheckpointError
 
 
@@ -23,7 +24,7 @@ def read_processor(directory: Path) -> Any:
         kind = _processor_class(directory)
         if not is_torchvision_available() and _takes_videos(kind):
             return _without_videos(kind, directory)
-        return AutoProcessor.from_pretrained(directory)
+        return AutoProcessor.from_pretrained(directory, **SAFE)
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
 
@@ -56,7 +57,7 @@ def _without_videos(kind: str, directory: Path) -> Any:
         return None if part is None else stock.check_argument_for_proper_class(self, name, part)
 
     bare = type(kind, (stock,), {"check_argument_for_proper_class": check})
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory, **SAFE)
     written = directory / "chat_template.jinja"
     template = written.read_text() if written.is_file() else tokenizer.chat_template
-    return bare(AutoImageProcessor.from_pretrained(directory), tokenizer, None, chat_template=template)
+    return bare(AutoImageProcessor.from_pretrained(directory, **SAFE), tokenizer, None, chat_template=template)

@@ -12,6 +12,7 @@ from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.language_model import LanguageModel
+from models.safe import SAFE_WEIGHTS
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 
@@ -37,7 +38,7 @@ class TransformersModel(LanguageModel):
         device = _device(config.precision, config.device)
         self.processor: Any = read_processor(directory)
         try:
-            self.model: Any = AutoModelForImageTextToText.from_pretrained(directory).eval()
+            self.model: Any = AutoModelForImageTextToText.from_pretrained(directory, **SAFE_WEIGHTS).eval()
         except Exception as error:  # whatever the libraries raise, the directory is what is wrong
             raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
         if config.precision == "int8":

@@ -16,6 +16,7 @@ from models.judges.registry import required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
 from models.readers.reader import reader_class
+from models.safe import require_safetensors
 from models.thinkers.thinker import require_thinkers
 from schemas.check import Check, Probe
 from schemas.config import Config
@@ -127,6 +128,8 @@ def _policy(config: Config) -> str:
     if base != "tiny" and not (Path(base) / "config.json").is_file():
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
         raise FlywheelError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
+    if base != "tiny":
+        require_safetensors(Path(base))
     if config.policy.backend != "auto":
         from models.language_model import BACKENDS
 

@@ -42,7 +42,7 @@ def sweep_masters(lake: Lake, last: int) -> None:
 
 def _sweep(lake: Lake, version: str, checkpoint: str) -> None:
     if lake.blobs.drop(checkpoint, TRAINING, lambda: bool(_notes(lake, version))):
-        for copy in (cache_folder(lake) / version).glob(f"*/{TRAINING}"):
+        for copy in cache_folder(lake, version).glob(f"*/{TRAINING}"):
             shutil.rmtree(copy.parent, ignore_errors=True)
 
 

@@ -7,6 +7,7 @@ from schemas.config import Config
 from storage.address import resolve
 from storage.lake import Lake
 from storage.mark import NAME as MARK
+from storage.objects import inside
 
 
 def home() -> Path:
@@ -24,7 +25,7 @@ def lake_if_any(config: Config) -> Lake | None:
 
 def work_folder(lake: Lake, name: str) -> Path:
     """A folder for work in progress on this lake."""
-    folder = home() / "work" / lake.lake_id / name
+    folder = home() / "work" / inside(lake.lake_id) / inside(name)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -34,6 +35,6 @@ def docs_folder(config: Config, lake: Lake) -> Path:
     return work_folder(lake, "data_docs")
 
 
-def cache_folder(lake: Lake) -> Path:
-    """Where checkpoints fetched from the lake are kept."""
-    return work_folder(lake, "checkpoints")
+def cache_folder(lake: Lake, version: str) -> Path:
+    """Where a policy's checkpoint, fetched from the lake, is kept."""
+    return work_folder(lake, "checkpoints") / inside(version)

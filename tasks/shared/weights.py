@@ -25,7 +25,7 @@ def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
         read_masters(lake, row.policy_version)
         if TRAINING in lake.blobs.dropped(row.checkpoint):
             err().print(f"{row.policy_version} has no fp32 weights any more: training begins from its rounded ones")
-    return lake.blobs.get_directory(row.checkpoint, cache_folder(lake) / row.policy_version, without)
+    return lake.blobs.get_directory(row.checkpoint, cache_folder(lake, row.policy_version), without)
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:

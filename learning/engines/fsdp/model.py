@@ -18,6 +18,7 @@ from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
+from models.safe import SAFE_WEIGHTS
 from schemas.config.training import TrainConfig
 from schemas.failure import CheckpointError, FlywheelError
 
@@ -47,7 +48,9 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
 
     experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
     try:
-        model: Any = AutoModelForImageTextToText.from_pretrained(directory, attn_implementation=NAME, **experts)
+        model: Any = AutoModelForImageTextToText.from_pretrained(
+            directory, attn_implementation=NAME, **experts, **SAFE_WEIGHTS
+        )
     except Exception as error:  # whatever the library raises, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
     core, text = model.base_model, model.config.get_text_config()
