@@ -181,6 +181,13 @@ class Lake:
         except FileNotFoundError as error:
             raise stored.lost(version) from error
 
+    def iterations(self, table: str) -> list[int]:
+        """The iterations that a table which is partitioned by them has rows of, in order; reads no rows."""
+        stored = self._table(table)
+        with self._lock:
+            handle = stored.handle()
+            return [] if handle is None else sorted({int(part["iteration"]) for part in handle.partitions()})
+
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
         handle = self._table(table).handle()

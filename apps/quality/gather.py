@@ -4,29 +4,44 @@ import json
 from typing import Any
 
 from schemas.failure import UsageError
-from schemas.tables.stage import label_of
+from schemas.tables.stage import label_of, turn
 from storage.catalog import ask
 from storage.lake import Lake
 
-ITERATIONS, FAILING = 1000, 50
-"""How many are listed, the newest ones."""
+ITERATIONS, FAILING = 100, 50
+"""How many are shown at once, the newest ones."""
+MOST = 10_000
+"""Results of one iteration; far more than there are expectations."""
 
 
-def quality_of(lake: Lake, iteration: int | None) -> dict[str, Any]:
+def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> dict[str, Any]:
     """`iterations`, the newest first, and `results`: of one iteration all of them, else those that failed.
+
+    Args:
+        lake: whose.
+        iteration: only this one; the newest hundred if not given.
+        before: the newest hundred before this one.
+
+    Returns:
+        Also `checked`, how many iterations there are in all, and `older`, the next `before`, None if none are older.
 
     Raises:
         UsageError: no gate has checked that iteration.
     """
-    counts = ask(lake, "quality_iterations", limit=ITERATIONS).to_pylist()
-    known = [row["iteration"] for row in counts]
+    known = sorted(lake.iterations("quality"), key=turn, reverse=True)
     if iteration is not None and iteration not in known:
         there = ", ".join(label_of(one) for one in known[:10]) or "none"
         raise UsageError(f"No gate has checked {label_of(iteration)}.", f"Checked: {there}; `flywheel quality check`.")
-    limit = FAILING if iteration is None else 10_000
-    found = ask(lake, "quality_results", iteration=iteration, failing=iteration is None, limit=limit).to_pylist()
+    left = known if before is None else [one for one in known if turn(one) < turn(before)]
+    shown = [iteration] if iteration is not None else left[:ITERATIONS]
+    span = {"first": min(shown, default=0), "last": max(shown, default=0)}
+    counts = ask(lake, "quality_iterations", **span).to_pylist()
+    failing = iteration is None
+    found = ask(lake, "quality_results", failing=failing, limit=FAILING if failing else MOST, **span).to_pylist()
     return {
         "lake": lake.uri,
+        "checked": len(known),
+        "older": shown[-1] if len(left) > len(shown) and failing else None,
         "iterations": [{**row, "label": label_of(row["iteration"])} for row in counts],
         "results": [_result(row) for row in found],
     }

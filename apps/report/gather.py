@@ -118,9 +118,10 @@ def curriculum(lake: Lake) -> Rows:
 
 
 def quality(lake: Lake) -> dict[str, Rows]:
-    """Per iteration how many expectations held, and the newest that did not."""
+    """Per iteration, the oldest first, how many expectations held; and the newest that did not."""
     found = quality_of(lake, None)
-    return {"counts": found["iterations"], "failing": found["results"]}
+    counts = [{**row, "warning": row["warnings"]} for row in reversed(found["iterations"])]
+    return {"counts": counts, "failing": found["results"]}
 
 
 def people(lake: Lake) -> Rows:

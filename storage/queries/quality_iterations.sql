@@ -1,5 +1,5 @@
--- What the gate found of each iteration, newest first: how many expectations held, how many broke by severity, how many of
--- the critical ones somebody took on, and how many rows broke one.
+-- What the gate found of the iterations from $first to $last, newest first: how many expectations held, how many
+-- broke by severity, how many of the critical ones somebody took on, and how many rows broke one.
 WITH
 overridden AS (
     SELECT iteration, "table", expectation, max(unexpected) AS unexpected, bool_or(broke) AS broke
@@ -10,6 +10,7 @@ judged AS (
         q.*,
         NOT q.success AND coalesce(o.unexpected >= q.unexpected AND (o.broke OR q.error IS NULL), false) AS taken_on
     FROM quality q LEFT JOIN overridden o USING (iteration, "table", expectation)
+    WHERE q.iteration BETWEEN $first AND $last
 )
 SELECT
     iteration,
@@ -23,4 +24,3 @@ SELECT
 FROM judged
 GROUP BY iteration
 ORDER BY iteration < 0, iteration DESC
-LIMIT $limit::INTEGER

@@ -1,4 +1,4 @@
--- What the gate found of iteration $iteration, or (null) of any: what failed first, the newest first, with the newest
+-- What the gate found of the iterations from $first to $last: what failed first, the newest first, with the newest
 -- override of it. Only failures where $failing.
 WITH
 overridden AS (
@@ -13,6 +13,6 @@ SELECT
     o.reason AS override_reason, o.person AS override_by,
     NOT q.success AND coalesce(o.unexpected >= q.unexpected AND (o.broke OR q.error IS NULL), false) AS overridden
 FROM quality q LEFT JOIN overridden o USING (iteration, "table", expectation)
-WHERE ($iteration::INTEGER IS NULL OR q.iteration = $iteration::INTEGER) AND (NOT q.success OR NOT $failing::BOOLEAN)
+WHERE q.iteration BETWEEN $first AND $last AND (NOT q.success OR NOT $failing::BOOLEAN)
 ORDER BY q.success, q.iteration < 0, q.iteration DESC, q.severity, q."table", q.expectation
 LIMIT $limit::INTEGER

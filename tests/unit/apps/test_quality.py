@@ -83,7 +83,7 @@ def test_failures_name_their_trajectories(
     examine(run, 1, ["trajectories"], whole=False)
     code, out, _ = flywheel(capsys, monkeypatch, "quality", "--json", "--config", str(own.file))
     found = json.loads(out)
-    assert code == 0 and set(found) == {"lake", "iterations", "results"}
+    assert code == 0 and set(found) == {"lake", "checked", "older", "iterations", "results"}
     by = {(row["table"], row["iteration"], row["expectation"]): row for row in found["results"]}
     assert by["trajectories", 1, "ExpectColumnValuesToBeBetween(reward)"]["trajectories"] == ["<b>bad</b>"]
     (shown,) = by["screenshots", 0, "ExpectColumnValuesToBeBetween(width)"]["trajectories"]
