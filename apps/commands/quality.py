@@ -15,15 +15,29 @@ MOST = 500
 
 
 def show(
-    overrides: Overrides = None, config: ConfigFile = None, iteration: Iteration = None, as_json: AsJson = False
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    iteration: Iteration = None,
+    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and say where it is.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what the gate found of each iteration, and which rows broke what; of one iteration, all of it."""
     from apps.lakes import open_lake
     from apps.quality.gather import quality_of
     from apps.quality.shown import show_quality
 
-    found = quality_of(open_lake(resolve(config, overrides)), iteration)
-    if as_json:
+    resolved = resolve(config, overrides)
+    lake = open_lake(resolved)
+    found = quality_of(lake, iteration)
+    if page:
+        from apps.quality.page import write_page
+
+        written = write_page(resolved, lake, found)
+        if as_json:
+            print_json({"page": str(written), "bytes": written.stat().st_size})
+        else:
+            typer.echo(str(written))
+    elif as_json:
         print_json(found)
     else:
         show_quality(found)

@@ -10,8 +10,11 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from apps.commands.lineage import lineage_of
 from apps.desk.api import Iteration
 from apps.desk.pages import Chosen, Number, page
+from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.gather import label
+from schemas.failure import UsageError
+from tasks.quality.drift import MEASURES
 from tasks.shared.now import now_of
 from tasks.shared.policies import policies
 
@@ -68,6 +71,14 @@ def router(desk: "Desk") -> APIRouter:
             "trajectories", rows=rows, total=total, page=number, size=size, tasks=tasks, task=task, policy=policy,
             outcome=outcome, outcomes=OUTCOMES, iteration="" if iteration is None else iteration,
         )  # fmt: skip
+
+    @routes.get("/quality")
+    def quality(iteration: Chosen = None, before: Chosen = None) -> HTMLResponse:
+        try:
+            shown = quality_of(lake, iteration, before)
+        except UsageError as error:
+            raise HTTPException(404, str(error)) from None
+        return page("quality", quality=shown, measures=tuple(MEASURES), viewer="/trajectory/")
 
     @routes.get("/running")
     def running() -> HTMLResponse:

@@ -99,7 +99,7 @@ def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
 @cache
 def templates() -> Environment:
     """The templates; whatever is put into them is text."""
-    folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard")]
+    folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe
     environment.filters["mark"] = mark

@@ -10,8 +10,6 @@ from storage.lake import Lake
 
 ITERATIONS, FAILING = 100, 50
 """How many are shown at once, the newest ones."""
-MOST = 10_000
-"""Results of one iteration; far more than there are expectations."""
 
 
 def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> dict[str, Any]:
@@ -35,16 +33,20 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
     left = known if before is None else [one for one in known if turn(one) < turn(before)]
     shown = [iteration] if iteration is not None else left[:ITERATIONS]
     span = {"first": min(shown, default=0), "last": max(shown, default=0)}
-    counts = ask(lake, "quality_iterations", **span).to_pylist()
-    failing = iteration is None
-    found = ask(lake, "quality_results", failing=failing, limit=FAILING if failing else MOST, **span).to_pylist()
+    rows = ask(lake, "quality_found", failing=iteration is None, **span).to_pylist()
+    results = [_result(result) for row in rows for result in row.pop("results") or ()]
     return {
         "lake": lake.uri,
         "checked": len(known),
-        "older": shown[-1] if len(left) > len(shown) and failing else None,
-        "iterations": [{**row, "label": label_of(row["iteration"])} for row in counts],
-        "results": [_result(row) for row in found],
+        "older": shown[-1] if len(left) > len(shown) and iteration is None else None,
+        "iterations": [_iteration(row) for row in rows],
+        "results": results if iteration is not None else results[:FAILING],
     }
+
+
+def _iteration(row: dict[str, Any]) -> dict[str, Any]:
+    drift = {one["measure"]: {"value": one["value"], "success": one["success"]} for one in row["drift"] or ()}
+    return {**row, "label": label_of(row["iteration"]), "drift": dict(sorted(drift.items()))}
 
 
 def _result(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from apps import cli
+from apps.quality.gather import quality_of
+from apps.quality.page import render
 from schemas.failure import GateRefused, UsageError
 from schemas.tables.quality import QualityResult
 from storage.lake import Lake
@@ -94,3 +96,29 @@ def test_failures_name_their_trajectories(
     assert {row["iteration"] for row in json.loads(out)["results"]} == {1}
     code, _, err = flywheel(capsys, monkeypatch, "quality", "--iteration", "7", "--config", str(own.file))
     assert code == 2 and "No gate has checked iteration 7." in err
+
+
+def test_the_page_is_one_file_without_scripts_that_links_trajectories_and_shows_hostile_text_as_text(
+    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examine(Run(own.config, own.lake, "run"), 1, ["trajectories"])
+    override_failures(own.lake, 1, "<script>alert(1)</script>", "<i>ada</i>")
+    code, out, _ = flywheel(capsys, monkeypatch, "quality", "--page", "--config", str(own.file))
+    text = Path(out.strip()).read_text()
+    assert code == 0 and "Drift(lengths)" not in text
+    assert "default-src 'none'; style-src 'unsafe-inline'" in text and "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "overridden by &lt;i&gt;ada&lt;/i&gt;" in text
+    assert 'href="http://127.0.0.1:8750/trajectory/%3Cb%3Ebad%3C/b%3E">&lt;b&gt;bad' in text
+    assert text.count("http") == text.count("http://127.0.0.1:8750") + text.count("http-equiv")
+
+
+def test_a_thousand_iterations_are_shown_a_hundred_at_a_time(own: Place) -> None:
+    base = own.lake.rows(QualityResult, {"iteration": 1})[0]
+    rows = [base.model_copy(update={"iteration": at, "success": at % 2 == 0}) for at in range(10, 260)]
+    own.lake.append("quality", rows)
+    found = quality_of(own.lake, None)
+    assert [row["iteration"] for row in found["iterations"]] == list(range(259, 159, -1))
+    assert (found["checked"], found["older"], len(found["results"])) == (253, 160, 50)
+    older = quality_of(own.lake, None, found["older"])
+    assert older["iterations"][0]["iteration"] == 159
+    assert len(render(own.config, found)) < 200_000

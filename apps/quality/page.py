@@ -1,0 +1,39 @@
+"""The quality page as one file that needs no network: the part that the dashboard serves, with its own looks."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from apps.report.build import report_folder
+from schemas.config import Config
+from schemas.table import utc_now
+from storage.lake import Lake
+from tasks.quality.drift import MEASURES
+
+FILE = "quality.html"
+
+
+def write_page(config: Config, lake: Lake, found: dict[str, Any]) -> Path:
+    """Writes what `quality_of` gave beside the report and returns where it is."""
+    folder = report_folder(lake)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{FILE}.{os.getpid()}"
+    part.write_text(render(config, found), encoding="utf-8")
+    return part.replace(folder / FILE)
+
+
+def render(config: Config, found: dict[str, Any]) -> str:
+    """The page as text; its links open where `flywheel serve` listens."""
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    viewer = f"http://{config.desk.host}:{config.desk.port}"
+    return templates.get_template("quality_file.html.jinja").render(
+        quality=found,
+        measures=tuple(MEASURES),
+        viewer=f"{viewer}/trajectory/",
+        pages=viewer,
+        made_at=utc_now().strftime("%Y-%m-%d %H:%M UTC"),
+    )

@@ -1,0 +1,32 @@
+-- What the gate found of the iterations from $first to $last, newest first: how many expectations held, how many broke by
+-- severity, how many of the critical ones somebody took on, and how many rows broke one. `results` are those that
+-- failed (all of them unless $failing) with the newest override of each; `drift` is what was measured of it.
+WITH
+overridden AS (
+    SELECT
+        iteration, "table", expectation, max(unexpected) AS unexpected, bool_or(broke) AS broke,
+        arg_max(reason, created_at) AS reason, arg_max(person, created_at) AS person
+    FROM quality_overrides GROUP BY ALL
+),
+judged AS (
+    SELECT
+        q.*, o.reason AS override_reason, o.person AS override_by,
+        NOT q.success AND coalesce(o.unexpected >= q.unexpected AND (o.broke OR q.error IS NULL), false) AS overridden
+    FROM quality q LEFT JOIN overridden o USING (iteration, "table", expectation)
+    WHERE q.iteration BETWEEN $first AND $last
+)
+SELECT
+    iteration,
+    count(*) AS checks,
+    count(*) FILTER (success) AS held,
+    count(*) FILTER (NOT success AND severity = 'critical' AND NOT overridden) AS critical,
+    count(*) FILTER (NOT success AND severity = 'warning') AS warnings,
+    count(*) FILTER (error IS NOT NULL) AS broken,
+    count(*) FILTER (overridden) AS overridden,
+    sum(unexpected)::BIGINT AS unexpected,
+    list({'measure': expectation[7:-2], 'value': value, 'success': success})
+        FILTER (starts_with(expectation, 'Drift(')) AS drift,
+    list(judged ORDER BY success, severity, "table", expectation) FILTER (NOT success OR NOT $failing::BOOLEAN) AS results
+FROM judged
+GROUP BY iteration
+ORDER BY iteration < 0, iteration DESC
