@@ -14,9 +14,12 @@ from flows import collect as collecting
 from flows import evaluate as measuring
 from flows import flywheel as turning
 from flows import maintain as maintaining
+from flows import quality as checking
 from flows import retrain as retraining
 from schemas.config import load_config
+from tasks.evaluate import rate_text
 from tasks.shared.budget import Exhausted
+from tasks.shared.console import say
 from tasks.shared.pausing import Pause
 from tasks.shared.run import open_run, run_name
 from tasks.watch import watch_lake
@@ -69,6 +72,17 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") 
     return retraining.retrain.fn(load_config(config or None, overrides), like or None)
 
 
+@flow(name="quality", flow_run_name=run_name, persist_result=False)
+def quality(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Any]:
+    """Checks every table of the latest iteration; a run that fails names the rows.
+
+    Args:
+        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
+        overrides: config keys, one a line, such as train.steps=100.
+    """
+    return checking.quality.fn(load_config(config or None, overrides))
+
+
 @flow(name="evaluate", flow_run_name=run_name, persist_result=False)
 def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyName = "champion") -> dict[str, Any]:
     """Measures a policy on held-out seeds; changes nothing.
@@ -78,7 +92,9 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
         overrides: config keys, one a line, such as train.steps=100.
         policy: champion, or a version.
     """
-    return measuring.evaluate.fn(load_config(config or None, overrides), policy)
+    found = measuring.evaluate.fn(load_config(config or None, overrides), policy)
+    say(f"{found['policy']}: success {rate_text(found)}")
+    return found
 
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)

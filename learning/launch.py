@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Literal
 
 import torch
 import torch.distributed as dist
 
+from learning.gpus import Held, take
 from learning.job import MESSAGES, PARENT, Job
 from models.tiny.layout import is_tiny, read_config
 from schemas.failure import UsageError
@@ -99,6 +101,21 @@ def gpus_of(job: Job) -> int:
     if job.train.device == "cpu" or is_tiny(read_config(job.parent)):
         return 0
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
+    """Takes the GPUs that this process and the ranks it starts will use; waits while another training has one.
+
+    Args:
+        job: what is to be trained.
+        waiting: is told once for whom it waits.
+    """
+    gpus = gpus_of(job)
+    if not gpus or ("RANK" in os.environ and PARENT in os.environ):  # rank 0 has taken them
+        return []
+    local = os.environ.get("LOCAL_RANK")  # under torchrun each rank takes its own
+    ours = range(processes_of(job.train.processes, gpus)) if local is None else [int(local)]
+    return take([str(torch.cuda.get_device_properties(one).uuid) for one in ours], waiting)
 
 
 def watch_parent() -> None:

@@ -4,11 +4,11 @@ Started plainly it starts the other ranks itself (`learning.launch`). What a ste
 (`learning.learner`): the method's objective on the engine of the parent's network. A training that was killed goes on
 from its last checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A
 job with a stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
-`learning.data.stream`). Its messages (`learning.launch.send`) are `{"processes", "device"}`, `{"damaged", "problem",
-"aside"}` for a checkpoint that could not be loaded, `{"warning"}`, `{"resumed"}` if it goes on from one, `{"step",
-"steps", "loss", "samples_per_s"}`, `{"published"}` with the number of updates, at the end `{"checkpoint", "loss",
-"seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at
-all.
+`learning.data.stream`). Its messages (`learning.launch.send`) are `{"waiting"}` while another training has the GPU,
+`{"processes", "device"}`, `{"damaged", "problem", "aside"}` for a checkpoint that could not be loaded, `{"warning"}`,
+`{"resumed"}` if it goes on from one, `{"step", "steps", "loss", "samples_per_s"}`, `{"published"}` with the number of
+updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The
+checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -33,8 +33,9 @@ from learning.data.sampler import Sampler
 from learning.data.stream import StreamFolder
 from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
+from learning.gpus import Held
 from learning.job import Job, read_job
-from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, watch_parent
+from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.resume import Kept
 from learning.writing import is_finished, sweep_leftovers, write_checkpoint
@@ -190,11 +191,13 @@ def _progress(part: Round, step: int, loss: float, pace: float) -> None:
 def main() -> int:
     """Runs the job named on the command line; returns the exit status."""
     ranks: list[subprocess.Popen[bytes]] = []
+    held: Held = []
     try:
         if len(sys.argv) != 2:
             raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
         job = read_job(Path(sys.argv[1]))
         watch_parent()
+        held = take_gpus(job, lambda text: send(waiting=text))
         ranks = start_ranks(job)
         join(job)
         train(job)
@@ -207,6 +210,8 @@ def main() -> int:
         return 1
     finally:
         end_ranks(ranks)
+        for lock in held:
+            lock.close()
     return 0
 
 

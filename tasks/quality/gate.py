@@ -16,6 +16,8 @@ from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
 from tasks.quality.overrides import not_overridden
+from tasks.shared.console import say
+from tasks.shared.events import emit_failure
 from tasks.shared.paths import docs_folder
 from tasks.shared.run import Run, run_of
 from tasks.shared.stage import result_of, stage
@@ -63,7 +65,13 @@ def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
         there = ", ".join(label_of(one) for one in known) or "nothing yet"
         raise UsageError(f"The lake holds no trajectory of {which}.", f"It has {there}.")
     asked = known[-1] if iteration is None else iteration
-    return {"iteration": asked, **passed(run, asked, examine(run, asked))}
+    try:
+        found = passed(run, asked, examine(run, asked))
+    except GateRefused as error:
+        emit_failure(run.lake, asked, "quality", error)
+        raise
+    say(f"{label_of(asked)}  quality  {found['say']}")
+    return {"iteration": asked, **found}
 
 
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:

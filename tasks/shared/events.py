@@ -48,9 +48,8 @@ def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
 
 def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: Mapping[str, Any]) -> None:
     """That a stage is finished: after the filter what was accepted, after a promotion the decision, else its name."""
-    log(
-        f"{'start' if iteration == PREPARE else label_of(iteration)}  {stage} {seconds:.1f} s  {numbers.get('say', '')}"
-    )
+    at = "start" if iteration == PREPARE else label_of(iteration)
+    log(f"{at}  {stage} {seconds:.1f} s  {numbers.get('say', '')}")
     about = {"iteration": iteration, "seconds": round(seconds, 1), "say": str(numbers.get("say", ""))[:500]}
     if stage == "filter":
         routes = dict(numbers.get("routes", {}))

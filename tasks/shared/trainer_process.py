@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from learning.job import MESSAGES, PARENT, Job
 from schemas.failure import FlywheelError
-from tasks.shared.console import err
+from tasks.shared.console import err, say
 from tasks.shared.now import MOMENT
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
@@ -89,6 +89,8 @@ class TrainerProcess:
             on_message(message)
             if "step" in message:
                 MOMENT.trained(message["step"], message["steps"], message["loss"])
+            if "waiting" in message:
+                say(message["waiting"])
             if "damaged" in message:
                 err().print(f"[yellow]{_set_aside(message)}[/yellow]")
             if "warning" in message:

@@ -24,7 +24,9 @@ def flow_of(name: str) -> Flow[..., Any]:
 
 
 def test_these_flows_are_deployed() -> None:
-    assert set(DEPLOYMENTS) == {"flywheel", "collect", "retrain", "evaluate", "watch", "maintain", "report"}
+    assert set(DEPLOYMENTS) == {
+        "flywheel", "collect", "retrain", "quality", "evaluate", "watch", "maintain", "report"
+    }  # fmt: skip
     assert list(DEPLOYMENTS) == [one["name"] for one in described()]
 
 
