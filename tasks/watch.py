@@ -17,6 +17,7 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.console import say
 from tasks.shared.events import emit
+from tasks.shared.pausing import pause_of
 from tasks.shared.policies import policies, reigning
 from tasks.shared.run import run_of
 from tasks.shared.status import verified
@@ -34,8 +35,11 @@ class Asked(BaseModel):
 
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_lake(config: Config) -> dict[str, Any]:
-    """Emits what is due and returns it, by event; nothing before the lake has a champion."""
+    """Emits what is due and returns it, by event; nothing while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake
+    if pause := pause_of(lake):
+        say(pause.text)  # what would be asked for now would be forgotten
+        return {}
     if reigning(lake) is None:
         say("watch: the lake has no champion yet")
         return {}

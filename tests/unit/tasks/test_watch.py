@@ -10,6 +10,7 @@ from schemas.config import Config
 from schemas.config.triggers import TriggersConfig
 from storage.lake import Lake
 from tasks import watch
+from tasks.shared.pausing import pause, resume
 from tasks.shared.reviews import Draft, submit
 from tasks.watch import due, last_trained, watch_lake
 from tests.unit.apps.conftest import make_place
@@ -43,7 +44,7 @@ def test_decisions_are_counted_since_the_last_training_and_asked_for_once_and_ag
 ) -> None:
     config, lake, emitted = place
     config = chosen(config, steps=0, decisions=2, success_drop=0)
-    names = failed(lake)
+    names = sorted(lake.read("trajectories", ["trajectory_id"], {"iteration": 2})["trajectory_id"].to_pylist())
     for number, name in enumerate(names[:4], start=1):
         submit(lake, Draft(name, 0, "ada", "reject"))
         watch_lake.fn(config)
@@ -51,6 +52,12 @@ def test_decisions_are_counted_since_the_last_training_and_asked_for_once_and_ag
         assert [count for _, count in emitted] == [2, 4][: number // 2]
     assert {event for event, _ in emitted} == {"flywheel.decisions.enough"}
     assert last_trained(lake) is not None
+    for name in names[4:6]:
+        submit(lake, Draft(name, 0, "ada", "reject"))
+    pause(lake, "we look", "ada")
+    assert watch_lake.fn(config) == {} and len(emitted) == 2
+    resume(lake)
+    assert watch_lake.fn(config) and len(emitted) == 3
 
 
 def test_accepted_steps_that_the_last_training_did_not_read_are_counted_and_zero_switches_off(
