@@ -41,7 +41,7 @@ from schemas.tables.verdict import Verdict
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
-from tasks.collect.collect import write
+from tasks.collect.records import write
 from tasks.filter import decide_routes
 from tasks.shared.console import bar
 from tasks.shared.run import Run

@@ -13,7 +13,7 @@ from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.task import JUDGED
 from storage.lake import Lake
-from tasks.collect.collect import write
+from tasks.collect.records import write
 from tasks.shared.agreements import Standing
 from tasks.shared.known import Known
 from tasks.shared.reviews import take_effect

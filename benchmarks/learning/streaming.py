@@ -20,7 +20,7 @@ from benchmarks.shared.report import Bar, finish
 from environments.catalog import catalog
 from schemas.config import load_config
 from storage.lake import Lake
-from tasks.collect.collect import write
+from tasks.collect.records import write
 from tasks.collect.stream import roll_out_and_train
 from tasks.shared.material import Recipe
 from tasks.shared.paths import work_folder

@@ -16,7 +16,8 @@ from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.collect.collect import drop_unfinished, finished, write
+from tasks.collect.plan import finished
+from tasks.collect.records import drop_unfinished, write
 from tasks.shared.console import bar
 from tasks.shared.weights import load_policy
 

@@ -20,7 +20,7 @@ from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
 from schemas.config.load import config_of
 from storage.lake import Lake
-from tasks.collect.collect import write
+from tasks.collect.records import write
 from tasks.shared.console import bar
 
 PATCH, MERGE = 14, 2

@@ -287,6 +287,21 @@ class DeskConfig(Section):
     `apps.desk.speech.Recognizer`."""
 
 
+class ClusterConfig(Section):
+    """Who shares the collection of an iteration out."""
+
+    kind: Literal["local", "ray"] = "local"
+    """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
+    address: str = ""
+    """`ray://HOST:10001`, or `HOST:6379` where this machine is of the cluster; empty starts Ray on this machine."""
+    parts: Count = 8
+    """Into how many parts an iteration's trajectories are divided; some more than machines, so that none waits long."""
+    cpus: Positive = 1.0
+    """Processors that Ray keeps for a part."""
+    retries: Whole = 3
+    """How often a part is begun anew where the machine dies that had it."""
+
+
 class BudgetConfig(Section):
     """What a lake may cost in all; a run ends at the next boundary between two stages once one of them is spent."""
 
@@ -353,6 +368,7 @@ class Config(Section):
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
     budget: BudgetConfig = BudgetConfig()
+    cluster: ClusterConfig = ClusterConfig()
     triggers: TriggersConfig = TriggersConfig()
     desk: DeskConfig = DeskConfig()
     traces: TracesConfig = TracesConfig()
@@ -368,6 +384,15 @@ class Config(Section):
         if self.reflect.on and not seam("learning.algorithms.method:METHODS").instance_of(self.train.method).corrects:
             raise UsageError(
                 f"`reflect.on`: method {self.train.method} learns from no correction.", "Take sft, rft or dpo."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _streams_here(self) -> "Config":
+        if self.cluster.kind != "local" and self.train.stream.on:
+            raise UsageError(
+                "`cluster.kind`: streamed training rolls out beside its trainer, on one machine.",
+                "Set `train.stream.on=false`, or `cluster.kind=local`.",
             )
         return self
 

@@ -31,6 +31,7 @@ from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
+from tasks.shared.cluster import require_cluster
 from tasks.shared.paths import home, lake_if_any
 from tasks.shared.suite import require_makers
 from tasks.shared.traces import require_traces
@@ -73,6 +74,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("thinkers", lambda: _thinkers(config)),
         Probe("reader", lambda: _reader(config)),
         Probe("traces", lambda: require_traces(config)),
+        Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config)),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]

@@ -25,7 +25,7 @@ from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.collect.collect import write
+from tasks.collect.records import write
 from tasks.reflect.cases import Case, Rolled
 from tasks.shared.console import bar
 from tasks.shared.policies import champion

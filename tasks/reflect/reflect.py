@@ -17,7 +17,7 @@ from curation.reflection import (
 )
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.collect.collect import drop_unfinished
+from tasks.collect.records import drop_unfinished
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
 from tasks.reflect.cases import Case, cases_of, corrections_of

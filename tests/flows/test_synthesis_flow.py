@@ -20,7 +20,7 @@ from schemas.tables.evaluation import Evaluation
 from schemas.tables.task import GuiTask
 from schemas.world import Setup
 from storage.lake import Lake
-from tasks.collect.collect import plan
+from tasks.collect.plan import plan
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import explorer_policy, measure_suites
 from tasks.measure import measured

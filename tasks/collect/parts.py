@@ -1,0 +1,64 @@
+"""Collection in parts, for machines that share it out: each is a Prefect task that finds what it has done already."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from models.policy import EXPLORERS
+from rollout.actor import Actor
+from rollout.runner import missing, roll_out_all
+from rollout.trajectory import PlannedTrajectory
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.collect.plan import finished, plan
+from tasks.collect.records import drop_unfinished, write
+from tasks.shared.cluster import share_out
+from tasks.shared.console import bar
+from tasks.shared.run import Run
+from tasks.shared.weights import load_policy
+
+
+def collect_in_parts(run: Run, iteration: int, version: str) -> int:
+    """Rolls out what an iteration lacks on the machines of `cluster`; returns how many trajectories that was."""
+    given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
+    parts = [{**given, "part": part} for part in range(run.config.cluster.parts)]
+    return sum(share_out(run.config, collect_part, parts, "collect, parts"))
+
+
+@task(name="collect-part", cache_policy=NO_CACHE, persist_result=False)
+def collect_part(config: Config, run_id: str, iteration: int, version: str, part: int) -> int:
+    """Rolls out one part's trajectories that are not in the lake; returns how many those were.
+
+    Part k of n has the k-th, the (n+k)-th, ... of the plan, which mixes tasks: parts take about equally long.
+    """
+    lake = Lake.open(config.lake, create=False)
+    own = plan(Run(config, lake, run_id), iteration, version)[part :: config.cluster.parts]
+    drop_unfinished(lake, iteration, attempts(own))
+    left = missing(own, finished(lake, iteration))
+    roll_out(config, lake, left, version)
+    return len(left)
+
+
+def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], version: str) -> None:
+    """Rolls out in this process, and writes trajectories as they finish; `version` is the policy's."""
+    with ExitStack() as stack:
+        explorer = stack.enter_context(Actor(EXPLORERS.class_of(config.collect.explorer)(), 1.0))
+        actors = {"explorer": [explorer]}
+        if any(one.policy != "explorer" for one in planned):
+            policy = stack.enter_context(Actor(load_policy(config, lake, version), config.temperature))
+            actors |= {"policy": [policy], "relay": [policy, explorer]}
+        sink = lambda chunk: write(lake, chunk)  # noqa: E731
+        roll_out_all(config, planned, lambda one: actors[one.policy], sink, bar, "collect", for_data=True)
+
+
+def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
+    """The ids of trajectories and of every further attempt at them."""
+    ids: set[str] = set()
+    for one in planned:
+        now: PlannedTrajectory | None = one
+        while now is not None:
+            ids.add(now.trajectory_id)
+            now = now.retry("sandbox")
+    return ids

@@ -1,0 +1,58 @@
+"""What an iteration rolls out: all trajectories of the curriculum's choices, and which of them are there."""
+
+import random
+
+from curation.curriculum import seeds
+from models.policy import EXPLORERS
+from rollout.trajectory import PlannedTrajectory
+from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.task import GuiTask
+from storage.lake import Lake
+from tasks.shared.run import Run
+from tasks.shared.suite import tasks_of
+from tasks.train.groups import planned_groups
+
+
+def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
+    """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same config and
+    iteration."""
+    config = run.config
+    tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
+    explorer = EXPLORERS.class_of(config.collect.explorer).version
+    planned: list[PlannedTrajectory] = []
+    for choice in run.lake.rows(CurriculumChoice, {"iteration": iteration}):
+        task = tasks[choice.task_id]
+        for kind, count in choice.trajectories.items():
+            if kind == "policy" and config.train.in_groups:
+                planned += planned_groups(run, iteration, task, count, version)
+                continue
+            planned += [
+                _planned(run, iteration, task, seed, kind, explorer if kind == "explorer" else version)
+                for seed in seeds(config.seed, iteration, task.task_id, kind, count)
+            ]
+    random.Random(iteration).shuffle(planned)
+    if config.train.stream.on:  # a group's trajectories follow each other, so that it is finished soon
+        begins = {one.group_id: at for at, one in enumerate(planned)}
+        planned.sort(key=lambda one: (begins[one.group_id], one.attempt))
+    return planned
+
+
+def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
+    """The failure boundary, or None, of every trajectory of an iteration that is in the lake."""
+    rows = lake.read("trajectories", ["trajectory_id", "failure_boundary"], {"iteration": iteration}).to_pylist()
+    return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
+
+
+def _planned(run: Run, iteration: int, task: GuiTask, seed: int, kind: str, version: str) -> PlannedTrajectory:
+    relay_step = 1 + random.Random(seed).randrange(max(1, min(4, task.max_steps - 1))) if kind == "relay" else None
+    return PlannedTrajectory(
+        lake_id=run.lake.lake_id,
+        run_id=run.run_id,
+        iteration=iteration,
+        task=task,
+        seed=seed,
+        policy=kind,
+        policy_version=version,
+        temperature=1.0 if kind == "explorer" else run.config.temperature,
+        relay_step=relay_step,
+    )
