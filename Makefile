@@ -22,7 +22,7 @@ test-slow: .venv/ready
 	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "slow or not slow"
 
 check: .venv/ready
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports && .venv/bin/python scripts/audit.py
 
 bench: .venv/ready
 	@.venv/bin/python -m benchmarks.sandbox --short && .venv/bin/python -m benchmarks.wheel --short

@@ -25,6 +25,7 @@ def make_app() -> "typer.Typer":
         help="A data flywheel for GUI agents: roll out, judge, train, measure, promote, and again.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # boxes would cut words on a narrow terminal
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(everywhere)

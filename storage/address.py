@@ -31,8 +31,8 @@ class Address:
     """An absolute folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
     filesystem: Any
     """The fsspec file system."""
-    delta_options: dict[str, str] = field(default_factory=dict)
-    """Storage options of delta-rs."""
+    delta_options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Storage options of delta-rs; credentials are among them, so nothing shows them."""
     patience: Patience = field(init=False)
     """How long it is waited for where it does not answer."""
 

@@ -1,0 +1,42 @@
+"""The documents say what is there: every test that the threat model names, every link, every command and key."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *ROOT.glob("CHANGELOG.md")])
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {slug(found[1]) for found in re.finditer(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+def test_every_line_of_the_threat_model_has_a_test_that_is_there() -> None:
+    rows = [line for line in (ROOT / "docs/threats.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+\.py)::(test_\w+)`", row)
+        assert named, f"no test behind: {row}"
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / file).read_text(), f"there is no {file}::{test}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{page.name}: {target}"
