@@ -24,8 +24,10 @@ from storage.blobs import Blobs
 from storage.explained import explained
 from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark
+from storage.objects import ObjectStore
 from storage.scan import scan
 from storage.table import StoredTable, files_of
+from storage.tombstones import Tombstones
 
 R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
@@ -43,6 +45,7 @@ class Lake:
         self._place = place
         self._mark = mark
         self._lock = threading.RLock()
+        self._tombstones = Tombstones(self._forgotten)
         self._tables = {name: StoredTable(contract, place, self._lock) for name, contract in TABLES.items()}
 
     @classmethod
@@ -96,20 +99,24 @@ class Lake:
         return Blobs(self._place.store("blobs"))
 
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
-        """Adds the rows whose key is not there yet and returns how many those were; the others are left alone.
+        """Adds the rows whose key is not there yet and returns how many those were; the others are left alone, and rows
+        of forgotten trajectories are not written.
 
         Raises:
             LakeError: unknown table, full disk, storage out of reach.
             pydantic.ValidationError: a row that breaks the contract.
         """
         stored = self._table(table)
-        batch = _batch(stored.contract, rows)
+        batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
         return stored.append(batch) if batch.num_rows else 0
+
+    def _forgotten(self) -> set[str]:
+        return set(self.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist())
 
     def upsert(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> None:
         """Adds rows, and replaces those whose key is already there; raises as `append` does."""
         stored = self._table(table)
-        batch = _batch(stored.contract, rows)
+        batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
         if batch.num_rows:
             stored.upsert(batch)
 
@@ -196,6 +203,10 @@ class Lake:
     def versions(self) -> dict[str, int]:
         """The latest version of every table that exists: what a policy's `data_versions` pins."""
         return {name: version for name in TABLES if (version := self.version(name)) is not None}
+
+    def files_of(self, table: str) -> ObjectStore:
+        """The files of a table, of all its versions, as they lie; only what removes data for good looks at them."""
+        return self._place.store("tables", self._table(table).contract.name)
 
     def versions_at(self, moment: datetime) -> dict[str, int]:
         """The version that every table had at a moment; without those that did not exist yet."""

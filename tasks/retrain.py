@@ -5,8 +5,9 @@ from typing import Any
 
 from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
-from schemas.failure import UsageError
+from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
+from tasks.openlineage import told
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.shared.boundary import boundary
 from tasks.shared.claims import claim
@@ -24,6 +25,7 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
 
     Raises:
         UsageError: there is no such policy, it was not trained from data, or the lake's policies are not the config's.
+        LakeError: files of the versions that an earlier policy was made from were removed; names them.
     """
     lake = run_of(config, create=False).lake
     pins = _today(config, lake) if like is None else _repeated(lake, like)
@@ -40,7 +42,9 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"], "retrained", like)
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
         made_by = config_of(json.loads(pins["config"])).model_copy(update={"lake": config.lake})
-        train_from(made_by, lake, recipe)
+        with told(run_of(config, create=False), "retrain", recipe.version) as made:
+            train_from(made_by, lake, recipe)
+            made.append(recipe.version)
     return recipe.version
 
 
@@ -59,6 +63,12 @@ def _repeated(lake: Lake, like: str) -> dict[str, Any]:
     row = policy_row(lake, like)
     if row.parent is None or not row.pins:
         raise UsageError(f"{like} was not trained from data ({row.method}).", "Name a policy that was trained.")
+    if gone := lake.missing(row.pins):
+        listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
+        raise LakeError(
+            f"{like} cannot be made again: of what it was trained from, {listed} is not there any more.",
+            "Retrain from today's data without `--like`.",
+        )
     made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, row.parent)) == "muon"
     as_trained = made_by.model_copy(update={"train": without_ignored(made_by.train, small)})
     return {

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow.dataset as pads
@@ -15,21 +16,25 @@ from schemas.tables.stage import label_of
 from schemas.tables.verdict import DECISION
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.promote.events import event_of, shown
 from tasks.quality.overrides import overridden
 from tasks.shared.console import out
 from tasks.shared.learnt import decisions_of
 from tasks.shared.policies import policies, policy_row
 
+GONE = ("reason", "policies", "done", "created_at")
 VERDICT = ("gate", "gate_version", "passed", "reason", "route")
 
 
 def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
-    """The lineage of a policy version or a trajectory; raises UsageError if there is neither."""
+    """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither."""
     if name == "champion" or name in policies(lake):
         return _of_policy(lake, policy_row(lake, name))
     rows = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
     if rows:
         return _of_trajectory(lake, rows[0])
+    if gone := lake.read("forgotten", where={"trajectory_id": name}).to_pylist():
+        return {"kind": "forgotten", "trajectory": name, **{key: gone[0][key] for key in GONE}}
     known = ", ".join(policies(lake)) or "none"
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
@@ -52,7 +57,24 @@ def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
         "trajectories": _trained_on(lake, policy),
         "reviews": _learnt_from(lake, policy),
         "overridden": overridden(lake, policy.pins.get("quality_overrides")),
+        "makers": _makers(lake, policy),
+        "repeats": policy.repeats,
+        "training_set": json.loads(policy.training_set or "null"),
+        "decision": _decision(lake, policy),
     }
+
+
+def _makers(lake: Lake, policy: PolicyVersion) -> list[dict[str, Any]]:
+    """Who had a part in the data that its training read: kind (judge, or of an annotation), name, version, n."""
+    if not {"verdicts", "trajectories"} <= policy.pins.keys():
+        return []
+    return ask(lake, "lineage_makers", policy.pins).to_pylist()
+
+
+def _decision(lake: Lake, policy: PolicyVersion) -> dict[str, Any] | None:
+    """What was decided when it challenged the champion."""
+    told = event_of(lake, f"challenge:{policy.policy_version}")
+    return told and shown(told)
 
 
 def _link(row: PolicyVersion) -> dict[str, Any]:
@@ -107,6 +129,15 @@ def _read_by(lake: Lake, policy: PolicyVersion) -> set[str]:
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
+def readers_of(lake: Lake, names: Collection[str]) -> dict[str, list[str]]:
+    """The policies whose training read each of these trajectories, oldest first."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for version, policy in policies(lake).items():
+        for name in found.keys() & set(_trained_on(lake, policy)["ids"]):
+            found[name].append(version)
+    return found
+
+
 def _source(method: str) -> Any:
     """What a method reads; all that was routed where nobody knows the method any more."""
     try:
@@ -121,7 +152,7 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         lake.read("verdicts", where={"trajectory_id": name}).to_pylist(),
         key=lambda one: (one["created_at"], one["gate"] == DECISION),
     )
-    trained = [version for version, policy in policies(lake).items() if name in _trained_on(lake, policy)["ids"]]
+    trained = readers_of(lake, [name])[name]
     shown = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",
@@ -129,13 +160,37 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         **{key: row[key] for key in shown},
         "failure_boundary": row["failure_boundary"],
         "verdicts": [{key: one[key] for key in VERDICT} for one in verdicts],
+        "thoughts": _thoughts(lake, name),
+        "reviews": _reviews(lake, name),
         "policies": trained,
     }
 
 
+def _thoughts(lake: Lake, trajectory: str) -> list[dict[str, Any]]:
+    """Who wrote thoughts of its steps: author, version, n."""
+    where = {"trajectory_id": trajectory, "kind": "thought"}
+    rows = lake.read("annotations", ["author", "version"], where).to_pylist()
+    counts = Counter((row["author"], row["version"]) for row in rows)
+    return [{"author": author, "version": version, "n": n} for (author, version), n in counts.items()]
+
+
+def _reviews(lake: Lake, trajectory: str) -> list[dict[str, Any]]:
+    """What people decided of it, oldest first."""
+    columns = ["revision", "person", "decision", "step", "undoes"]
+    rows = lake.read("reviews", columns, {"trajectory_id": trajectory}).to_pylist()
+    return sorted(rows, key=lambda row: row["revision"])
+
+
 def show_lineage(found: dict[str, Any]) -> None:
     """The same for people."""
-    (_show_policy if found["kind"] == "policy" else _show_trajectory)(found)
+    {"policy": _show_policy, "trajectory": _show_trajectory, "forgotten": _show_forgotten}[found["kind"]](found)
+
+
+def _show_forgotten(found: dict[str, Any]) -> None:
+    console = out()
+    for key in ("trajectory", "created_at", "reason"):
+        console.print(f"{'forgotten' if key == 'created_at' else key:<15} {found[key]}", markup=False)
+    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")
 
 
 def _show_policy(found: dict[str, Any]) -> None:
@@ -154,6 +209,12 @@ def _show_policy(found: dict[str, Any]) -> None:
     for row in found["overridden"]:
         about = f"{row['table']}, {row['expectation']} of {label_of(row['iteration'])}"
         console.print(escape(f"quality         {row['person']} overrode {about}: {row['reason']}"))
+    for one in found["makers"]:
+        console.print(f"{one['kind']:<15} {one['n']:,} by {one['name']}{_of(one['version'])}", markup=False)
+    if found["repeats"]:
+        console.print(f"repeats         {found['repeats']}")
+    if found["decision"]:
+        console.print(f"decision        {found['decision']['decision']}: {found['decision']['reason']}", markup=False)
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
@@ -164,6 +225,10 @@ def _show_policy(found: dict[str, Any]) -> None:
         console.print(table)
 
 
+def _of(version: str | None) -> str:
+    return f" ({version})" if version else ""
+
+
 def _show_trajectory(found: dict[str, Any]) -> None:
     console = out()
     for key in ("trajectory", "task_id", "seed", "iteration", "policy", "policy_version", "instruction", "success"):
@@ -171,4 +236,8 @@ def _show_trajectory(found: dict[str, Any]) -> None:
     for verdict in found["verdicts"]:
         word = "passed" if verdict["passed"] else "refused"
         console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} [dim]({verdict['route']})")
+    for one in found["reviews"]:
+        console.print(f"{'person':<15} {one['person']}: {one['decision']}", markup=False)
+    for one in found["thoughts"]:
+        console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}", markup=False)
     console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")

@@ -52,10 +52,33 @@ def diff(
         show_difference(found)
 
 
+def forget(
+    named: Annotated[
+        list[str], typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then keys.")
+    ],
+    config: ConfigFile = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with the ids.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and remove nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove trajectories from wherever they rest in the lake, for good; name the policies that learned from them."""
+    from apps.commands.forgetting import forget_trajectories, show_forgotten
+    from apps.lakes import open_lake
+
+    names, overrides = apart(named)
+    if not names:
+        raise UsageError("`forget` was given no trajectory.", "Write its id: `flywheel desk` and the report show them.")
+    found = forget_trajectories(open_lake(resolve(config, overrides)), names, reason, dry_run)
+    if as_json:
+        print_json(found)
+    else:
+        show_forgotten(found)
+
+
 def apart(words: list[str] | None) -> tuple[list[str], list[str]]:
     """Names, and config keys with their values."""
     given = words or []
     return [one for one in given if "=" not in one], [one for one in given if "=" in one]
 
 
-VERBS = (rollback, diff)
+VERBS = (rollback, diff, forget)

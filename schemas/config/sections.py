@@ -8,6 +8,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from schemas.config.annotate import AnnotateConfig
 from schemas.config.judging import FilterConfig, JudgeConfig
+from schemas.config.openlineage import OpenLineageConfig
 from schemas.config.profiles import config_file
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
@@ -367,6 +368,7 @@ class Config(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     promote: PromoteConfig = PromoteConfig()
     quality: QualityConfig = QualityConfig()
+    openlineage: OpenLineageConfig = OpenLineageConfig()
     budget: BudgetConfig = BudgetConfig()
     cluster: ClusterConfig = ClusterConfig()
     triggers: TriggersConfig = TriggersConfig()

@@ -6,6 +6,7 @@ from schemas.tables import (
     annotation,
     curriculum,
     evaluation,
+    forgotten,
     override,
     pair,
     policy,
@@ -47,5 +48,6 @@ TABLES: dict[str, Table] = {
         override,
         stage,
         review,
+        forgotten,
     )
 }

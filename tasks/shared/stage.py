@@ -18,6 +18,7 @@ from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
+from tasks.openlineage import told
 from tasks.shared.boundary import Boundary
 from tasks.shared.console import now, say_stage
 from tasks.shared.events import emit_failure, emit_stage
@@ -53,7 +54,9 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
     with span(f"stage {name}", about) as traced, now(iteration, name, lambda: last_time(run.lake, name)):
         MOMENT.enter(run.run_id, iteration, name)
         try:
-            result = work(run, iteration)
+            with told(run, name, f"iteration {iteration}") as made:
+                result = work(run, iteration)
+                made += [result["policy"]] if name in ("ct", "train") and "policy" in result else []
         except Exception as error:
             emit_failure(run.lake, iteration, name, error)
             raise

@@ -1,11 +1,15 @@
 """What lineage says of policies and trajectories."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apps.commands.lineage import lineage_of, show_lineage
 from schemas.failure import UsageError
+from schemas.table import utc_now
+from tests.unit.apps.conftest import make_place
 
 
 def test_a_policy_s_lineage_goes_back_to_the_first_policy(place: Any) -> None:
@@ -47,6 +51,31 @@ def test_an_environment_failure_was_trained_on_by_nobody(place: Any) -> None:
 def test_an_unknown_name_is_refused_with_the_policies_there_are(place: Any) -> None:
     with pytest.raises(UsageError, match=r"policy-9.*policy-0001"):
         lineage_of(place.lake, "policy-9")
+
+
+def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_it_was_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = make_place(tmp_path).lake
+    used = lineage_of(lake, "policy-0001")["trajectories"]["ids"][0]
+    verdict = lake.read("verdicts", where={"trajectory_id": used}).to_pylist()[0]
+    lake.append("verdicts", [{**verdict, "gate": "judge", "gate_version": "strict-2"}])
+    thought = {
+        "annotation_id": "a", "trajectory_id": used, "step": 0, "iteration": 0, "kind": "thought", "author": "actre",
+        "thought": "I see.", "action": None, "before": None, "after": None, "created_at": utc_now(),
+        "patterns": [], "version": "qwen-7b", "question": None,
+    }  # fmt: skip
+    lake.append("annotations", [thought])
+    row = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()[0]
+    lake.upsert("policies", [{**row, "data_versions": json.dumps(lake.versions())}])
+    found = lineage_of(lake, "policy-0001")
+    assert found["makers"] == [
+        {"kind": "judge", "name": "strict-2", "version": None, "n": 1},
+        {"kind": "thought", "name": "actre", "version": "qwen-7b", "n": 1},
+    ]
+    assert (found["repeats"], found["training_set"], found["decision"]) == (None, None, None)
+    assert lineage_of(lake, used)["thoughts"] == [{"author": "actre", "version": "qwen-7b", "n": 1}]
 
 
 def test_both_kinds_can_be_shown_to_people(place: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from models.random_vlm import build_random
 from schemas.config import Config, config_of
 from schemas.config.training import TrainConfig
-from schemas.failure import UsageError
+from schemas.failure import LakeError, UsageError
 from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.trajectory import Trajectory
@@ -33,7 +33,7 @@ def trained(folder: Path, base: Path, **train: Any) -> Config:
         policy_version="first", kind="initial", parent=None, data_versions="{}", status="champion", **common
     )
     second = PolicyVersion(
-        policy_version="second", kind="iteration", parent="first", data_versions='{"steps":1}', status="candidate",
+        policy_version="second", kind="iteration", parent="first", data_versions='{"policies":1}', status="candidate",
         **common,
     )  # fmt: skip
     lake.append("policies", [first, second])
@@ -58,7 +58,19 @@ def test_a_stored_training_is_repeated_without_what_its_model_never_read(
     pins = pin_data.fn(config, "second")
     again = config_of(json.loads(pins["config"]))
     assert again.train == TrainConfig.model_validate(real)
-    assert (pins["parent"], pins["versions"], pins["version"]) == ("first", {"steps": 1}, "retrained-0000")
+    assert (pins["parent"], pins["versions"], pins["version"]) == ("first", {"policies": 1}, "retrained-0000")
+
+
+def test_what_a_policy_was_made_from_and_is_gone_is_named_by_table_and_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    config = trained(tmp_path, parent(tmp_path))
+    lake = Lake.open(config.lake)
+    rows = lake.read("policies", where={"policy_version": "second"}).to_pylist()
+    lake.upsert("policies", [{**row, "data_versions": '{"policies":1,"steps":4}'} for row in rows])
+    with pytest.raises(LakeError, match=r"second cannot be made again.*steps 4 is not there"):
+        pin_data.fn(config, "second")
 
 
 def test_a_policy_that_was_not_trained_cannot_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

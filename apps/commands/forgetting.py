@@ -1,0 +1,109 @@
+"""`flywheel forget`: a trajectory leaves the lake for good, and the policies that learned from it are named."""
+
+import shutil
+from collections.abc import Collection
+from typing import Any
+
+from apps.commands.lineage import readers_of
+from apps.report.build import report_folder
+from schemas.failure import UsageError
+from schemas.table import utc_now
+from schemas.tables.forgotten import Forgotten
+from schemas.text import counted
+from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successors
+from storage.lake import Lake
+from tasks.shared.console import out
+from tasks.shared.paths import home
+from tasks.turning import require_free
+
+NO_REASON = "no reason was given"
+SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
+"""What a training that was cut short leaves of its data in the work folder; it writes them anew."""
+
+
+def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> dict[str, Any]:
+    """Removes trajectories, and those that repeat steps of them, from everywhere they rest in the lake.
+
+    A record of the ids comes first: from then on nobody writes them again, and the same command finishes what a kill
+    cut short. Exports, and copies of the lake, are out of reach.
+
+    Returns:
+        trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (by trajectory),
+        rows (by table), screenshots (how many), dry_run.
+
+    Raises:
+        UsageError: an id that is none, or a run turns the lake.
+    """
+    require_free(lake)
+    before = {row.trajectory_id: row for row in lake.rows(Forgotten, {"trajectory_id": list(names)})}
+    there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
+    if unknown := sorted(set(names) - there - before.keys()):
+        raise UsageError(
+            f"There is no trajectory `{unknown[0]}` in {lake.uri}.",
+            "Nothing was removed; ids are in the report.",
+        )
+    with_them = successors(lake, names)
+    new = (there | with_them) - before.keys()
+    policies = readers_of(lake, new) | {name: row.policies for name, row in before.items()}
+    kept = {sha256 for row in before.values() for sha256 in row.screenshots}
+    everything = set(policies)
+    pictures = own_screenshots(lake, everything) | (kept - _shown(lake, kept, everything))
+    doomed = Doomed(sorted(everything), sorted(pictures))
+    found: dict[str, Any] = {
+        "trajectories": sorted(everything),
+        "with_them": sorted(with_them),
+        "policies": {name: policies[name] for name in sorted(policies)},
+        "rows": rows_of(lake, doomed),
+        "screenshots": len(pictures),
+        "dry_run": dry_run,
+    }
+    if not dry_run:
+        _remove(lake, doomed, policies, reason or NO_REASON)
+    return found
+
+
+def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: str) -> None:
+    rows = [
+        Forgotten(
+            trajectory_id=name,
+            reason=reason,
+            policies=policies[name],
+            screenshots=list(doomed.screenshots) if number == 0 else [],  # once is enough
+            done=False,
+            created_at=utc_now(),
+        )
+        for number, name in enumerate(doomed.trajectories)
+    ]
+    lake.append("forgotten", rows)
+    erase(lake, doomed)
+    for pattern in SAMPLES:
+        for file in (home() / "work" / lake.lake_id).glob(f"*/{pattern}"):
+            file.unlink(missing_ok=True)
+    for copies in (report_folder(lake), home() / "cache" / lake.lake_id):
+        shutil.rmtree(copies, ignore_errors=True)  # both are made anew, without these
+    done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
+    lake.upsert("forgotten", [row.model_copy(update={"done": True, "screenshots": []}) for row in done])
+
+
+def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
+    """Those of the pictures that another trajectory shows by now."""
+    found = set[str]()
+    for column in ("screenshot", "next_screenshot"):
+        rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
+        found |= {row[column] for row in rows if row["trajectory_id"] not in doomed}
+    return found
+
+
+def show_forgotten(found: dict[str, Any]) -> None:
+    """The same for people."""
+    console = out()
+    word = "would be forgotten" if found["dry_run"] else "forgotten"
+    console.print(f"{counted(len(found['trajectories']), 'trajectory', 'trajectories')} {word}")
+    if found["with_them"]:
+        console.print(f"with them, since they repeat their steps: {', '.join(found['with_them'])}", soft_wrap=True)
+    for table, count in found["rows"].items():
+        console.print(f"{table:<14} {count:>7,}")
+    reached = sorted({policy for policies in found["policies"].values() for policy in policies})
+    console.print(f"policies that learned from them: {', '.join(reached) or 'none'}", soft_wrap=True)
+    if not found["dry_run"]:
+        console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")

@@ -1,0 +1,17 @@
+"""`[openlineage]`: where events about what was made from what are sent."""
+
+from schemas.config.section import Positive, Section
+
+
+class OpenLineageConfig(Section):
+    """Events in OpenLineage's form, at the begin and end of every stage and retraining."""
+
+    to: str = ""
+    """A file that a line of JSON is added to for each event, or the `http://` or `https://` address that they are
+    posted to, such as `http://marquez:5000/api/v1/lineage`; nothing is sent if empty."""
+    namespace: str = "flywheel"
+    """Of the jobs; the namespace of data sets is the lake's address."""
+    key_variable: str = "OPENLINEAGE_API_KEY"
+    """The environment variable that holds the key of the address; none is sent if it is not set."""
+    timeout_s: Positive = 5.0
+    """An event that takes longer to be taken is lost; what is lost is said once, and ends nothing."""

@@ -1,0 +1,125 @@
+"""A trajectory leaves every file of a lake: today's tables by a commit each, files of earlier versions in their place.
+
+Versions that policies pin stay readable that way, without what was forgotten. Each file is replaced as a whole and each
+commit is made or not, so whoever is killed does it again and finds less to do.
+"""
+
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.tables import TABLES
+from schemas.tables.forgotten import TABLE as FORGOTTEN
+from storage.lake import Lake
+
+NAMES = ("trajectory_id", "rejected_trajectory_id")
+"""Columns that name the trajectory a row is about."""
+PICTURES = {"screenshots": "sha256", "readings": "sha256"}
+"""Tables of pictures, with the column that names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """What is to be forgotten."""
+
+    trajectories: Collection[str]
+    screenshots: Collection[str]
+    """sha256 of pictures that nothing else shows."""
+
+    def columns(self, table: str) -> dict[str, Collection[str]]:
+        """The values by column that a row of a table goes for; empty for a table that holds nothing of trajectories."""
+        if table in PICTURES:
+            return {PICTURES[table]: self.screenshots}
+        names = [name for name in NAMES if name in TABLES[table].schema.names and table != FORGOTTEN.name]
+        return dict.fromkeys(names, self.trajectories)
+
+
+def successors(lake: Lake, names: Collection[str]) -> set[str]:
+    """Trajectories that repeat steps of these, or of such ones: they hold the same screens and actions."""
+    rows = lake.read("trajectories", ["trajectory_id", "continues"]).to_pylist()
+    found, new = set[str](), set(names)
+    while new := {row["trajectory_id"] for row in rows if row["continues"] in new} - found:
+        found |= new
+    return found - set(names)
+
+
+def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
+    """sha256 of the pictures that only these trajectories show."""
+    with lake.connect(["steps", "annotations"]) as connection:
+        connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
+        rows = connection.sql("""
+            WITH shown AS (
+                SELECT trajectory_id, unnest([screenshot, next_screenshot]) AS sha256 FROM steps
+                UNION ALL SELECT trajectory_id, unnest([before, after]) FROM annotations
+            )
+            SELECT sha256 FROM shown SEMI JOIN names USING (trajectory_id) WHERE sha256 IS NOT NULL
+            EXCEPT SELECT sha256 FROM shown ANTI JOIN names USING (trajectory_id)
+        """).fetchall()
+    return {sha256 for (sha256,) in rows}
+
+
+def rows_of(lake: Lake, doomed: Doomed) -> dict[str, int]:
+    """How many rows of today's tables would go; tables without any are left out."""
+    counts = {table: lake.count(table, _where(doomed.columns(table))) for table in TABLES if doomed.columns(table)}
+    return {table: count for table, count in counts.items() if count}
+
+
+def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
+    """Removes all of it from every table and from the files of every version; returns rows by table, of today's."""
+    removed = rows_of(lake, doomed)
+    for table in removed:
+        lake.delete(table, _predicate(doomed.columns(table)))
+    for table in TABLES:
+        if columns := doomed.columns(table):
+            _rewrite(lake, table, columns)
+    return removed
+
+
+def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]]) -> None:
+    """Puts every file of a table that holds such rows, of whatever version, anew without them."""
+    store = lake.files_of(table)
+    for name in sorted(store.sizes()):
+        if not name.endswith(".parquet"):
+            continue
+        try:
+            data = store.get(name)
+        except FileNotFoundError:
+            continue  # swept meanwhile
+        file = pq.ParquetFile(pa.BufferReader(data))
+        there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
+        keys = file.read(list(there))
+        if not there or not pc.any(_matches(keys, there)).as_py():
+            continue
+        rows, sink = file.read(), io.BytesIO()
+        compression = file.metadata.row_group(0).column(0).compression.replace("UNCOMPRESSED", "NONE")
+        pq.write_table(rows.filter(pc.invert(_matches(rows, there))), sink, compression=compression)
+        store.put(name, sink.getvalue())
+
+
+def _matches(rows: pa.Table, columns: Mapping[str, Collection[str]]) -> Any:
+    found = pa.array([False] * rows.num_rows)
+    for name, values in columns.items():
+        found = pc.or_(found, pc.is_in(rows[name].combine_chunks(), pa.array(sorted(values), pa.string())))
+    return found
+
+
+def _where(columns: Mapping[str, Collection[str]]) -> Any:
+    import pyarrow.dataset as pads
+
+    whole = None
+    for name, values in columns.items():
+        one = pads.field(name).isin(pa.array(sorted(values), pa.string()))
+        whole = one if whole is None else whole | one
+    return whole
+
+
+def _predicate(columns: Mapping[str, Collection[str]]) -> str:
+    def quoted(value: str) -> str:
+        return "'" + value.replace("'", "''") + "'"
+
+    return " OR ".join(f"{name} IN ({', '.join(map(quoted, sorted(values)))})" for name, values in columns.items())

@@ -1,0 +1,40 @@
+"""Keeps what was forgotten from coming back: rows of such trajectories are not written, whoever brings them."""
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.table import Table
+from schemas.tables.forgotten import TABLE as FORGOTTEN
+
+FRESH_S = 60.0
+"""What others forgot is known to a process that goes on after so long; to a new one at once."""
+COLUMN = "trajectory_id"
+
+
+class Tombstones:
+    """The trajectories that a lake has forgotten.
+
+    Args:
+        read: their ids, as the lake has them now.
+    """
+
+    def __init__(self, read: Callable[[], set[str]]) -> None:
+        self._read = read
+        self._known: set[str] = set()
+        self._asked = float("-inf")
+
+    def without(self, contract: Table, rows: pa.Table) -> pa.Table:
+        """The rows of a table that are of no forgotten trajectory."""
+        if contract.name == FORGOTTEN.name:
+            self._asked = float("-inf")
+            return rows
+        if COLUMN not in contract.schema.names or not rows.num_rows:
+            return rows
+        if time.monotonic() - self._asked > FRESH_S:
+            self._known, self._asked = self._read(), time.monotonic()
+        if not self._known:
+            return rows
+        return rows.filter(pc.invert(pc.is_in(rows[COLUMN], pa.array(sorted(self._known), pa.string()))))

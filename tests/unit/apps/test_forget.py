@@ -1,0 +1,142 @@
+"""A forgotten trajectory rests nowhere, does not come back, and the policies that learned from it are named."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from apps.commands.forgetting import forget_trajectories, show_forgotten
+from apps.commands.lineage import lineage_of, show_lineage
+from schemas.failure import UsageError
+from schemas.tables.forgotten import Forgotten
+from storage import forgetting
+from storage.lake import Lake
+from tests.unit.apps.conftest import Place, make_place
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    return make_place(tmp_path)
+
+
+def files_that_hold(lake: Lake, text: str) -> list[str]:
+    """Data files of any version of any table in which some text column holds a text."""
+    found = []
+    for path in sorted((Path(lake.uri) / "tables").rglob("*.parquet")):
+        rows = pq.read_table(path)
+        texts = [name for name in rows.column_names if str(rows.schema.field(name).type).endswith("string")]
+        if any(text in (value or "") for name in texts for value in rows[name].to_pylist()):
+            found.append(str(path))
+    return [path for path in found if "/forgotten/" not in path]
+
+
+def used_one(lake: Lake) -> str:
+    return lineage_of(lake, "policy-0000")["trajectories"]["ids"][0]
+
+
+def picture_of_its_own(lake: Lake, name: str) -> str:
+    """Gives a trajectory's step a picture that no other one shows."""
+    png = lake.read("screenshots").to_pylist()[0]
+    lake.append("screenshots", [{**png, "sha256": "e" * 64}])
+    step = lake.read("steps", where={"trajectory_id": name}).to_pylist()[0]
+    lake.upsert("steps", [{**step, "next_screenshot": "e" * 64}])
+    return "e" * 64
+
+
+def test_it_is_gone_from_every_file_of_every_version_with_the_pictures_that_only_it_showed(own: Place) -> None:
+    lake = own.lake
+    name, shared = used_one(lake), lake.read("screenshots", ["sha256"])["sha256"][0].as_py()
+    picture = picture_of_its_own(lake, name)
+    lake.compact("steps")
+    assert files_that_hold(lake, name) and files_that_hold(lake, picture)
+    found = forget_trajectories(lake, [name], "a card number is on the screen")
+    assert files_that_hold(lake, name) == [] and files_that_hold(lake, picture) == []
+    assert found["policies"] == {name: ["policy-0000", "policy-0001"]}
+    assert found["rows"] == {"trajectories": 1, "steps": 1, "screenshots": 1, "verdicts": 1}
+    assert lake.count("screenshots", {"sha256": shared}) == 1
+    assert lake.count("trajectories") == 71
+
+
+def test_pinned_versions_stay_readable_without_it(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    before = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    forget_trajectories(lake, [name], "")
+    after = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    assert set(before) - set(after) == {name}
+    assert lake.missing(json.loads(lake.read("policies", ["data_versions"])["data_versions"][0].as_py() or "{}")) == {}
+
+
+def test_it_does_not_come_back_by_whoever_writes_it_again(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    rows = {table: lake.read(table, where={"trajectory_id": name}).to_pylist() for table in ("trajectories", "steps")}
+    forget_trajectories(lake, [name], "")
+    for store in (lake, Lake.open(own.config.lake)):
+        for table, there in rows.items():
+            assert there and store.append(table, there) == 0
+            store.upsert(table, there)
+            assert store.count(table, {"trajectory_id": name}) == 0
+
+
+def test_a_kill_anywhere_is_gone_on_from_by_the_same_command(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    picture = picture_of_its_own(lake, name)
+    whole = forgetting._rewrite
+    for left in range(3):
+        remaining = iter(range(left))
+
+        def dying(*arguments: Any, remaining: Iterator[int] = remaining) -> None:
+            if next(remaining, None) is None:
+                raise KeyboardInterrupt
+            whole(*arguments)
+
+        monkeypatch.setattr(forgetting, "_rewrite", dying)
+        with pytest.raises(KeyboardInterrupt):
+            forget_trajectories(lake, [name], "secret")
+        assert not lake.rows(Forgotten)[0].done
+    monkeypatch.setattr(forgetting, "_rewrite", whole)
+    found = forget_trajectories(lake, [name], "")
+    assert files_that_hold(lake, name) == [] and files_that_hold(lake, picture) == []
+    (row,) = lake.rows(Forgotten)
+    assert (row.done, row.reason, row.policies) == (True, "secret", found["policies"][name])
+    assert row.policies == ["policy-0000", "policy-0001"]
+
+
+def test_what_repeats_its_steps_goes_with_it(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    row = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()[0]
+    lake.append("trajectories", [{**row, "trajectory_id": "again", "continues": name, "replayed": 1}])
+    lake.append("trajectories", [{**row, "trajectory_id": "once more", "continues": "again", "replayed": 1}])
+    found = forget_trajectories(lake, [name], "")
+    assert found["with_them"] == ["again", "once more"]
+    assert lake.count("trajectories", {"trajectory_id": ["again", "once more", name]}) == 0
+
+
+def test_a_dry_run_removes_nothing_and_says_what_would_go(own: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    lake, name, before = own.lake, used_one(own.lake), own.lake.versions()
+    found = forget_trajectories(lake, [name], "", dry_run=True)
+    show_forgotten(found)
+    said = capsys.readouterr().out
+    assert lake.versions() == before and found["rows"]["steps"] == 1
+    assert "1 trajectory would be forgotten" in said and "learned from them: policy-0000, policy-0001" in said
+
+
+def test_its_lineage_says_that_it_was_forgotten_and_who_learned_from_it(
+    own: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = used_one(own.lake)
+    forget_trajectories(own.lake, [name], "asked by the person in it")
+    found = lineage_of(own.lake, name)
+    assert (found["kind"], found["policies"], found["done"]) == ("forgotten", ["policy-0000", "policy-0001"], True)
+    show_lineage(found)
+    assert "asked by the person in it" in capsys.readouterr().out
+
+
+def test_an_id_that_is_none_is_refused_and_nothing_is_removed(own: Place) -> None:
+    before = own.lake.versions()
+    with pytest.raises(UsageError, match="no trajectory `nobody`"):
+        forget_trajectories(own.lake, [used_one(own.lake), "nobody"], "")
+    assert own.lake.versions() == before
