@@ -14,7 +14,7 @@ from storage.lake import Lake
 from tasks.shared.now import NAME, Now
 from tests.unit.apps.conftest import Place, make_place
 
-PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live")
+PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live", "/quality")
 CHARTED = ("wheel", "curriculum", "lineage")
 
 
@@ -128,3 +128,12 @@ def test_names_and_words_of_pages_are_shown_as_text(fresh: Place) -> None:
     with TestClient(make_app(fresh.config, fresh.lake), "http://127.0.0.1:8750") as site:
         for path in ("/lineage", "/trajectories", "/trajectories?task=%22%3E%3Cscript%3Ealert(1)", "/"):
             assert "<script>alert" not in site.get(path).text
+
+
+def test_the_quality_page_shows_what_failed_of_one_iteration_or_of_the_newest(site: TestClient) -> None:
+    page = site.get("/quality")
+    assert page.status_code == 200 and "a trajectory of many minutes points at a stuck sandbox" in page.text
+    assert 'href="/quality?iteration=1"' in page.text
+    one = site.get("/quality?iteration=1")
+    assert one.status_code == 200 and "What held" in one.text
+    assert site.get("/quality?iteration=77").status_code == 404
