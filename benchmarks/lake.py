@@ -1,0 +1,153 @@
+"""What the lake's queries cost by its size, what writing costs, and what a step takes on disk.
+
+`python -m benchmarks.lake [--short] [--lakes DIR] --json PATH`
+
+Queries: every one that the wheel asks in each iteration and that the pages ask, over synthetic lakes
+(`benchmarks.shared.wide_lake`) of 10^5, 10^6 and 10^7 steps in iterations of 10^5, each the better of two; the evidence
+of the curriculum query also in Polars and pandas over the same files, with the same numbers. `growth` is how the time
+of a query grew from one lake to the next, over how the lake did. Writing: 10,000 trajectories of three steps with their
+screenshots through the lake beside the same rows through pyarrow's Parquet writer alone, with the same compression, and
+eight processes at once. Storage: the same trajectories as a folder of PNG files and JSON, and in LeRobot v3's layout
+with pictures in the Parquet files (MP4 needs an encoder that is not installed; it is lossy, and smaller).
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.shared.lake_frames import in_pandas, in_polars
+from benchmarks.shared.lake_storage import lerobot, loose_files
+from benchmarks.shared.lake_writes import append_rate, writers
+from benchmarks.shared.memory import folder_bytes
+from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.shared.wide_lake import STEPS_EACH, fill_iterations
+from schemas.config.sections import CurriculumConfig, LakeConfig
+from storage.catalog import ask
+from storage.lake import Lake
+
+SIZES = {False: (100_000, 1_000_000, 10_000_000), True: (10_000, 100_000)}
+"""Steps."""
+EACH = {False: 100_000, True: 10_000}
+"""Steps of one iteration."""
+MOST_PANDAS = 1_000_000
+"""Steps beyond which pandas would take the machine's memory."""
+TRAJECTORIES = {False: 10_000, True: 1_000}
+CHOSEN = CurriculumConfig()
+TASKS = [f"synthetic/task-{number}" for number in range(50)]
+RATES = ("floor", "most_shown", "saturated", "hopeless_below", "saturated_above", "shown_rate", "forgetting", "method")
+
+
+def queries(last: int) -> dict[str, dict[str, Any]]:
+    """The questions with their values, for a lake whose last iteration is this."""
+    curriculum = {name: getattr(CHOSEN, name) for name in RATES}
+    weights = {
+        "balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "practice": [], "measured": "",
+        "history_images": 1, "prefixes": "people", "corrections": "all",
+    }  # fmt: skip
+    return {
+        "curriculum": {"iteration": last + 1, "tasks": TASKS, **curriculum},
+        "status": {},
+        "verified": {},
+        "funnel": {},
+        "tasks": {},
+        "decisions": {"iteration": last},
+        "gate_looks": {"iteration": last},
+        "gate_steps": {"iteration": last},
+        "gate_screenshots": {"iteration": last},
+        "gate_tasks": {"iteration": last, "enough": 3},
+        "drift": {"iteration": last, "window": 5},
+        "training_weights": weights,
+        "training_groups": {"iteration": last, "groups": None},
+        "queue": {"iteration": None, "task": None, "forgetting": 0.8, "limit": 20, "offset": 0},
+        "quality_found": {"first": max(0, last - 99), "last": last, "failing": True},
+    }
+
+
+def timed(work: Callable[[], Any], times: int = 2) -> float:
+    """The best of some goes, in seconds."""
+    took: list[float] = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return min(took)
+
+
+def asked(uri: str, steps: int, each: int) -> list[dict[str, Any]]:
+    """A row per question to a lake of so many steps, which is made if it is not there."""
+    lake = Lake.open(LakeConfig(uri=uri))
+    if not lake.count("trajectories"):
+        fill_iterations(lake, each // STEPS_EACH, steps // each)
+    last = steps // each - 1
+    rows = [
+        {"query": name, "by": "lake", "steps": steps, "s": timed(lambda: ask(lake, name, **values))}  # noqa: B023
+        for name, values in queries(last).items()
+    ]
+    expected = {
+        row["task_id"]: (row["successes"], row["failures"])
+        for row in ask(lake, "curriculum", **queries(last)["curriculum"]).to_pylist()
+    }
+    others = {"polars": in_polars} | ({"pandas": in_pandas} if steps <= MOST_PANDAS else {})
+    for name, evidence in others.items():
+        found: list[Any] = []
+        took = timed(lambda: found.append(evidence(lake, last + 1, CHOSEN.forgetting)))  # noqa: B023
+        same = all(abs(a - b) < 1e-6 for task in TASKS for a, b in zip(expected[task], found[0][task], strict=True))
+        rows.append({"query": "curriculum's evidence", "by": name, "steps": steps, "s": took, "same": same})
+    return rows
+
+
+def grown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows as a table: a question each, its seconds by size, and by how much its cost outgrew the data at most."""
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        line = table.setdefault((row["query"], row["by"]), {"query": row["query"], "by": row["by"]})
+        line[f"{row['steps']:,} steps"] = row["s"]
+    for (query, by), line in table.items():
+        points = [(row["steps"], row["s"]) for row in rows if (row["query"], row["by"]) == (query, by)]
+        line["growth"] = max(((t1 / t0) / (n1 / n0) for (n0, t0), (n1, t1) in pairwise(points)), default=None)
+    return list(table.values())
+
+
+def main() -> int:
+    """Measures queries, then writing, then storage."""
+    parser = add_options(argparse.ArgumentParser(description=__doc__))
+    parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
+    chosen = parser.parse_args()
+    count, sizes = TRAJECTORIES[chosen.short], SIZES[chosen.short]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.lakes or Path(scratch)
+        found = [row for n in sizes for row in asked(str(folder / f"wide-{n}"), n, EACH[chosen.short])]
+        table = grown(found)
+        written = append_rate(Path(scratch) / "append", count)
+        together = writers(Path(scratch) / "writers", 8, 10 if chosen.short else 40)
+        lake_bytes = folder_bytes(Path(scratch) / "append" / "lake" / "tables")
+        steps = written["steps"]
+        storage = [
+            {"as": "the lake", "bytes_a_step": lake_bytes / steps},
+            {"as": "PNG files and JSON", **loose_files(Path(scratch) / "append", Path(scratch) / "loose")},
+            {"as": "LeRobot v3, pictures in Parquet", **lerobot(Path(scratch) / "append", Path(scratch) / "lerobot")},
+        ]
+    lake_rows = [line for line in table if line["by"] == "lake"]
+    most = f"{sizes[-1]:,} steps"
+    outgrown, loose = max(line["growth"] for line in lake_rows), storage[1]["bytes_a_step"]
+    same = sum(row.get("same", True) for row in found) / len(found)
+    bars = [
+        Bar(f"curriculum query, {most}, s", lake_rows[0][most], 1.0, "lower"),
+        Bar("growth of a query's cost over the data's, at most", outgrown, 1.0, "lower"),
+        Bar("Polars and pandas answer the same", same, 1.0, "higher"),
+        Bar("append with screenshots, of the raw Parquet rate", written["share"], 0.8, "higher"),
+        Bar("rows lost by 8 concurrent writers", together["lost"], 0, "lower"),
+        Bar("bytes a step, of PNG files and JSON", storage[0]["bytes_a_step"] / loose, 1.0, "lower"),
+    ]
+    rows = [*table, written, together, *storage]
+    return finish("lake", json.loads(json.dumps(rows)), bars, chosen.json, [table, [written], [together], storage])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
