@@ -1,13 +1,17 @@
 """Which code made this."""
 
 import subprocess
+import tomllib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 
 def version() -> str:
-    """The version of the package, as `pyproject.toml` says; `unknown` where it is not installed."""
+    """The version, as `pyproject.toml` says: of the checkout, else of the installed package."""
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    if project.is_file():
+        return tomllib.loads(project.read_text())["project"]["version"]
     try:
         return metadata.version("flywheel")
     except metadata.PackageNotFoundError:

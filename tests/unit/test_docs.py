@@ -1,6 +1,8 @@
 """The documents say what is there: every test that the threat model names, every link, every command and key."""
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,12 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
         file = (page.parent / name).resolve() if name else page
         assert file.exists(), f"{page.name}: {target}"
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{page.name}: {target}"
+
+
+def test_the_changelog_begins_with_the_version_that_the_package_has_and_a_tag_is_that_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    heads = re.findall(r"^## (\d+\.\d+\.\d+)(, not released)?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heads[0][0] == version and all(not unreleased for _, unreleased in heads[1:])
+    asked = ["git", "-C", str(ROOT), "tag", "--points-at", "HEAD", "--list", "v*"]
+    tags = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    assert all(tag == f"v{version}" for tag in tags)
