@@ -6,6 +6,7 @@ is, and a server only has to react. Whoever has other reasons emits `flywheel.re
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
@@ -24,20 +25,27 @@ HEARTBEAT = "prefect.flow-run.heartbeat"
 
 
 def put(client: SyncPrefectClient) -> list[str]:
-    """Makes or renews all automations and returns their names; whether one is switched on stays as it is."""
+    """Makes or renews all automations and returns their names; whether one is switched on stays as it is.
+
+    One that is as it should be is left alone: what is written anew forgets which runs it waits for.
+    """
     made: list[str] = []
     for automation in _automations(client):
         there = client.read_automations_by_name(automation.name)
-        if there:
+        if not there:
+            client.create_automation(automation)
+        elif _rule(there[0]) != _rule(automation):
             kept = automation.model_copy(update={"enabled": there[0].enabled})
             whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # what is not set is not sent
             client.update_automation(there[0].id, whole)
-        else:
-            client.create_automation(automation)
         for twin in there[1:]:
             client.delete_automation(twin.id)
         made.append(automation.name)
     return made
+
+
+def _rule(automation: AutomationCore) -> dict[str, Any]:
+    return automation.model_dump(include={"description", "trigger", "actions"})
 
 
 def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:

@@ -133,9 +133,9 @@ def test_schedules_are_listed_set_and_switched_and_stay_when_it_is_deployed_agai
 
 @pytest.mark.timeout(600)
 def test_automations_are_there_once_however_often_they_are_made(up: Up) -> None:
-    made = up.json("schedule", "automations")["automations"]
-    names = sorted(one["name"] for one in up.rows("automations"))
-    assert names == sorted(made) and len(made) == 6
+    before = {one["name"]: one["updated"] for one in up.rows("automations")}
+    assert sorted(up.json("schedule", "automations")["automations"]) == sorted(before) and len(before) == 6
+    assert {one["name"]: one["updated"] for one in up.rows("automations")} == before
 
 
 @pytest.mark.timeout(600)

@@ -1,0 +1,162 @@
+"""What orchestration costs: an iteration of the default suite under Prefect, and its same stages called without.
+
+Three arms turn the same two iterations, each from an empty lake, in a process of its own, in the same run: the stages
+called one after the other (`plain`); `flywheel run` with its temporary server (`temporary server`); and with a server
+that has pages, so that log lines, events, a table and a picture go there, too (`server`). Of the second iteration, each
+arm has the seconds that its stages work (sandboxes, models, storage) and those that lie between the work of two stages.
+Overhead is what lies between beyond what lies there in `plain`, of the whole iteration. The stages' work itself varies
+from arm to arm by more than that, for reasons that are not Prefect's: it is in the rows, and in no bar.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.shared.report import Bar, add_options, finish
+from schemas.config import Config, load_config
+
+ARMS = ("plain", "temporary server", "server")
+MOST = 0.02
+ITERATIONS = 2
+"""The last is measured: what is imported and made once per lake is behind it."""
+SHORT = (
+    "collect.trajectories_per_task=8",
+    "collect.practice_trajectories=5",
+    "evaluate.seeds=3",
+    "evaluate.held_out_seeds=1",
+    "evaluate.explorer_seeds=2",
+    "evaluate.untrained_seeds=1",
+    "train.steps_first=60",
+    "train.steps=60",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the arms and prints the table; exit code 1 if a bar is missed."""
+    options = _options(arguments)
+    overrides = [*(SHORT if options.short else ()), *options.overrides]
+    if options.arm:
+        turn(options.arm, load_config(options.config, overrides))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="flywheel-orchestration-") as folder:
+        rows = [measured(arm, Path(folder) / arm.replace(" ", "-"), options.config, overrides) for arm in ARMS]
+    plain = rows[0]
+    if any(row["stages"] != plain["stages"] for row in rows):
+        raise AssertionError(f"The arms have other stages: {rows}")
+    for row in rows:
+        row["overhead %"] = 100 * (row["between s"] - plain["between s"]) / plain["iteration s"]
+    bars = [Bar(f"overhead of {row['arm']}, share", row["overhead %"] / 100, MOST, "lower") for row in rows[1:]]
+    return finish("orchestration", rows, bars, options.json)
+
+
+def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Turns an arm in a folder of its own; where the last iteration's seconds went."""
+    folder.mkdir(parents=True)
+    words = [sys.executable, "-m", "benchmarks.orchestration", "--arm", arm, "--config", config]
+    environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), "FLYWHEEL__LAKE__URI": str(folder / "lake")}
+    for name in ("PREFECT_API_URL", "PREFECT_HOME"):
+        environ.pop(name, None)
+    subprocess.run([*words, *overrides], env=environ, check=True)
+    found = json.loads((folder / "home" / "measured.json").read_text())
+    return {"arm": arm, **found}
+
+
+def turn(arm: str, config: Config) -> None:
+    """Turns the arm's iterations in this process and writes what was measured to the work folder."""
+    from apps.environment import home, make_prefect_home, settle
+    from apps.interrupts import heeded
+
+    settle()
+    make_prefect_home()
+    with heeded():
+        if arm == "plain":
+            _plain(config)
+        else:
+            _under_prefect(config, own=arm == "server")
+    (home() / "measured.json").write_text(json.dumps(_last(config)))
+
+
+def _plain(config: Config) -> None:
+    """The stages of `flows.flywheel`, called by nobody but us."""
+    from tasks.annotate import annotate_steps
+    from tasks.check import check_before_spending
+    from tasks.collect.collect import collect_trajectories
+    from tasks.curriculum import choose_tasks
+    from tasks.evaluate import evaluate_candidate
+    from tasks.filter import filter_trajectories
+    from tasks.prepare import prepare_lake
+    from tasks.promote.promote import promote_candidate
+    from tasks.quality.gate import check_again, check_quality
+    from tasks.reflect.reflect import reflect_on_failures
+    from tasks.shared.iterations import close_iteration, plan_iterations
+    from tasks.shared.run import open_run
+    from tasks.think.think import think_of_steps
+    from tasks.train.train import continue_training, train_policy
+    from tasks.turning import turning
+
+    stages = (choose_tasks, collect_trajectories, filter_trajectories, reflect_on_failures, think_of_steps)
+    stages += (annotate_steps, check_quality, continue_training, train_policy, evaluate_candidate, check_again)
+    check_before_spending.fn(config)
+    with open_run(config) as run, turning(run.lake):
+        planned = plan_iterations.fn(config, ITERATIONS)
+        prepare_lake.fn(config, -1)
+        for iteration in planned:
+            for stage in (*stages, promote_candidate):
+                stage.fn(config, iteration)
+            close_iteration.fn(config, iteration)
+
+
+def _under_prefect(config: Config, own: bool) -> None:
+    from apps.calling import call
+    from apps.environment import home
+    from apps.schedule.connection import answers, use_server
+    from apps.schedule.processes import Kept, end_all
+    from apps.server import SERVE
+
+    kept: list[Kept] = []
+    try:
+        if own:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = str(probe.getsockname()[1])
+            kept.append(Kept("Prefect server", [*SERVE, "--port", port], home() / "server.log"))
+            kept[0].wait(lambda: answers(f"http://127.0.0.1:{port}/api"))
+            use_server(f"http://127.0.0.1:{port}/api")
+        call("flows.flywheel.flywheel", config, ITERATIONS)
+    finally:
+        end_all(kept)
+
+
+def _last(config: Config) -> dict[str, Any]:
+    from storage.lake import Lake
+    from tasks.shared.status import iterations
+
+    lake = Lake.open(config.lake, create=False)
+    last = iterations(lake)[-1]
+    stages = sorted(lake.read("stages", ["stage"], {"iteration": last["iteration"]})["stage"].to_pylist())
+    work, between = last["wall_s"], last["orchestration_s"]
+    return {"iteration s": work + between, "work s": work, "between s": between, "stages": stages}
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.orchestration",
+        description=__doc__,
+        epilog="--short: the same suite with few trajectories and little training, so the bar is a stricter one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="changes to the config")
+    parser.add_argument("--config", default="laptop", help="a config file or a profile")
+    parser.add_argument("--arm", choices=ARMS, help=argparse.SUPPRESS)
+    return add_options(parser).parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
