@@ -131,8 +131,6 @@ def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> l
         success = measured(config, VlmPolicy(out, config.policy), None, seeds)["success"]
         tried.append(Tried(shares, success))
         listed = ", ".join(f"{share:.2f}" for share in shares)
-        err().print(
-            f"[dim]{'merge':>12}[/dim]  weights {listed}: success {success if success is None else f'{success:.3f}'}"
-        )
+        err().print(f"{'merge':>12}  weights {listed}: success {success if success is None else f'{success:.3f}'}")
     shutil.rmtree(out, ignore_errors=True)
     return tried

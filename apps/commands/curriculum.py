@@ -46,5 +46,5 @@ def show_explanation(found: dict[str, Any]) -> None:
     for row in found["iterations"]:
         counts = (str(row[kind]) for kind in KINDS)
         table.add_row(str(row["iteration"]), f"{100 * row['weight']:.1f} %", *counts, row["reason"])
-    console.print(f"[bold]{found['task']}[/bold]")
+    console.print(found["task"], style="bold")
     console.print(table)

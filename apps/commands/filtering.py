@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from apps.calling import call
@@ -25,9 +24,9 @@ def show_changes(found: dict[str, Any]) -> None:
     for name in ("gate", "turned away before", "now"):
         table.add_column(name, justify="left" if name == "gate" else "right")
     for gate in sorted({*gates["before"], *gates["after"]}):
-        table.add_row(escape(gate), *(str(gates[when].get(gate, 0)) for when in ("before", "after")))
+        table.add_row(gate, *(str(gates[when].get(gate, 0)) for when in ("before", "after")))
     console.print(table)
     for flip in found["flips"]:
         names = ", ".join(flip["examples"])
-        why = escape(flip["reason"])
+        why = flip["reason"]
         console.print(f"{flip['n']} from {flip['from']} to {flip['to']}, such as {names}: {why}", soft_wrap=True)

@@ -6,14 +6,15 @@ from collections.abc import Collection
 from typing import Any
 
 import pyarrow.dataset as pads
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import label_of
 from schemas.tables.verdict import DECISION
+from schemas.text import harmless
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
@@ -189,7 +190,7 @@ def show_lineage(found: dict[str, Any]) -> None:
 def _show_forgotten(found: dict[str, Any]) -> None:
     console = out()
     for key in ("trajectory", "created_at", "reason"):
-        console.print(f"{'forgotten' if key == 'created_at' else key:<15} {found[key]}", markup=False)
+        console.print(f"{'forgotten' if key == 'created_at' else key:<15} {found[key]}")
     console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")
 
 
@@ -197,8 +198,8 @@ def _show_policy(found: dict[str, Any]) -> None:
     console = out()
     for depth, link in enumerate(found["chain"]):
         made = f"iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
-        text = f"{link['policy']}  [dim]{made}"
-        console.print("  " * depth + ("from " if depth else "") + text)
+        policy = "  " * depth + ("from " if depth else "") + harmless(link["policy"])
+        console.print(Text.assemble(f"{policy}  ", (made, "dim")))
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")
@@ -208,13 +209,13 @@ def _show_policy(found: dict[str, Any]) -> None:
     console.print(f"people          {said or 'nothing that people decided'}")
     for row in found["overridden"]:
         about = f"{row['table']}, {row['expectation']} of {label_of(row['iteration'])}"
-        console.print(escape(f"quality         {row['person']} overrode {about}: {row['reason']}"))
+        console.print(f"quality         {row['person']} overrode {about}: {row['reason']}")
     for one in found["makers"]:
-        console.print(f"{one['kind']:<15} {one['n']:,} by {one['name']}{_of(one['version'])}", markup=False)
+        console.print(f"{one['kind']:<15} {one['n']:,} by {one['name']}{_of(one['version'])}")
     if found["repeats"]:
         console.print(f"repeats         {found['repeats']}")
     if found["decision"]:
-        console.print(f"decision        {found['decision']['decision']}: {found['decision']['reason']}", markup=False)
+        console.print(f"decision        {found['decision']['decision']}: {found['decision']['reason']}")
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
@@ -235,9 +236,9 @@ def _show_trajectory(found: dict[str, Any]) -> None:
         console.print(f"{key:<15} {found[key]}")
     for verdict in found["verdicts"]:
         word = "passed" if verdict["passed"] else "refused"
-        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} [dim]({verdict['route']})")
+        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} ({verdict['route']})")
     for one in found["reviews"]:
-        console.print(f"{'person':<15} {one['person']}: {one['decision']}", markup=False)
+        console.print(f"{'person':<15} {one['person']}: {one['decision']}")
     for one in found["thoughts"]:
-        console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}", markup=False)
+        console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}")
     console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from apps.calling import call
 from apps.commands.status import bar
@@ -72,7 +73,7 @@ def show_measured(measured: dict[str, Any]) -> None:
     for name in ("task", "success", "", "trajectories"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")
     for task, numbers in measured["tasks"].items():
-        table.add_row(task, f"{numbers['success']:.3f}", f"[cyan]{bar(numbers['success'])}[/cyan]", str(numbers["n"]))
+        table.add_row(task, f"{numbers['success']:.3f}", Text(bar(numbers["success"]), "cyan"), str(numbers["n"]))
     console = out()
     console.print(table)
     if measured["success"] is None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from apps.environment import make_prefect_home
 from apps.options import AsJson, ConfigFile, Overrides, print_json
@@ -161,7 +162,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         table.add_column(column)
     for row in rows:
         for one in row["schedules"] or [{"when": "only when asked", "on": False}]:
-            table.add_row(row["name"], one["when"], "[green]on[/green]" if one["on"] else "off")
+            table.add_row(row["name"], one["when"], Text("on", "green") if one["on"] else "off")
     out().print(table if rows else "Nothing is deployed: `flywheel up` and `flywheel schedule deploy` do that.")
 
 

@@ -165,15 +165,15 @@ def _champion(lake: Lake) -> str:
     return row.policy_version if row else ""
 
 
-def _cells(row: dict[str, Any], decided: str | None) -> list[str]:
+def _cells(row: dict[str, Any], decided: str | None) -> list[str | Text]:
     low, high = row["ci"] or (None, None)
     outcome = (
-        ("[green]promoted[/green]" if row["promoted"] else decided or "kept old") if is_finished(row) else "under way"
+        (Text("promoted", "green") if row["promoted"] else decided or "kept old") if is_finished(row) else "under way"
     )
     return [
         str(row["iteration"]),
         _number(row["success"]),
-        f"[cyan]{bar(row['success'])}[/cyan]",
+        Text(bar(row["success"]), "cyan"),
         "-" if low is None else f"{low:.2f} to {high:.2f}",
         str(row["trajectories"]),
         f"{row['wall_s']:.0f}",

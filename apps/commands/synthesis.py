@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
@@ -78,7 +77,7 @@ def _show_tasks(rows: list[dict[str, Any]]) -> None:
         table.add_column(name)
     for row in rows:
         cells = (row["task"], row["status"], row["split"], row["instruction"], row["lineage"] or "")
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     out().print(table)
 
 
@@ -90,7 +89,7 @@ def _show_made(found: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name in ("maker", "turned away") else "right")
     for name, one in found["makers"].items():
         why = ", ".join(f"{count} {reason}" for reason, count in one["rejected"].items())
-        table.add_row(escape(name), str(one["proposed"]), str(one["accepted"]), escape(why))
+        table.add_row(name, str(one["proposed"]), str(one["accepted"]), why)
     console = out()
     console.print(table)
     console.print(f"\niteration {found['iteration']} has {counted(found['accepted'], 'new task')}: {found['say']}")

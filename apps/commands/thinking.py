@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from apps.lakes import open_lake
@@ -21,18 +20,18 @@ def show_thoughts(found: dict[str, Any]) -> None:
     """The report for people."""
     console = out()
     for what in ("thoughts", "patterns"):
-        counts = ", ".join(f"{escape(name).replace('_', ' ')} {n:,}" for name, n in found[what].items())
+        counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in found[what].items())
         console.print(f"{what}: {counts or 'none'}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("author", "step", "asked", "kept", ""):
         table.add_column(name, justify="left" if name == "author" else "right")
     for row in found["kept_by_step"]:
         counts = (str(row[name]) for name in ("step", "asked", "kept"))
-        table.add_row(escape(row["author"]), *counts, f"{row['kept'] / row['asked']:.0%}")
+        table.add_row(row["author"], *counts, f"{row['kept'] / row['asked']:.0%}")
     if found["kept_by_step"]:
         console.print(table)
         cost = f"{found['tries']:,} tries, {found['tokens']:,} tokens, {found['seconds']:,.1f} s"
-        reasons = ", ".join(f"{escape(reason)} {n}" for reason, n in found["turned_away"].items())
+        reasons = ", ".join(f"{reason} {n}" for reason, n in found["turned_away"].items())
         console.print(f"{cost}; turned away: {reasons or 'none'}")
     if found["unasked"]:
         console.print(f"{found['unasked']:,} left unasked: raise think.most")

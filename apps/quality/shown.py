@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from schemas.text import harmless
 from tasks.shared.console import out
 
 NEWEST = 20
@@ -25,7 +26,7 @@ def show_quality(found: dict[str, Any]) -> None:
         counts = {**row, "rows": row["unexpected"]}
         table.add_row(
             row["label"],
-            *(f"[red]{counts[n]}[/red]" if n == "critical" and counts[n] else str(counts[n]) for n in names),
+            *(Text(str(counts[n]), "red" if n == "critical" and counts[n] else "") for n in names),
         )
     console.print(table)
     for row in found["results"]:
@@ -33,15 +34,15 @@ def show_quality(found: dict[str, Any]) -> None:
             console.print(_failure(row), soft_wrap=True)
 
 
-def _failure(row: dict[str, Any]) -> str:
+def _failure(row: dict[str, Any]) -> Text:
     colour = "yellow" if row["severity"] == "warning" or row["overridden"] else "red"
     seen = f"the check itself broke: {row['error']}" if row["error"] else row["observed"]
-    text = f"[{colour}]{row['severity']}[/{colour}]  {row['label']}  {row['table']}: {escape(row['expectation'])}"
-    text += f"\n    {escape(seen)}; {escape(row['because'])}"
+    text = f"  {row['label']}  {row['table']}: {row['expectation']}"
+    text += f"\n    {seen}; {row['because']}"
     if row["trajectories"]:
-        text += f"\n    trajectories {escape(', '.join(row['trajectories']))}"
+        text += f"\n    trajectories {', '.join(row['trajectories'])}"
     elif row["examples"]:
-        text += f"\n    rows {escape(str(row['examples']))}"
+        text += f"\n    rows {row['examples']!s}"
     if row["overridden"]:
-        text += f"\n    overridden by {escape(row['override_by'])}: {escape(row['override_reason'])}"
-    return text
+        text += f"\n    overridden by {row['override_by']}: {row['override_reason']}"
+    return Text.assemble((row["severity"], colour), harmless(text))

@@ -27,7 +27,7 @@ _heard: list[Callable[[str], None]] = []
 
 
 class SafeConsole(Console):
-    """A console on which text is only ever text."""
+    """A console on which text is only ever text: no markup is read from it, colours are given as `Text` or `style`."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         """As rich does, without what would steer the terminal; before it is measured, so that nothing is cut."""
@@ -68,10 +68,12 @@ def err() -> Console:
 def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
     """One for each terminal, so that a line, a bar and what is printed meanwhile know of each other."""
     if not stream.isatty() or kind is JsonConsole:
-        return kind(file=stream, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None)
+        return kind(
+            file=stream, markup=False, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None
+        )
     known = _terminals.get(id(stream))
     if known is None or known[0] is not stream:
-        known = _terminals[id(stream)] = (stream, kind(file=stream, highlight=False))
+        known = _terminals[id(stream)] = (stream, kind(file=stream, markup=False, highlight=False))
     return known[1]
 
 
@@ -84,7 +86,7 @@ def now(iteration: int, name: str, last_time: Callable[[], float | None]) -> Ite
         return
     about_s = last_time()
     duration = "" if about_s is None else f"about {lasting(about_s)}, as the last time"
-    with console.status(f"{_head(iteration)}  [bold]{name:<10}[/bold] [dim]{duration}[/dim]"):
+    with console.status(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), " ", (duration, "dim"))):
         yield
 
 
@@ -107,12 +109,12 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
         sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
         sys.stderr.flush()
         return
-    err().print(f"{_head(iteration)}  [bold]{name:<10}[/bold] {wall_s:6.1f} s ", end=" ")
-    err().print(numbers.get("say", ""), markup=False)
+    told = harmless(str(numbers.get("say", "")))
+    err().print(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), f" {wall_s:6.1f} s  {told}"))
 
 
-def _head(iteration: int) -> str:
-    return f"[dim]{'start' if iteration == PREPARE else label_of(iteration):>12}[/dim]"
+def _head(iteration: int) -> tuple[str, str]:
+    return f"{'start' if iteration == PREPARE else label_of(iteration):>12}", "dim"
 
 
 class _Told(Progress):
@@ -136,7 +138,7 @@ def bar(transient: bool = True) -> Progress:
     """A progress bar in our style; its tasks may set a `message` field."""
     console = err()
     return _Told(
-        TextColumn("{task.description:>14}"),
+        TextColumn("{task.description:>14}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -92,9 +92,9 @@ class TrainerProcess:
             if "waiting" in message:
                 say(message["waiting"])
             if "damaged" in message:
-                err().print(f"[yellow]{_set_aside(message)}[/yellow]")
+                err().print(_set_aside(message), style="yellow")
             if "warning" in message:
-                err().print(f"[yellow]{message['warning']}[/yellow]")
+                err().print(message["warning"], style="yellow")
             numbers |= message
         code = self._process.wait()
         if "error" in numbers:

@@ -70,10 +70,10 @@ HOSTILE = "\x1b]0;owned\x07 \x1b[2J\x9b31m \u202egnp.exe\u2066 \r fine"
 def test_nothing_that_pages_or_models_wrote_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(box=None)
     table.add_column("name")
-    table.add_row(HOSTILE)
+    table.add_row(f"{HOSTILE} [/red]")
     for console in (out(), err()):
         console.print(table)
-        console.print(HOSTILE, markup=False)
+        console.print(f"{HOSTILE} [/red]")
     say_stage(3, "collect", 1.5, {"say": f"{HOSTILE} [/nothing] [link=http://evil]"})
     print_json({"text": HOSTILE})
     say(HOSTILE)
@@ -81,6 +81,7 @@ def test_nothing_that_pages_or_models_wrote_steers_a_terminal(capsys: pytest.Cap
     told = capsys.readouterr()
     whole = told.out + told.err
     assert not re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", whole) and whole.count("fine") == 8
+    assert whole.count("[/red]") == 4
     assert "[/nothing] [link=http://evil]" in told.err
 
 
@@ -107,7 +108,7 @@ def test_where_logs_are_json_every_line_on_standard_error_is_an_object(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_LOG", "json")
-    err().print("[yellow]a warning\nof two lines[/yellow]")
+    err().print("a warning\nof two lines", style="yellow")
     say_stage(3, "collect", 1.5, {"say": "word", "trajectories": 7})
     sys.stderr.write(complaint(UsageError("No such key.", "Write another.")) + "\n")
     record = logging.LogRecord("prefect.flow_runs", logging.WARNING, "", 1, "%s fails", ("x",), None)
