@@ -7,10 +7,9 @@ commit is made or not, so whoever is killed does it again and finds less to do.
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from schemas.tables import TABLES
@@ -92,30 +91,21 @@ def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]]) -> 
             continue  # swept meanwhile
         file = pq.ParquetFile(pa.BufferReader(data))
         there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
-        keys = file.read(list(there))
-        if not there or not pc.any(_matches(keys, there)).as_py():
+        if not there or not file.read(list(there)).filter(_where(there)).num_rows:
             continue
-        rows, sink = file.read(), io.BytesIO()
-        compression = file.metadata.row_group(0).column(0).compression.replace("UNCOMPRESSED", "NONE")
-        pq.write_table(rows.filter(pc.invert(_matches(rows, there))), sink, compression=compression)
+        sink, compression = io.BytesIO(), file.metadata.row_group(0).column(0).compression
+        kept = file.read().filter(~_where(there))
+        pq.write_table(kept, sink, compression=compression.replace("UNCOMPRESSED", "NONE"))
         store.put(name, sink.getvalue())
 
 
-def _matches(rows: pa.Table, columns: Mapping[str, Collection[str]]) -> Any:
-    found = pa.array([False] * rows.num_rows)
+def _where(columns: Mapping[str, Collection[str]]) -> pads.Expression:
+    """The rows that go."""
+    found = pads.scalar(False)
     for name, values in columns.items():
-        found = pc.or_(found, pc.is_in(rows[name].combine_chunks(), pa.array(sorted(values), pa.string())))
+        # a row that names nothing stays
+        found = found | (pads.field(name).is_valid() & pads.field(name).isin(pa.array(sorted(values), pa.string())))
     return found
-
-
-def _where(columns: Mapping[str, Collection[str]]) -> Any:
-    import pyarrow.dataset as pads
-
-    whole = None
-    for name, values in columns.items():
-        one = pads.field(name).isin(pa.array(sorted(values), pa.string()))
-        whole = one if whole is None else whole | one
-    return whole
 
 
 def _predicate(columns: Mapping[str, Collection[str]]) -> str:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from schemas.table import Table
 from schemas.tables.forgotten import TABLE as FORGOTTEN
@@ -37,4 +37,4 @@ class Tombstones:
             self._known, self._asked = self._read(), time.monotonic()
         if not self._known:
             return rows
-        return rows.filter(pc.invert(pc.is_in(rows[COLUMN], pa.array(sorted(self._known), pa.string()))))
+        return rows.filter(~pads.field(COLUMN).isin(pa.array(sorted(self._known), pa.string())))

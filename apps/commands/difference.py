@@ -17,6 +17,7 @@ from storage.difference import Counted, Difference, difference
 from storage.lake import Lake
 from tasks.shared.console import out
 from tasks.shared.policies import policies, policy_row
+from tasks.train.train import PINNED
 
 NOW = "now"
 SHOWN = 12
@@ -37,6 +38,8 @@ def difference_of(lake: Lake, a: str, b: str) -> dict[str, Any]:
     """
     rows = [_policy(lake, name) for name in (a, b)]
     pins = [row.pins if row else _pins(lake, name) for row, name in zip(rows, (a, b), strict=True)]
+    if any(rows):  # a policy pins what a training reads, and no more
+        pins = [{table: version for table, version in one.items() if table in PINNED} for one in pins]
     for name, versions in zip((a, b), pins, strict=True):
         if gone := lake.missing(versions):
             listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))

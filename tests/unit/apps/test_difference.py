@@ -48,6 +48,7 @@ def test_labels_that_flipped_are_counted_and_named_and_a_new_judge_is_told(own: 
     assert (flip["was"], flip["now"], flip["n"]) == ("sft", "ct", len(flipped))
     assert flip["examples"] == flipped[:10]
     assert found["judges"] == {"strict-2": [0, 1]} and "policies" not in found
+    assert "curriculum" not in found["rows"]  # no policy pins it, so nothing is known of it then
 
 
 def test_added_tasks_are_named_and_success_shifts_by_family(own: Place) -> None:

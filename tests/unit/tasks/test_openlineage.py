@@ -28,7 +28,7 @@ class Collector(BaseHTTPRequestHandler):
         self.send_response(201)
         self.end_headers()
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         return
 
 
