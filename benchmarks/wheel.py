@@ -34,7 +34,7 @@ ARMS: dict[str, list[str]] = {
     "no curriculum": ["curriculum.method=uniform", "train.task_balance=0"],
 }
 FIRST = "policy-initial"
-SHORT = ["train.steps_first=60", "collect.trajectories_per_task=20", "evaluate.seeds=5"]
+SHORT = ["train.steps_first=60", "collect.trajectories_per_task=20", "evaluate.seeds=5", "promote.unparsable=1"]
 MOST_GIB, MOST_MB = 6.0, 200.0
 WHO = ("arm", "seed", "iteration")
 SUCCESS = (*WHO, "reigns", "success", "95 %", "trajectories")

@@ -45,6 +45,7 @@ SHORT = (
     "train.group.k=3",
     "train.group.batch=24",
     "train.group.highest=0.95",
+    "promote.unparsable=1",
 )
 """Enough to see that a benchmark works, not to compare methods."""
 

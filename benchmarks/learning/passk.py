@@ -60,7 +60,14 @@ def run(options: argparse.Namespace) -> int:
 def _arms(start: Arm, tasks: list[str], options: argparse.Namespace) -> list[Arm]:
     half, end = options.start + options.iterations, options.start + 2 * options.iterations
     # every candidate goes on, as the gate asks for greedy success, which Pass@k training gives up for more variety
-    overrides = ("train.method=grpo", "promote.tolerance=1.0", *GROUPS, *options.overrides, *overrides_for(tasks))
+    overrides = (
+        "train.method=grpo",
+        "promote.tolerance=1.0",
+        "promote.unparsable=1",
+        *GROUPS,
+        *options.overrides,
+        *overrides_for(tasks),
+    )
     once = branch(start, "pass@1", *overrides, "train.group.advantage=pass1")
     often = branch(start, "pass@k", *overrides, "train.group.advantage=passk")
     once.turn(end)

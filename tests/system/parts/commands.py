@@ -36,6 +36,8 @@ warmup = 1
 [evaluate]
 seeds = 4
 explorer_seeds = 4
+[promote]
+unparsable = 1
 """
 
 
