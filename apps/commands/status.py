@@ -1,6 +1,7 @@
 """`flywheel status`: where the wheel stands, for people and for programs."""
 
 import time
+from itertools import compress
 from typing import Any
 
 from rich.console import Group
@@ -38,6 +39,10 @@ KEYS = (
     "held_out",
 )
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
+COLUMNS = ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome")
+WIDTH = 80
+SPARED = ("", "made", "seconds")
+"""Columns that a terminal of less than `WIDTH` characters goes without."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
@@ -78,15 +83,16 @@ def watch_status(lake: Lake, every_s: float) -> None:
 
 
 def view(lake: Lake) -> Group:
-    """What people see of a lake; it fits 80 columns."""
+    """What people see of a lake; it fits 80 columns, and a narrower terminal with fewer of them."""
     rows = begun_iterations(lake)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome"):
-        table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", no_wrap=True)
+    shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
+    for name in compress(COLUMNS, shown):
+        table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", overflow="fold")
     told_all = decisions(lake)
     told = {one["policy"]: WORDS.get(one["decision"]) for one in told_all if one["kind"] == "iteration"}
     for row in rows:
-        table.add_row(*_cells(row, told.get(row["policy"])))
+        table.add_row(*compress(_cells(row, told.get(row["policy"])), shown))
     trend = sparkline([row["success"] for row in rows if row["success"] is not None])
     explorer = next((row["explorer"] for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"

@@ -118,3 +118,18 @@ def test_where_logs_are_json_every_line_on_standard_error_is_an_object(
     assert lines[0]["message"] == "a warning\nof two lines" and lines[3]["logger"] == "prefect.flow_runs"
     assert (lines[1]["stage"], lines[1]["seconds"], lines[1]["numbers"]["trajectories"]) == ("collect", 1.5, 7)
     assert (lines[2]["message"], lines[2]["hint"], lines[2]["exit_code"]) == ("No such key.", "Write another.", 2)
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_the_status_cuts_no_word_on_a_narrow_terminal(
+    place: Place, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", columns)
+    show_status(place.lake)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= int(columns)
+    for word in ("iteration", "policy-0001", "promoted", "under way", "champion policy-0001", "95 %"):
+        assert word in shown
+    assert ("seconds" in shown) == (columns == "80")
