@@ -4,7 +4,7 @@ PYTHON ?= python3
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: run test test-slow check bench setup clean
+.PHONY: run test test-slow check docs bench setup clean
 
 .venv/ready: requirements.lock pyproject.toml
 	@PYTHON=$(PYTHON) sh scripts/setup.sh
@@ -23,6 +23,10 @@ test-slow: .venv/ready
 
 check: .venv/ready
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports && .venv/bin/python scripts/audit.py
+
+# The documents as a site that opens from the disk: site/index.html.
+docs: .venv/ready
+	@.venv/bin/python -m sphinx -q -W --keep-going -b html docs site
 
 bench: .venv/ready
 	@.venv/bin/python -m benchmarks.sandbox --short && .venv/bin/python -m benchmarks.wheel --short
