@@ -29,7 +29,8 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
 
     Returns:
         trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (by trajectory),
-        rows (by table), screenshots (how many), dry_run.
+        unknown (policies of which nobody knows any more what they read), rows (by table), screenshots (how many),
+        dry_run.
 
     Raises:
         UsageError: an id that is none, or a run turns the lake.
@@ -44,7 +45,8 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         )
     with_them = successors(lake, names)
     new = (there | with_them) - before.keys()
-    policies = readers_of(lake, new) | {name: row.policies for name, row in before.items()}
+    reached, unknown = readers_of(lake, new)
+    policies = reached | {name: row.policies for name, row in before.items()}
     kept = {sha256 for row in before.values() for sha256 in row.screenshots}
     everything = set(policies)
     pictures = own_screenshots(lake, everything) | (kept - _shown(lake, kept, everything))
@@ -53,6 +55,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         "trajectories": sorted(everything),
         "with_them": sorted(with_them),
         "policies": {name: policies[name] for name in sorted(policies)},
+        "unknown": unknown,
         "rows": rows_of(lake, doomed),
         "screenshots": len(pictures),
         "dry_run": dry_run,
@@ -105,5 +108,7 @@ def show_forgotten(found: dict[str, Any]) -> None:
         console.print(f"{table:<14} {count:>7,}")
     reached = sorted({policy for policies in found["policies"].values() for policy in policies})
     console.print(f"policies that learned from them: {', '.join(reached) or 'none'}", soft_wrap=True)
+    if found["unknown"]:
+        console.print(f"of these nobody knows any more what they read: {', '.join(found['unknown'])}", soft_wrap=True)
     if not found["dry_run"]:
         console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")

@@ -130,13 +130,18 @@ def _read_by(lake: Lake, policy: PolicyVersion) -> set[str]:
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
-def readers_of(lake: Lake, names: Collection[str]) -> dict[str, list[str]]:
-    """The policies whose training read each of these trajectories, oldest first."""
+def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """The policies whose training read each of these trajectories, oldest first; and those of which that is not known
+    any more, since table versions that they pin were removed."""
     found: dict[str, list[str]] = {name: [] for name in names}
+    unknown: list[str] = []
     for version, policy in policies(lake).items():
+        if lake.missing(policy.pins):
+            unknown.append(version)
+            continue
         for name in found.keys() & set(_trained_on(lake, policy)["ids"]):
             found[name].append(version)
-    return found
+    return found, unknown
 
 
 def _source(method: str) -> Any:
@@ -153,7 +158,7 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         lake.read("verdicts", where={"trajectory_id": name}).to_pylist(),
         key=lambda one: (one["created_at"], one["gate"] == DECISION),
     )
-    trained = readers_of(lake, [name])[name]
+    trained, unknown = readers_of(lake, [name])
     shown = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",
@@ -163,7 +168,8 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         "verdicts": [{key: one[key] for key in VERDICT} for one in verdicts],
         "thoughts": _thoughts(lake, name),
         "reviews": _reviews(lake, name),
-        "policies": trained,
+        "policies": trained[name],
+        "unknown": unknown,
     }
 
 
@@ -242,3 +248,5 @@ def _show_trajectory(found: dict[str, Any]) -> None:
     for one in found["thoughts"]:
         console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}")
     console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")
+    if found["unknown"]:
+        console.print(f"{'not known':<15} {', '.join(found['unknown'])}: what they read is not there any more")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from learning.data.sample import read_screenshots
 from learning.job import Job
 from schemas.failure import FlywheelError
+from schemas.tables.forgotten import Forgotten
+from schemas.text import counted
 from storage.lake import Lake
 from tasks.shared.material import Recipe
 from tasks.shared.policies import policy_row
@@ -30,8 +32,10 @@ def require_same(lake: Lake, recipe: Recipe, found: Mapping[str, str]) -> None:
     kept = policy_row(lake, recipe.like).training_set
     before: dict[str, str] = json.loads(kept or "{}")
     if differing := [name for name, digest in found.items() if before.get(name, digest) != digest]:
+        gone = sum(recipe.like in row.policies for row in lake.rows(Forgotten))
+        why = f"; {counted(gone, 'trajectory', 'trajectories')} that it learned from were forgotten" if gone else ""
         raise FlywheelError(
             f"The training set of {recipe.like} cannot be made again: its {' and its '.join(differing)} are not those "
-            "that it was trained on.",
+            f"that it was trained on{why}.",
             "Retrain from today's data without `--like`.",
         )

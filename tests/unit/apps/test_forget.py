@@ -140,3 +140,12 @@ def test_an_id_that_is_none_is_refused_and_nothing_is_removed(own: Place) -> Non
     with pytest.raises(UsageError, match="no trajectory `nobody`"):
         forget_trajectories(own.lake, [used_one(own.lake), "nobody"], "")
     assert own.lake.versions() == before
+
+
+def test_a_policy_whose_data_is_not_readable_any_more_is_named_and_stops_nothing(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    rows = lake.read("policies", where={"policy_version": "policy-0000"}).to_pylist()
+    lake.upsert("policies", [{**row, "data_versions": '{"verdicts":99,"trajectories":0}'} for row in rows])
+    assert lineage_of(lake, name)["unknown"] == ["policy-0000"]
+    found = forget_trajectories(lake, [name], "")
+    assert (found["policies"][name], found["unknown"]) == (["policy-0001"], ["policy-0000"])
