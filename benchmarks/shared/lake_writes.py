@@ -17,8 +17,8 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-STEPS, PICTURE_BYTES = 3, 6_000
-"""Of a trajectory; of a picture, about what a 160 x 210 page of MiniWoB++ takes."""
+STEPS, PICTURE_BYTES = 3, 20_000
+"""Of a trajectory; of a picture: a page of MiniWoB++ takes 3 KB to 6 KB, a desktop 100 KB and more."""
 TABLES_WRITTEN = ("screenshots", "steps", "trajectories")
 CHUNK = 500
 """Trajectories of one append, as collection writes them by the chunk."""

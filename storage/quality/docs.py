@@ -50,7 +50,7 @@ def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep:
     context.build_data_docs()
     iteration = results[0].iteration if results else 0
     site = docs / site_name(iteration)
-    built = {path.parents[2].name: path for path in (site / "validations").rglob("*.html")}
+    built = {path.parents[2].name: path for path in sorted((site / "validations").rglob("*.html"))}
     pages = {f"{name}.html": kept_page(name, path.read_text(encoding="utf-8")) for name, path in built.items()}
     checks, failed = (
         Counter(row.table for row in rows) for rows in (results, [row for row in results if not row.success])

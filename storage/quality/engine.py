@@ -8,6 +8,7 @@ Importing this module imports Great Expectations, which takes seconds.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import duckdb
@@ -186,10 +187,9 @@ def validated(
     batch = asset.add_batch_definition_whole_dataframe("iteration")
     definition = gx.ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite))
     context.validation_definitions.add(definition)
-    result_format = {
-        "result_format": "COMPLETE",
-        "unexpected_index_column_names": list(key),
-        "partial_unexpected_count": examples,
-        "return_unexpected_index_query": False,
-    }
-    return definition.run(batch_parameters={"dataframe": pd.DataFrame()}, result_format=result_format).results
+    run = partial(definition.run, batch_parameters={"dataframe": pd.DataFrame()})
+    found = run(result_format={"result_format": "BASIC", "partial_unexpected_count": examples})
+    if not found.success:  # only then it is asked for the rows: twice the metrics
+        rows = {"unexpected_index_column_names": list(key), "return_unexpected_index_query": False}
+        found = run(result_format={"result_format": "COMPLETE", "partial_unexpected_count": examples, **rows})
+    return found.results

@@ -26,6 +26,8 @@ def run_gate(
 ) -> list[QualityResult]:
     """One result per expectation of the tables an iteration wrote; nothing is written to the lake's tables.
 
+    Of a table that has no rows of it nothing can be broken, so Great Expectations is not asked.
+
     Args:
         lake: where the tables are.
         iteration: its rows are looked at; tables that are not partitioned by iteration are looked at whole.
@@ -40,7 +42,7 @@ def run_gate(
         expectations = expectations_of(contract)
         try:
             found = _validated(context, lake, contract, expectations, iteration)
-            results += [_result(contract, iteration, each, found[name_of(each)]) for each in expectations]
+            results += [_result(contract, iteration, each, found.get(name_of(each))) for each in expectations]
         except Exception as error:  # whatever breaks a check is a gate error, never a verdict on the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
     if docs is not None:
@@ -64,6 +66,8 @@ def _validated(
 
     suite = gx.ExpectationSuite(name=contract.name, expectations=[_check(expectation) for expectation in expectations])
     with rows_of(lake, contract, iteration) as connection:
+        if connection.execute("FROM rows LIMIT 1").fetchone() is None:
+            return {}
         results = validated(context, suite, connection, named_by(contract), EXAMPLES)
     return {result.expectation_config.meta["name"]: result for result in results}
 
@@ -77,15 +81,15 @@ def _check(expectation: Expectation) -> Any:
 
 
 def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
-    error = _exception(found.exception_info)
-    seen = found.result or {}
+    error = _exception(found.exception_info) if found else None
+    seen = (found.result if found else None) or {}
     unexpected = int(seen.get("unexpected_count") or 0)
     return QualityResult(
         iteration=iteration,
         table=contract.name,
         expectation=name_of(expectation),
         severity=expectation.severity,
-        success=bool(found.success) and error is None,
+        success=found is None or (bool(found.success) and error is None),
         observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
         unexpected=unexpected,
         examples=_examples(seen, named_by(contract)),

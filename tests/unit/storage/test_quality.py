@@ -106,12 +106,14 @@ def test_a_check_that_breaks_is_a_gate_error_and_not_bad_data(
     assert not any(name.startswith("steps") for name in failed)
 
 
-def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, tmp_path: Path) -> None:
+def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, row, tmp_path: Path) -> None:
+    sound.append("policies", [row("policies")])
     for iteration in (1, 2, 3):
-        run_gate(sound, iteration, ["screenshots"], tmp_path / "docs", keep=2)
+        run_gate(sound, iteration, ["policies", "screenshots"], tmp_path / "docs", keep=2)
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["iteration-0002", "iteration-0003"]
     assert (tmp_path / "docs" / "iteration-0003" / "index.html").is_file()
-    assert (tmp_path / "docs" / "iteration-0003" / "screenshots.html").is_file()
+    assert (tmp_path / "docs" / "iteration-0003" / "policies.html").is_file()
+    assert not (tmp_path / "docs" / "iteration-0003" / "screenshots.html").exists()  # it has no rows of iteration 3
     assert sum(path.stat().st_size for path in (tmp_path / "docs").rglob("*")) < 100_000
 
 
@@ -128,18 +130,19 @@ def test_pages_hold_no_outside_address_no_script_and_hostile_values_as_text(soun
     assert 'href="trajectories.html"' in index and "http" not in index.replace("http-equiv", "")
 
 
-def test_docs_of_a_lake_in_an_object_store_are_published_beside_it(sound: Lake, tmp_path: Path) -> None:
+def test_docs_of_a_lake_in_an_object_store_are_published_beside_it(sound: Lake, row, tmp_path: Path) -> None:
     store = open_store("memory://quality-docs")
 
     class Elsewhere:
         blobs = Blobs(store)
 
+    sound.append("policies", [row("policies")])
     for iteration in (1, 2, 3):
-        run_gate(sound, iteration, ["screenshots"], tmp_path)
+        run_gate(sound, iteration, ["policies"], tmp_path)
         at = publish_docs(Elsewhere(), tmp_path, iteration, keep=2)  # pyright: ignore[reportArgumentType]
     assert at == store.path("data_docs/iteration-0003/index.html")
     assert sorted(store.sizes("data_docs")) == [
-        f"data_docs/iteration-000{n}/{page}.html" for n in (2, 3) for page in ("index", "screenshots")
+        f"data_docs/iteration-000{n}/{page}.html" for n in (2, 3) for page in ("index", "policies")
     ]
 
 

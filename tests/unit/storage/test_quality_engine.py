@@ -95,7 +95,7 @@ def compare(made: list[dict[str, Any]], folder: Path) -> None:
 
 def _seen(result: Any) -> dict[str, Any]:
     numbers = ("element_count", "unexpected_count", "missing_count", "unexpected_percent")
-    keys = sorted(int(row["id"]) for row in result.result["unexpected_index_list"] or [])
+    keys = sorted(int(row["id"]) for row in result.result.get("unexpected_index_list") or [])
     return {name: result.result.get(name) for name in numbers} | {"keys": keys}
 
 
