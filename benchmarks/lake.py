@@ -1,6 +1,6 @@
 """What the lake's queries cost by its size, what writing costs, and what a step takes on disk.
 
-`python -m benchmarks.lake [--short] [--lakes DIR] --json PATH`
+`python -m benchmarks.lake [--short] [--lakes DIR] [--most STEPS] --json PATH`
 
 Queries: every one that the wheel asks in each iteration and that the pages ask, over synthetic lakes
 (`benchmarks.shared.wide_lake`) of 10^5, 10^6 and 10^7 steps in iterations of 10^5, each the better of two; the evidence
@@ -118,8 +118,9 @@ def main() -> int:
     """Measures queries, then writing, then storage."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
+    parser.add_argument("--most", type=int, default=10**9, help="steps of the largest lake")
     chosen = parser.parse_args()
-    count, sizes = TRAJECTORIES[chosen.short], SIZES[chosen.short]
+    count, sizes = TRAJECTORIES[chosen.short], [n for n in SIZES[chosen.short] if n <= chosen.most]
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.lakes or Path(scratch)
         found = [row for n in sizes for row in asked(str(folder / f"wide-{n}"), n, EACH[chosen.short])]

@@ -11,6 +11,6 @@ FROM trajectories t
 LEFT JOIN (FROM steps WHERE iteration = $iteration) s USING (trajectory_id)
 LEFT JOIN tasks k USING (task_id)
 WHERE t.group_id IS NOT NULL AND t.iteration = $iteration
-    AND t.trajectory_id NOT IN (SELECT trajectory_id FROM decisions WHERE route = 'quarantine')
+    AND t.trajectory_id NOT IN (SELECT trajectory_id FROM quarantined)
     AND ($groups::VARCHAR[] IS NULL OR list_contains($groups::VARCHAR[], t.group_id))
 ORDER BY t.group_id, t.attempt, t.trajectory_id, s.step

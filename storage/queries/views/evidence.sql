@@ -2,7 +2,7 @@
 -- Where `success` is null the environment failed, which counts nothing; nor does what is in quarantine.
 SELECT task_id, success, iteration FROM trajectories
 WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
-    AND trajectory_id NOT IN (SELECT trajectory_id FROM decisions WHERE route = 'quarantine')
+    AND trajectory_id NOT IN (SELECT trajectory_id FROM quarantined)
 UNION ALL
 SELECT task_id, success, iteration FROM evaluations
 WHERE suite IN ('suite', 'synthesized') AND seed >= 1000000 AND seed < 2000000

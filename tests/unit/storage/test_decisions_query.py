@@ -107,7 +107,7 @@ def test_the_steps_before_an_error_are_imitated_where_who_marked_it_is_believed(
 
 
 def test_only_the_view_of_decisions_reads_verdicts() -> None:
-    others = {FOLDER / "agreements.sql"}  # which holds judges and people against each other, not what was decided
+    others = {FOLDER / "agreements.sql", FOLDER / "version_judges.sql"}  # about judges, not about what was decided
     for file in set(FOLDER.glob("*.sql")) - others:
         code = re.sub(r"--[^\n]*", "", file.read_text())
         assert not re.search(r"\bverdicts\b", code), f"{file.name} decides by itself which decision holds"
@@ -150,3 +150,21 @@ def test_a_step_with_several_thoughts_comes_once_with_the_newest(lake: Lake, add
     )
     rows = ask(lake, "parting_trajectories", iteration=1).to_pylist()
     assert [(one["trajectory_id"], one["thought"]) for one in rows] == [("accepted", "person"), ("failed", "")]
+
+
+def test_quarantined_are_those_that_the_decisions_put_there(lake: Lake, add: Add, row: Rows) -> None:
+    routes = ("sft", "quarantine", "none")
+    for first in routes:
+        for last in routes:
+            for person in ("", *routes[:2]):
+                name = f"{first}-{last}-{person}"
+                add(name, first, last)
+                if person:
+                    word = {"gate": "person", "gate_version": "ada#0", "route": person, "created_at": NOON}
+                    lake.append("verdicts", [row("verdicts", trajectory_id=name, **word)])
+    decided = ask(lake, "decisions", iteration=None).to_pylist()
+    expected = {one["trajectory_id"] for one in decided if one["route"] == "quarantine"}
+    view = (FOLDER / "views" / "quarantined.sql").read_text()
+    with lake.connect(["verdicts"]) as connection:
+        found = {name for (name,) in connection.sql(view).fetchall()}
+    assert found == expected and 0 < len(found) < 27

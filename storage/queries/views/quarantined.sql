@@ -1,0 +1,15 @@
+-- The trajectories that are in quarantine, by `decisions`: looked for only among those that some decision ever put there,
+-- so that nothing is sorted where there are none.
+WITH
+held AS (
+    SELECT DISTINCT trajectory_id FROM verdicts WHERE gate IN ('route', 'person') AND route = 'quarantine'
+),
+newest AS (
+    SELECT trajectory_id, gate, route FROM verdicts
+    WHERE gate IN ('route', 'person') AND trajectory_id IN (SELECT trajectory_id FROM held)
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id, gate ORDER BY created_at DESC, gate_version DESC) = 1
+)
+SELECT r.trajectory_id
+FROM (FROM newest WHERE gate = 'route') r
+LEFT JOIN (FROM newest WHERE gate = 'person') p ON p.trajectory_id = r.trajectory_id AND r.route <> 'none'
+WHERE coalesce(p.route, r.route) = 'quarantine'
