@@ -1,0 +1,32 @@
+"""`flywheel schedule` and `up` where there is no server, or one that does not answer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("words", "api", "said"),
+    [
+        (["schedule", "list"], "", "No Prefect server is configured, and none runs here. `flywheel up` starts one"),
+        (["schedule", "run", "retrain"], "http://127.0.0.1:9/api", "at http://127.0.0.1:9/api does not answer"),
+        (["up"], "http://127.0.0.1:9/api", "at http://127.0.0.1:9/api does not answer"),
+    ],
+)
+def test_what_to_do_is_said_in_one_line_and_nothing_is_started(
+    tmp_path: Path, words: list[str], api: str, said: str
+) -> None:
+    (tmp_path / "flywheel.toml").write_text(
+        '[lake]\nmin_free_mb = 1\n[environments.fake]\n[suite]\ntasks = ["two-steps"]\n'
+    )
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environ |= {"PREFECT_API_URL": api} if api else {}
+    command = [sys.executable, "-m", "apps.cli", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
+    assert said in done.stderr
+    assert not (tmp_path / ".flywheel" / "up.json").exists()
