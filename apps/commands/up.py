@@ -43,12 +43,12 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
     from apps.schedule.processes import end_all
     from storage.lake import Lake
 
-    Lake.open(config.lake)  # the pages are of one that is there
     parts = _Parts(home() / "up")
     with ExitStack() as ends:
         ends.enter_context(_alone(parts.folder))
         ends.callback(lambda: end_all(parts.kept))
         _say("prefect", parts.server(port))
+        Lake.open(config.lake)  # the pages are of one that is there
         with connected() as client:
             deployed = deploy(client, place_of(file, overrides))
             automations.put(client)

@@ -20,13 +20,11 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_what_to_do_is_said_in_one_line_and_nothing_is_started(
     tmp_path: Path, words: list[str], api: str, said: str
 ) -> None:
-    (tmp_path / "flywheel.toml").write_text(
-        '[lake]\nmin_free_mb = 1\n[environments.fake]\n[suite]\ntasks = ["two-steps"]\n'
-    )
+    (tmp_path / "flywheel.toml").write_text('[environments.fake]\n[suite]\ntasks = ["two-steps"]\n')
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     environ |= {"PREFECT_API_URL": api} if api else {}
     command = [sys.executable, "-m", "apps.cli", *words]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
     assert said in done.stderr
-    assert not (tmp_path / ".flywheel" / "up.json").exists()
+    assert not (tmp_path / ".flywheel" / "up.json").exists() and not (tmp_path / "lake").exists()
