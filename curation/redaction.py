@@ -53,12 +53,12 @@ class Redactor:
 
     def record(self, record: Exchanged, screens: Screens) -> Exchanged:
         """The trajectory without what is found in it."""
-        secrets = _typed(record.steps, screens)
-        known = frozenset(one for one in secrets if len(one) >= LEAST)
+        secrets = typed([(one.screen.sha256, one.action) for one in record.steps], screens)
+        known = long_enough(secrets)
         about = record.about.model_copy(
             update={
-                "failure_reason": record.about.failure_reason and self._text(record.about.failure_reason, known),
-                "extra": self._value(record.about.extra, known),
+                "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, known),
+                "extra": self.value(record.about.extra, known),
             }
         )
         after = record.after
@@ -66,61 +66,69 @@ class Redactor:
             after, self.left_out = None, self.left_out + 1
         return replace(
             record,
-            name=self._text(record.name, known),
-            instruction=self._text(record.instruction, known),
+            name=self.text(record.name, known),
+            instruction=self.text(record.instruction, known),
             steps=tuple(self._step(step, screens, secrets, known) for step in record.steps),
-            after=after and self._picture(after, screens, known),
+            after=after and self.picture(after, screens, known),
             about=about,
-            extra=self._value(record.extra, known),
+            extra=self.value(record.extra, known),
         )
 
     def _step(
         self, step: ExchangedStep, screens: Screens, secrets: frozenset[str], known: frozenset[str]
     ) -> ExchangedStep:
-        found = step.found and replace(step.found, reflection=self._text(step.found.reflection, known))
+        found = step.found and replace(step.found, reflection=self.text(step.found.reflection, known))
         about = step.about.model_copy(
             update={
-                "error": step.about.error and self._text(step.about.error, known),
-                "extra": self._value(step.about.extra, known),
+                "error": step.about.error and self.text(step.about.error, known),
+                "extra": self.value(step.about.extra, known),
             }
         )
         return replace(
             step,
-            screen=self._picture(step.screen, screens, known),
-            thought=self._text(step.thought, known),
-            action=step.action and self._action(step.action, secrets, known),
-            text=self._text(step.text, known),
-            error=step.error and self._text(step.error, known),
+            screen=self.picture(step.screen, screens, known),
+            thought=self.text(step.thought, known),
+            action=step.action and self.action(step.action, secrets, known),
+            text=self.text(step.text, known),
+            error=step.error and self.text(step.error, known),
             found=found,
             about=about,
-            extra=self._value(step.extra, known),
+            extra=self.value(step.extra, known),
         )
 
-    def _action(self, action: Action, secrets: frozenset[str], known: frozenset[str]) -> Action:
-        """Its words: what is typed, an address, a last message."""
+    def action(self, action: Action, secrets: frozenset[str], known: frozenset[str]) -> Action:
+        """The action with its words redacted: what is typed, an address, a last message.
+
+        Args:
+            action: any.
+            secrets: everything that was typed into a password field.
+            known: those of them that are looked for within other words.
+        """
         if action.type not in ("type", "navigate", "finished"):
             return action
         whole = known | {action.content.rstrip("\n")} if action.content.rstrip("\n") in secrets else known
-        text = self._text(action.content, whole)
+        text = self.text(action.content, whole)
         return action if text == action.content else action.model_copy(update={"content": text})
 
-    def _text(self, text: str, secrets: frozenset[str]) -> str:
+    def text(self, text: str, secrets: frozenset[str]) -> str:
+        """The text without what is found in it, and without these secrets."""
         left, kinds = without(text, secrets)
         self.texts.update(kinds)
         return left
 
-    def _value(self, value: Any, secrets: frozenset[str]) -> Any:
+    def value(self, value: Any, secrets: frozenset[str]) -> Any:
         """The same in all texts of a JSON value; keys stay."""
         if isinstance(value, str):
-            return self._text(value, secrets)
+            return self.text(value, secrets)
         if isinstance(value, Mapping):
             held = cast(Mapping[str, Any], value)
-            return {key: self._value(one, secrets) for key, one in held.items()}
+            return {key: self.value(one, secrets) for key, one in held.items()}
         if isinstance(value, list | tuple):
-            return [self._value(one, secrets) for one in cast(Sequence[Any], value)]
+            return [self.value(one, secrets) for one in cast(Sequence[Any], value)]
         return value
 
-    def _picture(self, picture: Picture, screens: Screens, secrets: frozenset[str]) -> Picture:
+    def picture(self, picture: Picture, screens: Screens, secrets: frozenset[str]) -> Picture:
+        """The picture with every box painted over that shows what is found, or one of these secrets."""
         name = picture.sha256
         if name not in screens:
             self.unread.add(name)
@@ -133,6 +141,11 @@ class Redactor:
                 self.painted.add(name)
                 self.regions += len(boxes)
         return self._made[key]
+
+
+def long_enough(secrets: frozenset[str]) -> frozenset[str]:
+    """Those that may be looked for within other words."""
+    return frozenset(one for one in secrets if len(one) >= LEAST)
 
 
 def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]) -> Picture:
@@ -148,17 +161,22 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
     return Picture(made.getvalue(), picture.width, picture.height)
 
 
-def _typed(steps: Sequence[ExchangedStep], screens: Screens) -> frozenset[str]:
-    """What was typed into password fields: where the last click was on one, or one held it on a later screen."""
+def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> frozenset[str]:
+    """What was typed into password fields: where the last click was on one, or one held it on a later screen.
+
+    Args:
+        steps: of one trajectory, in order: sha256 of the screen, and the action.
+        screens: what they show.
+    """
     found: set[str] = set()
     aimed: Element | None = None
-    for step in steps:
-        shown = screens.get(step.screen.sha256, ())
+    for screen, action in steps:
+        shown = screens.get(screen, ())
         found |= {one.value for one in shown if one.kind == PASSWORD and one.value}
-        if step.action is None:
+        if action is None:
             continue
-        if (point := point_of(step.action)) is not None:
+        if (point := point_of(action)) is not None:
             aimed = element_at(point, shown)
-        elif step.action.type == "type" and aimed is not None and aimed.kind == PASSWORD:
-            found.add(step.action.content.rstrip("\n"))
+        elif action.type == "type" and aimed is not None and aimed.kind == PASSWORD:
+            found.add(action.content.rstrip("\n"))
     return frozenset(one for one in found if one)

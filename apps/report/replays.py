@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 
+from apps.report.redacted import Shown
 from schemas.failure import is_environment_failure
 from schemas.tables.task import short_names
 from storage.catalog import ask
@@ -35,16 +36,17 @@ def replays(lake: Lake) -> list[dict[str, Any]]:
         for row in ask(lake, "decisions", iteration=chosen[0]["iteration"]).to_pylist()
     }
     columns = ["trajectory_id", "step", "screenshot", "screen_width", "screen_height", "thought", "action"]
-    columns += ["action_error", "raw_text", "actor"]
-    steps = sorted(lake.read("steps", columns, where).to_pylist(), key=lambda row: row["step"])
+    columns += ["action_error", "raw_text", "actor", "elements"]
+    stored = sorted(lake.read("steps", columns, where).to_pylist(), key=lambda row: row["step"])
+    redacted = Shown(lake, stored)
+    steps = [redacted.row(row) for row in stored]
     shown = [step for name in ids for step in [s for s in steps if s["trajectory_id"] == name][:MOST_STEPS]]
-    pictures = _pictures(lake, [step["screenshot"] for step in shown])
+    pictures = _pictures(lake, [step["screenshot"] for step in shown], redacted)
     return [
         {
-            **row,
+            **redacted.row({**row, "reason": reasons.get(row["trajectory_id"], "")}),
             "task": names[row["task_id"]],
             "outcome": outcome(row),
-            "reason": reasons.get(row["trajectory_id"], ""),
             "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],
         }
         for row in chosen
@@ -115,10 +117,10 @@ def _frame(step: dict[str, Any], pictures: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _pictures(lake: Lake, hashes: list[str]) -> dict[str, str]:
+def _pictures(lake: Lake, hashes: list[str], redacted: Shown) -> dict[str, str]:
     wanted = list(dict.fromkeys(hashes))
-    rows = lake.read("screenshots", ["sha256", "png"], {"sha256": wanted}).to_pylist()
-    found = {row["sha256"]: row["png"] for row in rows}
+    rows = lake.read("screenshots", ["sha256", "png", "width", "height"], {"sha256": wanted}).to_pylist()
+    found = {row["sha256"]: redacted.png(row) for row in rows}
     spent, uris = 0, {}
     for name in wanted:
         if name in found:

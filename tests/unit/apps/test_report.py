@@ -1,5 +1,6 @@
 """The page: whole, self-contained, bounded, and safe against what trajectories say."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tests.unit.apps.conftest import make_place
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +109,21 @@ def test_what_is_wider_than_a_phone_scrolls_in_its_own_box(page: Path) -> None:
     text = page.read_text().partition("<script>")[0]
     assert text.count("<table>") == text.count('<div class="scroll"><table>') == 5
     assert ".scroll { overflow-x: auto; }" in text and re.search(r"\.chart {[^}]*overflow-x: auto", text)
+
+
+def test_a_report_shows_no_secret_in_words_or_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = make_place(tmp_path).lake
+    before = replays(lake)
+    name = before[0]["trajectory_id"]
+    (row,) = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
+    lake.upsert("trajectories", [{**row, "instruction": "Write to ada@example.org"}])
+    (step,) = lake.read("steps", where={"trajectory_id": name}).to_pylist()
+    seen = json.dumps([["ada@example.org", "text", [0.1, 0.1, 0.9, 0.2], 0, ""]])
+    action = json.dumps({"type": "type", "content": "ada@example.org"})
+    words = {"thought": "to ada@example.org", "raw_text": "ada@example.org", "action": action, "elements": seen}
+    lake.upsert("steps", [{**step, **words}])
+    (after,) = [one for one in replays(lake) if one["trajectory_id"] == name]
+    assert "ada@" not in json.dumps(after, default=str) and after["instruction"] == "Write to [redacted e-mail]"
+    assert after["steps"][0]["action"] == 'type "[redacted e-mail]"'
+    assert after["steps"][0]["picture"] != before[0]["steps"][0]["picture"]
