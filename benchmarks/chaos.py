@@ -1,8 +1,8 @@
 """Kills processes of a running wheel at random moments, starts the same command again until all is done, and compares.
 
 First a wheel on the fake environment: its flow's process, its trainer and the trainer's second process are killed with
-SIGKILL, each kind as likely as any other that is there, after a time that is uniform up to `--most-s`.
-Then it is finished, and a second lake of the same config and the same lake id turns as many iterations undisturbed.
+SIGKILL, each kind as likely as any other that is there: while the command starts, at any time, or soon after a stage
+began. Then it is finished, and a second lake of the same config and lake id turns as many iterations undisturbed.
 Rows of every table are compared, all columns but those that tell the time, a run's id, the code's commit or the number
 of a commit (`benchmarks.shared.outcome`), and so are the sha256 of every policy's weights.
 
@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 
 from benchmarks.shared.outcome import accepted, compared, differences, half_written, outcome
 from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.shared.serving import serve_prefect
 from benchmarks.shared.victims import FLOW, Wheel
 from environments.chromium.browser import find_browser
 from schemas.config import load_config
@@ -63,6 +64,8 @@ checkpoint_every = 2
 [evaluate]
 seeds = 4
 explorer_seeds = 4
+[promote]
+unparsable = 1
 """
 FAKE = {
     "environment": "fake", "size": "sandboxes = 4", "tasks": '["click-target", "two-steps"]', "trajectories": "10",
@@ -72,6 +75,7 @@ PAGES = {
 }  # fmt: skip
 MANY = 10_000
 HUNG_S = 900.0
+SOON_S = 2.0
 Row = dict[str, Any]
 
 
@@ -79,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints what was killed and what came of it; exit code 1 if a bar is missed."""
     options = _options(arguments)
     with TemporaryDirectory(prefix="flywheel-chaos-") as folder:
-        _serve(Path(folder))
+        serve_prefect(Path(folder))
         rows = [
             _killed_wheel(Path(folder), options),
             *([] if options.no_browser else [_browsers(Path(folder), options)]),
@@ -103,25 +107,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--kills", type=int, help="how many processes of the first wheel are killed")
     parser.add_argument("--minutes", type=float, default=120.0, help="kill no more after so long; the bar then misses")
-    parser.add_argument("--most-s", type=float, default=20.0, help="the most seconds between two kills")
+    parser.add_argument("--most-s", type=float, default=30.0, help="the most seconds before a kill at any time")
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims")
     parser.add_argument("--no-browser", action="store_true", help="leave the second wheel out")
     options = add_options(parser).parse_args(arguments)
     options.kills = options.kills or (10 if options.short else 100)
     options.browsers = 3 if options.short else 15
     return options
-
-
-def _serve(folder: Path) -> None:
-    """One Prefect server for all the wheels, as where they are scheduled: a start of the command then takes seconds."""
-    import os
-
-    os.environ["PREFECT_HOME"] = str(folder / "prefect")
-    from apps.environment import make_prefect_home
-    from apps.server import TemporaryServer
-
-    make_prefect_home()
-    TemporaryServer().wait()
 
 
 def _killed_wheel(folder: Path, options: argparse.Namespace) -> Row:
@@ -161,27 +153,47 @@ def _disturb(config: Path, options: argparse.Namespace, seen: _Seen) -> None:
             seen.starts += 1
             last = time.monotonic()
             while wheel.running and time.monotonic() - last < HUNG_S and seen.killed.total() < options.kills:
-                _await(config, wheel, dice)
-                moment = dice.uniform(0.0, options.most_s)
-                time.sleep(moment)
+                moment = _moment(config, wheel, options, dice)
                 if kind := wheel.kill_one(dice, FLOW, "trainer", "rank"):
                     seen.killed[kind] += 1
                     last = time.monotonic()
                     done = len(_finished(config))
-                    _say(f"{seen.killed.total():4} {kind} after {moment:.1f} s; {done} iterations are finished")
+                    _say(f"{seen.killed.total():4} {kind} {moment}; {done} iterations are finished")
                     time.sleep(0.2)
             seen.hung += wheel.running and time.monotonic() - last >= HUNG_S
         seen.left += len(wheel.left_after(30.0))
 
 
-def _await(config: Path, wheel: Wheel, dice: random.Random) -> None:
-    """Waits until a wheel turns, but in one of ten starts: before, it writes nothing, and there is least to lose."""
-    turns, until, early = _lake(config).blobs.store, time.monotonic() + HUNG_S, dice.random() < 0.1
-    while not early and wheel.running and time.monotonic() < until:
-        with suppress(FileNotFoundError):
-            if any(json.loads(turns.get(name))["process"] == wheel.process.pid for name in turns.sizes(FOLDER)):
-                return
+def _moment(config: Path, wheel: Wheel, options: argparse.Namespace, dice: random.Random) -> str:
+    """Waits for the moment of a kill, and says which: in one of ten cases while the command starts, in four at any time
+    after it began to turn, and else soon after a stage chosen by chance began, so that the short ones are hit, too."""
+    lake, kind = _lake(config), dice.random()
+    if kind >= 0.1:
+        _until(wheel, lambda: _turns(lake, wheel))
+    if kind < 0.5:
+        seconds = dice.uniform(0.0, options.most_s)
+        time.sleep(seconds)
+        return f"after {seconds:.1f} s"
+    stage, seconds = dice.choice(STAGES), dice.uniform(0.0, SOON_S)
+    before = STAGES[STAGES.index(stage) - 1]
+    known = lake.count("stages", {"stage": before})
+    _until(wheel, lambda: lake.count("stages", {"stage": before}) > known)
+    time.sleep(seconds)
+    return f"{seconds:.1f} s into {stage}"
+
+
+def _until(wheel: Wheel, reached: Callable[[], bool]) -> None:
+    until = time.monotonic() + HUNG_S
+    while wheel.running and time.monotonic() < until and not reached():
         time.sleep(0.2)
+
+
+def _turns(lake: Lake, wheel: Wheel) -> bool:
+    """Whether this very process turns the lake."""
+    store = lake.blobs.store
+    with suppress(FileNotFoundError):
+        return any(json.loads(store.get(name))["process"] == wheel.process.pid for name in store.sizes(FOLDER))
+    return False
 
 
 def _compared(disturbed: Path, calm: Path) -> Row:

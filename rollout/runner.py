@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.progress import Progress
@@ -14,6 +14,7 @@ from models.judges.registry import required_judge
 from rollout.actor import Actor
 from rollout.interrupt import run_until_interrupted
 from rollout.judging import with_judgement
+from rollout.outage import Outage
 from rollout.session import roll_out
 from rollout.threads import DaemonThreads
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
@@ -54,6 +55,9 @@ def roll_out_all(
         admit: whether a trajectory may begin: None for not yet, False to end the rollout. Somebody waits for what is
             finished then, so `sink` gets it at once, without waiting for a whole chunk.
 
+    Raises:
+        EnvironmentDown: most of the last trajectories failed for what is not the policy's fault.
+
     Returns:
         Seconds in which sandboxes were leased, summed over them: in these each waits for its page or its policy.
     """
@@ -77,6 +81,8 @@ class _Run:
     admit: Admit | None
     advance: Callable[[], Any]
     leased_s: float = 0.0
+    retried: set[str] = field(default_factory=set[str])
+    """The ids of further attempts."""
 
     async def run(self, planned: Sequence[PlannedTrajectory], sink: Sink) -> float:
         waiting: dict[str, list[PlannedTrajectory]] = {}
@@ -85,13 +91,14 @@ class _Run:
         finished: asyncio.Queue[FinishedTrajectory | None] = asyncio.Queue()
         pool = SandboxPool(environments_of(self.config, (one.task for one in planned)))
         places = [left for name, left in waiting.items() for _ in range(min(pool.sizes[name], len(left)))]
+        outage = Outage(len(places))
         judging = DaemonThreads(len(places) if self.judge else 0, "judge")
         writing = DaemonThreads(1, "write")
         writer = asyncio.create_task(self._hand_on(finished, sink, writing))
         workers: list[asyncio.Task[None]] = []
         try:
             async with pool:
-                workers += [asyncio.create_task(self._work(pool, left, finished, judging)) for left in places]
+                workers += [asyncio.create_task(self._work(pool, left, finished, judging, outage)) for left in places]
                 ended = asyncio.gather(*workers)
                 ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is heard below, or not
                 try:
@@ -117,8 +124,10 @@ class _Run:
         waiting: list[PlannedTrajectory],
         finished: "asyncio.Queue[FinishedTrajectory | None]",
         judging: DaemonThreads,
+        outage: Outage,
     ) -> None:
-        """Rolls out what waits for one environment, the last one first."""
+        """Rolls out what waits for one environment, the last one first. What is tried again comes after all others,
+        by when whatever failed may be back; but soon where somebody waits for its group."""
         while waiting:
             planned = waiting.pop()
             if self.admit is not None and not await _admitted(planned, self.admit):
@@ -132,9 +141,12 @@ class _Run:
             if again is None:
                 self.advance()
             else:
-                waiting.append(again)
+                waiting.insert(len(waiting) if self.admit else 0, again)
+                self.retried.add(again.trajectory_id)
             if again is None or self.for_data:
                 finished.put_nowait(record)
+            if planned.trajectory_id not in self.retried:
+                outage.note(record.trajectory)
 
     async def _hand_on(
         self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads

@@ -53,6 +53,10 @@ class StillOutOfReach(OutOfReach):
     """It did not answer for as long as it was waited for."""
 
 
+class EnvironmentDown(FlywheelError):
+    """Environment, server or judge failed most trajectories of a stage: doing it again at once changes nothing."""
+
+
 class CheckpointError(FlywheelError):
     """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
 

@@ -4,11 +4,13 @@ The Arrow schema is read off the row's annotations, so the two cannot disagree; 
 the row is nullable in Arrow and no other field is.
 """
 
+import threading
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal, Union
 
 import pyarrow as pa
@@ -87,9 +89,25 @@ class Table:
         return pa.Table.from_pylist([row.model_dump() for row in valid], schema=self.schema)
 
 
+_clock = partial(datetime.now, UTC)
+_instants = threading.Lock()
+_last = datetime.min.replace(tzinfo=UTC)
+
+
 def utc_now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
+    """The time, in UTC, later than every one that was given before: where the newest row holds, a clock that is set
+    back makes no old row of it."""
+    global _last
+    with _instants:
+        _last = max(_clock(), _last + timedelta(microseconds=1))
+        return _last
+
+
+def not_before(instant: datetime) -> None:
+    """From here on the time is later than this one, at which something was written that counts as older."""
+    global _last
+    with _instants:
+        _last = max(_last, instant)
 
 
 def not_null(*columns: str, because: str) -> tuple[Expectation, ...]:

@@ -76,6 +76,7 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
     for table in TABLES:
         if columns := doomed.columns(table):
             _rewrite(lake, table, columns)
+    lake.drop_copies()
     return removed
 
 

@@ -21,12 +21,13 @@ from schemas.tables import TABLES
 from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import Blobs
+from storage.cache import FileCache, home
 from storage.explained import explained
 from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark
 from storage.objects import ObjectStore
 from storage.scan import scan
-from storage.table import StoredTable, files_of
+from storage.table import StoredTable
 from storage.tombstones import Tombstones
 
 R = TypeVar("R", bound=Row)
@@ -41,12 +42,16 @@ _THREADS = 4
 class Lake:
     """The tables of one lake. Safe to share between threads; not across a fork."""
 
-    def __init__(self, place: Address, mark: Mark) -> None:
+    def __init__(self, place: Address, mark: Mark, config: LakeConfig) -> None:
         self._place = place
+        self._config = config
         self._mark = mark
         self._lock = threading.RLock()
         self._tombstones = Tombstones(self._forgotten)
-        self._tables = {name: StoredTable(contract, place, self._lock) for name, contract in TABLES.items()}
+        self._copies = None if place.local or not config.cache_mb else self._cache(config.cache_mb * 1_000_000)
+        self._tables = {
+            name: StoredTable(contract, place, self._lock, self._copies) for name, contract in TABLES.items()
+        }
 
     @classmethod
     def open(cls, config: LakeConfig, create: bool = True, oldest: int = SCHEMA_VERSION) -> "Lake":
@@ -72,7 +77,7 @@ class Lake:
                 raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
             mark = mark or make_mark(store, place.uri)
         place.patience.allow(config.patience_s)
-        return cls(place, mark)
+        return cls(place, mark, config)
 
     @property
     def uri(self) -> str:
@@ -155,7 +160,7 @@ class Lake:
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or schema.names)
         try:
             found = self._place.patiently(
-                lambda: stored.dataset(version).to_table(columns=wanted, filter=filters.expression(where))
+                lambda: stored.dataset(version, where).to_table(columns=wanted, filter=filters.expression(where))
             )
         except FileNotFoundError as error:
             raise stored.lost(version) from error
@@ -175,7 +180,7 @@ class Lake:
         stored, wanted = self._table(table), list(columns)
         schema = pa.schema([stored.contract.schema.field(name) for name in wanted])
         try:
-            found = scan(self._place.patiently, stored.dataset(version), wanted, filters.expression(where))
+            found = scan(self._place.patiently, stored.dataset(version, where), wanted, filters.expression(where))
             yield from (batch.cast(schema) for batch in found if batch.num_rows)
         except FileNotFoundError as error:
             raise stored.lost(version) from error
@@ -203,6 +208,11 @@ class Lake:
     def versions(self) -> dict[str, int]:
         """The latest version of every table that exists: what a policy's `data_versions` pins."""
         return {name: version for name in TABLES if (version := self.version(name)) is not None}
+
+    def drop_copies(self) -> None:
+        """Removes what of the lake is kept on this machine for reading; of a lake that lies here there is nothing."""
+        if self._copies is not None:
+            self._copies.clear()
 
     def files_of(self, table: str) -> ObjectStore:
         """The files of a table, of all its versions, as they lie; only what removes data for good looks at them."""
@@ -249,15 +259,18 @@ class Lake:
         return connection
 
     def _view(self, connection: duckdb.DuckDBPyConnection, stored: StoredTable, handle: DeltaTable | None) -> None:
-        """Makes a view over the table: its own Parquet files here, Arrow's reader on S3, nothing if there are none."""
+        """Makes a view over the table's Parquet files here, or copies of them, else over Arrow's reader."""
         contract = stored.contract
         with self._lock:
-            files = [] if handle is None else files_of(handle)
-            if handle is None or not files:
+            try:
+                files = [] if handle is None else stored.files(handle)
+            except FileNotFoundError as error:
+                raise stored.lost(handle.version() if handle else None) from error
+            if handle is None or files == []:
                 connection.register(contract.name, contract.schema.empty_table())
                 return
             there = _names(handle)
-            if not self._place.local:
+            if files is None:
                 connection.register(f"{contract.name}_there", stored.snapshot(handle))
                 source = f'SELECT {filters.columns(contract, there)} FROM "{contract.name}_there"'
                 connection.execute(f'CREATE VIEW "{contract.name}" AS {source}')
@@ -286,23 +299,28 @@ class Lake:
         with self._lock:
             return 0 if handle is None else self._place.patiently(lambda: upkeep.compact(handle, table))
 
-    def maintain(self, retention_hours: float = 24.0) -> None:
+    def maintain(self, retention_hours: float | None = None) -> None:
         """Keeps file counts small; call it once an iteration, before versions are pinned for training.
 
-        Files that only old versions need are removed after `retention_hours`, except those of versions that
-        `policies.data_versions` pins: these stay readable for good.
+        Files that only old versions need are removed after `retention_hours` (`lake.keep_hours` if not given), except
+        those of versions that `policies.data_versions` pins: these stay readable for good.
         """
+        hours = self._config.keep_hours if retention_hours is None else retention_hours
         pins = upkeep.pinned_versions(self.read("policies", columns=["data_versions"]))
         for name in TABLES:
             self.compact(name)
             handle, needed = self._table(name).handle(), pins.get(name, set())
             if handle is not None:
                 with self._lock:
-                    self._place.patiently(partial(upkeep.vacuum, handle, needed, retention_hours))
+                    self._place.patiently(partial(upkeep.vacuum, handle, needed, hours))
 
     def size_bytes(self) -> int:
         """Bytes of everything at the lake's address, blobs and old versions included."""
         return self._place.patiently(lambda: int(self._place.filesystem.du(self._place.uri)))
+
+    def _cache(self, most_bytes: int) -> FileCache:
+        place, folder = self._place, home() / "cache" / self.lake_id
+        return FileCache(folder, place.path("tables"), place.filesystem, most_bytes, lambda: self.version("forgotten"))
 
     def _table(self, name: str) -> StoredTable:
         if name not in self._tables:

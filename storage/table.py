@@ -11,8 +11,9 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Container, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -20,11 +21,13 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from schemas.failure import LakeError
-from schemas.table import Table
+from schemas.table import Table, not_before
 from storage import filters, upkeep
 from storage.address import Address
+from storage.cache import FileCache
 from storage.explained import explained
 from storage.keys import KeyIndex, without
 
@@ -40,6 +43,24 @@ def files_of(handle: DeltaTable) -> list[str]:
     return [unquote(address) for address in handle.file_uris()]
 
 
+def sizes_of(handle: DeltaTable) -> dict[str, int]:
+    """The sizes of a version's files by their names below the table."""
+    added = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
+    return dict(zip(map(unquote, added["path"]), added["size_bytes"], strict=True))
+
+
+def _committed(handle: DeltaTable) -> datetime:
+    """When a version was committed, or one that was made meanwhile."""
+    commits = [commit.get("timestamp", 0) for commit in handle.history(1)]
+    return datetime.fromtimestamp(max(commits, default=0) / 1000, UTC)
+
+
+def _dataset(handle: DeltaTable, files: FileSystem) -> pads.FileSystemDataset:
+    dataset = handle.to_pyarrow_dataset(filesystem=files)
+    assert isinstance(dataset, pads.FileSystemDataset)
+    return dataset
+
+
 class StoredTable:
     """A table at a lake's address, which is made by the first commit to it. Methods raise `LakeError` where the
     storage is out of reach or the disk is full.
@@ -48,11 +69,12 @@ class StoredTable:
         contract: what it holds.
         place: the lake's address.
         lock: the lake's, held while Delta's handle is used: that is not safe to share between threads.
+        cache: of its files, where the place is no folder of this machine.
     """
 
-    def __init__(self, contract: Table, place: Address, lock: threading.RLock) -> None:
+    def __init__(self, contract: Table, place: Address, lock: threading.RLock, cache: FileCache | None = None) -> None:
         self.contract, self.lock = contract, lock
-        self._place = place
+        self._place, self._cache = place, cache
         self._latest: DeltaTable | None = None
         self._index = KeyIndex(contract.schema, contract.key)
 
@@ -92,23 +114,44 @@ class StoredTable:
             needed = pa.table(handle.get_add_actions(flatten=True))["path"].to_pylist()
         return any(unquote(path) not in there for path in needed)
 
-    def dataset(self, version: int | None = None) -> pads.Dataset:
-        """The rows of a version, the latest if not given; none if the table does not exist yet."""
+    def dataset(self, version: int | None = None, where: filters.Where | None = None) -> pads.Dataset:
+        """The rows of a version, the latest if not given; none if the table does not exist yet. What `where` leaves out
+        is not read."""
         with self.lock:
             handle = self.at(version)
-            return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle)
+            return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle, where)
 
-    def snapshot(self, handle: DeltaTable) -> pads.FileSystemDataset:
-        """The rows of a handle's version."""
-        dataset = handle.to_pyarrow_dataset(filesystem=self._place.arrow("tables", self.contract.name))
-        assert isinstance(dataset, pads.FileSystemDataset)
-        return dataset
+    def snapshot(self, handle: DeltaTable, where: filters.Where | None = None) -> pads.FileSystemDataset:
+        """The rows of a handle's version; what `where` leaves out is not read."""
+        name = self.contract.name
+        if self._cache is not None:
+            copies = _dataset(handle, SubTreeFileSystem(str(self._cache.folder / name), LocalFileSystem()))
+            needed = {fragment.path for fragment in copies.get_fragments(filters.expression(where))}
+            if self._held(handle, needed):
+                return copies
+        return self._where_it_lies(handle)
+
+    def files(self, handle: DeltaTable) -> list[str] | None:
+        """Where the Parquet files of a handle's version lie on this machine; None if they do not."""
+        if self._cache is None:
+            return files_of(handle) if self._place.local else None
+        folder = self._cache.folder / self.contract.name
+        return [str(folder / name) for name in sizes_of(handle)] if self._held(handle) else None
+
+    def _held(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:
+        assert self._cache is not None
+        sizes = sizes_of(handle).items()
+        files = {f"{self.contract.name}/{name}": size for name, size in sizes if needed is None or name in needed}
+        return self._place.patiently(partial(self._cache.hold, files))
+
+    def _where_it_lies(self, handle: DeltaTable) -> pads.FileSystemDataset:
+        return _dataset(handle, self._place.arrow("tables", self.contract.name))
 
     def append(self, rows: pa.Table) -> int:
         """Adds the rows whose key is not there yet and returns how many those were."""
 
         def attempt(handle: DeltaTable) -> int:
-            missing = self._index.missing(self.snapshot(handle), rows)
+            missing = self._index.missing(self._where_it_lies(handle), rows)
             if missing.num_rows:
                 self._write(handle, missing, "append")
             return missing.num_rows
@@ -120,7 +163,9 @@ class StoredTable:
 
         def attempt(handle: DeltaTable) -> int:
             touched = filters.partitions(self.contract, rows)
-            there = self.snapshot(handle).to_table(filter=filters.expression(touched)).cast(self.contract.schema)
+            there = (
+                self.snapshot(handle, touched).to_table(filter=filters.expression(touched)).cast(self.contract.schema)
+            )
             others = without(there, rows, self.contract.key)
             self.rewrite(handle, pa.concat_tables([others, rows]), touched)
             return rows.num_rows
@@ -187,6 +232,7 @@ class StoredTable:
         try:
             if self._latest is None:
                 self._latest = self._open()
+                not_before(_committed(self._latest))
             else:
                 self._latest.update_incremental()
         except TableNotFoundError:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, pausing, quality, schedule, synthesis, versions
+from apps.commands import checkpoint, data, pausing, quality, schedule, synthesis, upkeep, versions
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -366,6 +366,7 @@ VERBS = (
     judge,
     upgrade,
     up,
+    *upkeep.VERBS,
     *pausing.VERBS,
     *versions.VERBS,
 )

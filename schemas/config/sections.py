@@ -35,6 +35,12 @@ class LakeConfig(Section):
     patience_s: Annotated[float, Field(ge=0.0)] = 600.0
     """How long a run that is under way waits for an object store that does not answer, before it ends; 0: not at all.
     A command that does not reach it at its start ends at once."""
+    keep_hours: Positive = 72.0
+    """Upkeep removes files that no table's latest version needs after so long, except those of versions that a policy
+    was made from. Longer than the longest training: its versions are known as pinned when it ends."""
+    cache_mb: Whole = 4096
+    """Of a lake on S3: how much of its tables is kept on this machine, in the work folder; 0: nothing. What one
+    question needs beyond that is read where it lies."""
     min_free_mb: Whole = 500
     """A run is refused when the lake's or the work folder's disk has less than this left."""
 

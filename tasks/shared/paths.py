@@ -1,18 +1,15 @@
 """Where a run keeps files that are not the lake's: work in progress, Data Docs, caches. All can be deleted."""
 
-import os
 from pathlib import Path
 
 from schemas.config import Config
 from storage.address import resolve
+from storage.cache import home
 from storage.lake import Lake
 from storage.mark import NAME as MARK
 from storage.objects import inside
 
-
-def home() -> Path:
-    """The work folder: `FLYWHEEL_HOME`, else `.flywheel` in the current directory."""
-    return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
+__all__ = ["cache_folder", "docs_folder", "home", "lake_if_any", "work_folder"]
 
 
 def lake_if_any(config: Config) -> Lake | None:

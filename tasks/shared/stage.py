@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 
 from schemas.config import Config
+from schemas.failure import EnvironmentDown, StillOutOfReach
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
@@ -43,9 +45,21 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
         in_order.__name__ = in_order.__qualname__ = f"{name}_stage"
         in_order.__doc__ = work.__doc__
-        return Boundary(in_order, name=name, retries=retries, cache_policy=NO_CACHE, persist_result=False)
+        return Boundary(
+            in_order,
+            name=name,
+            retries=retries,
+            retry_condition_fn=_may_help,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+        )
 
     return wrap
+
+
+def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
+    """Whether a stage that failed may succeed at once if it is done again."""
+    return not isinstance(state.data, EnvironmentDown | StillOutOfReach)
 
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """An object store that is away, asks to slow down, or breaks off: what is under way waits, and loses nothing."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,9 +10,11 @@ import pytest
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
+from storage.address import resolve
 from storage.lake import Lake
+from tests.system.parts.commands import CONFIG, start
 from tests.system.parts.proxy import Mode, Proxy, proxy_of
-from tests.system.parts.s3 import BUCKET
+from tests.system.parts.s3 import BUCKET, KEY, SECRET
 
 pytestmark = pytest.mark.usefixtures("credentials")
 CHOICE = {
@@ -90,3 +93,49 @@ def test_patience_ends_and_a_command_that_begins_has_none(config: LakeConfig, pr
         lake.append("curriculum", choices(0))
     with pytest.raises(LakeError, match=r"cannot be reached\. Check `lake.endpoint`"):
         Lake.open(config)
+
+
+def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
+    config: LakeConfig, tmp_path: Path, proxy: Proxy
+) -> None:
+    lake = Lake.open(config)
+    for first in range(0, 100, 10):
+        lake.append("curriculum", choices(first))
+    assert lake.read("curriculum").num_rows == 100
+    before = set((tmp_path / "home/cache").rglob("*.parquet"))
+    assert len(before) == 10
+    lake.maintain(retention_hours=0.0)
+    with lake.connect(["curriculum"]) as connection:
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
+        (new,) = set((tmp_path / "home/cache").rglob("*.parquet")) - before
+        proxy.be("away")
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
+    proxy.be("whole")
+    lake.upsert("curriculum", [{**CHOICE, "task_id": "t0003", "weight": 0.9}])
+    assert sorted(lake.read("curriculum")["weight"].to_pylist()) == [0.5] * 99 + [0.9]
+    without = Lake.open(config.model_copy(update={"cache_mb": 0}))
+    assert without.read("curriculum").sort_by("task_id").equals(lake.read("curriculum").sort_by("task_id"))
+    assert new.is_file()
+
+
+@pytest.mark.slow
+def test_a_run_whose_store_goes_away_twice_waits_and_its_credentials_are_written_nowhere(
+    config: LakeConfig, tmp_path: Path, proxy: Proxy
+) -> None:
+    text = CONFIG.format(lake=config.uri).replace("min_free_mb", f'endpoint = "{config.endpoint}"\nmin_free_mb')
+    small = tmp_path / "small.toml"
+    small.write_text(text.replace("= 30", "= 6"))
+    run = start(small)
+    for stage in ("collect", "quality"):
+        while f"iteration 0  {stage}" not in run.log.read_text() and run.process.poll() is None:
+            time.sleep(0.2)
+        proxy.gone_for(5.0)
+    assert run.process.wait(timeout=300) == 0, run.log.read_text()
+    said = run.log.read_text()
+    assert "Waiting for it, until" in said and "answers again after" in said and "Traceback" not in said, said
+    folder = tmp_path / "copy"
+    files = resolve(config).filesystem
+    files.get(config.uri, str(folder), recursive=True)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.is_relative_to(folder) for path in written) and len(written) > 50
+    assert not [path for path in written if SECRET.encode() in path.read_bytes() or KEY.encode() in path.read_bytes()]

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.dataset as pads
@@ -12,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+import schemas.table as clock
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION
@@ -309,3 +311,15 @@ Lake.open(LakeConfig(uri={lake.uri!r})).read("steps")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "LakeError" in done.stderr
+
+
+def test_a_clock_that_is_set_back_makes_nothing_older_than_what_the_lake_holds(
+    lake: Lake, row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append("policies", [row("policies")])
+    monkeypatch.setattr(clock, "_last", datetime.min.replace(tzinfo=UTC))  # as in a process that begins
+    monkeypatch.setattr(clock, "_clock", lambda: datetime.now(UTC) - timedelta(hours=5))
+    early = clock.utc_now()
+    assert Lake.open(LakeConfig(uri=lake.uri)).count("policies") == 1
+    times = [clock.utc_now() for _ in range(3)]
+    assert times == sorted(set(times)) and times[0] - early > timedelta(hours=4)

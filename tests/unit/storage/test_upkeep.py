@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.lake import Lake
 
@@ -51,6 +52,13 @@ def test_maintenance_keeps_recent_versions_by_default(lake: Lake, row) -> None:
     _write_many(lake, row)
     lake.maintain()
     assert lake.read("steps", version=9).num_rows == 9
+
+
+def test_how_long_versions_are_kept_is_configured(lake: Lake, row) -> None:
+    _write_many(lake, row)
+    Lake.open(LakeConfig(uri=lake.uri, keep_hours=1e-9)).maintain()
+    with pytest.raises(LakeError, match="version 9"):
+        lake.read("steps", version=9)
 
 
 def test_maintenance_removes_old_files_that_nobody_committed_and_spares_fresh_ones(lake: Lake, row) -> None:
