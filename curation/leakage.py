@@ -29,10 +29,10 @@ def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[
         trained: task and hash of last screens that were trained on.
         share: of the held-out task's distinct screens, in (0, 1].
     """
-    known = {task: {bits for one in hashes if (bits := bits_of(one)) is not None} for task, hashes in held_out.items()}
+    known = {task: {bits for one in hashes if (bits := _telling(one)) is not None} for task, hashes in held_out.items()}
     near: dict[tuple[str, str], set[int]] = {}
     for task, phash in trained:
-        if (bits := bits_of(phash)) is None:
+        if (bits := _telling(phash)) is None:
             continue
         for own, screens in known.items():
             for screen in screens:
@@ -43,3 +43,9 @@ def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[
         for (own, task), found in sorted(near.items())
         if len(found) >= share * len(known[own])
     ]
+
+
+def _telling(phash: str) -> int | None:
+    """The bits of a hash; None for one of another kind, and for a plain picture, such as a blank page: any task has it."""
+    bits = bits_of(phash)
+    return None if bits is None or bits.bit_count() <= NEAR else bits

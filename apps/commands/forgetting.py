@@ -12,6 +12,7 @@ from schemas.tables.forgotten import Forgotten
 from schemas.text import counted
 from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
+from storage.objects import open_store
 from tasks.shared.console import out
 from tasks.shared.paths import home
 from tasks.turning import require_free
@@ -84,8 +85,17 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
             file.unlink(missing_ok=True)
     for copies in (report_folder(lake), home() / "cache" / lake.lake_id):
         shutil.rmtree(copies, ignore_errors=True)  # both are made anew, without these
+    _drop_pages(lake, doomed.trajectories)
     done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
     lake.upsert("forgotten", [row.model_copy(update={"done": True, "screenshots": []}) for row in done])
+
+
+def _drop_pages(lake: Lake, names: Collection[str]) -> None:
+    """Removes the pages of data quality, here and below the lake's blobs, that name a trajectory."""
+    for store in (open_store(home() / "work" / lake.lake_id), lake.blobs.store):
+        for page in store.sizes("data_docs"):
+            if page.endswith(".html") and any(name.encode() in store.get(page) for name in names):
+                store.delete(page)
 
 
 def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:

@@ -13,6 +13,7 @@ from models.random_vlm import build_random
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
+from tasks.promote.rollback import roll_back
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
@@ -42,8 +43,9 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Con
     assert iterations(lake) == before
     with pytest.raises(UsageError, match="`theirs` is taken"):
         adopt(small, str(given), "theirs")
+    roll_back(lake, None, "theirs is slow")
     flywheel(small, iterations=1)
-    assert policy_row(lake, "policy-0001").parent == "theirs"
+    assert policy_row(lake, "policy-0001").parent == "adopted-0000"
 
 
 def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(small: Config, tmp_path: Path) -> None:

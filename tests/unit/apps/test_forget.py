@@ -14,6 +14,7 @@ from schemas.failure import UsageError
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting
 from storage.lake import Lake
+from tasks.shared.paths import home
 from tests.unit.apps.conftest import Place, make_place
 
 
@@ -59,6 +60,21 @@ def test_it_is_gone_from_every_file_of_every_version_with_the_pictures_that_only
     assert found["rows"] == {"trajectories": 1, "steps": 1, "screenshots": 1, "verdicts": 1}
     assert lake.count("screenshots", {"sha256": shared}) == 1
     assert lake.count("trajectories") == 71
+
+
+def test_what_a_cut_short_training_a_report_and_pages_of_quality_kept_of_it_goes_too(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    work = home() / "work" / lake.lake_id
+    kept = [work / "policy-0009" / "samples.arrow", work / "data_docs" / "iteration-0000" / "steps.html"]
+    other = work / "data_docs" / "iteration-0000" / "tasks.html"
+    report = Path(lake.uri) / "report" / "index.html"
+    for file in (*kept, other, report):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("nothing" if file == other else f"of {name}")
+    lake.blobs.store.put("data_docs/iteration-0000/steps.html", name.encode())
+    forget_trajectories(lake, [name], "")
+    assert not any(file.exists() for file in (*kept, report)) and other.exists()
+    assert not lake.blobs.store.exists("data_docs/iteration-0000/steps.html")
 
 
 def test_pinned_versions_stay_readable_without_it(own: Place) -> None:

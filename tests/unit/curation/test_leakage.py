@@ -22,3 +22,5 @@ def test_a_task_whose_last_screens_are_those_of_a_trained_one_is_named_with_it()
 def test_other_screens_and_hashes_of_another_kind_are_no_copies() -> None:
     assert same_screens({"held": [screen(1)]}, [("a", screen(1, 9)), ("b", screen(4)), ("c", "0" * 16)], 0.5) == []
     assert same_screens({"held": ["0" * 16]}, [("c", "0" * 16)], 0.5) == []
+    blank = "0" * (BITS // 4)
+    assert same_screens({"held": [blank]}, [("c", blank)], 0.5) == []

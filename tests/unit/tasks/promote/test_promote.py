@@ -19,9 +19,11 @@ from schemas.tables.promotion import Promotion
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.promote.events import abandoned, decisions, event_of
+from tasks.promote.leaks import leak
 from tasks.promote.promote import challenge
 from tasks.promote.rollback import roll_back
 from tasks.shared.policies import champion, policy_row
+from tests.unit.apps.conftest import make_place
 
 TASKS = [f"fake/t{number}" for number in range(15)]
 
@@ -230,3 +232,21 @@ def test_weights_that_are_no_numbers_cannot_be_brought_in(tmp_path: Path) -> Non
     save_file({"a": np.ones(2, np.float32), "b": np.array([np.nan], np.float16)}, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model\.safetensors: b holds a NaN"):
         require_sound(tmp_path)
+
+
+def test_a_held_out_task_that_ends_on_a_trained_task_s_screens_holds_the_candidate_and_both_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    lake, screen = place.lake, f"{(1 << 511) + (1 << 40) - 1:0128x}"
+    rows = lake.read("screenshots").to_pylist()
+    lake.upsert("screenshots", [{**row, "phash": screen} for row in rows])
+    row = policy_row(lake, "policy-0001").model_copy(update={"data_versions": json.dumps(lake.versions())})
+    held = lake.rows(Evaluation, {"policy_version": "policy-0001", "suite": "held_out"})
+    near = f"{(1 << 511) + (1 << 40) - 2:0128x}"
+    lake.upsert("evaluations", [one.model_copy(update={"final_phash": near}) for one in held])
+    found = leak(place.config, lake, row)
+    assert found is not None and re.search(r"fake/enter-text \(1 of 1 in fake/click-target\)", found)
+    lake.upsert("evaluations", [one.model_copy(update={"final_phash": "f" * 128}) for one in held])
+    assert leak(place.config, lake, row) is None
