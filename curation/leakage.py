@@ -46,6 +46,6 @@ def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[
 
 
 def _telling(phash: str) -> int | None:
-    """The bits of a hash; None for one of another kind, and for a plain picture, such as a blank page: any task has it."""
+    """The bits of a hash; None for one of another kind, and for a plain picture such as a blank page."""
     bits = bits_of(phash)
     return None if bits is None or bits.bit_count() <= NEAR else bits
