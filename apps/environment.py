@@ -6,6 +6,7 @@ set already stays.
 """
 
 import os
+import warnings
 from pathlib import Path
 
 from tasks.shared import log
@@ -29,6 +30,7 @@ def settle() -> None:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made where it is needed
     log.settle()
 
 

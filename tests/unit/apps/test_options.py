@@ -46,3 +46,12 @@ def test_a_shell_completes_verbs_and_options(words: str, offered: str) -> None:
     script = "import sys; sys.argv = ['flywheel']; from apps.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], env={**os.environ, **asked}, capture_output=True, text=True)
     assert done.returncode == 0 and offered in done.stdout.split()
+
+
+def test_a_first_command_in_an_empty_folder_says_nothing_of_libraries(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
+    words = [sys.executable, "-c", "from apps.cli import main; main()", "evaluate", "--policy", "nobody"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (
+        done.returncode == 1 and done.stderr.startswith("flywheel: There is no lake") and done.stderr.count("\n") == 1
+    )
