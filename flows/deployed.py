@@ -25,7 +25,7 @@ from tasks.shared.run import open_run, run_name
 from tasks.watch import watch_lake
 
 ConfigName = str
-Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.+$")]
+Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
 Overrides = list[Override]
 Iterations = Annotated[int, Field(ge=1, le=1000)]
 Ended = State[Pause | Exhausted] | None

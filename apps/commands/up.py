@@ -81,24 +81,31 @@ class _Parts:
         """Finds or starts it, and notes where it is; its page's address."""
         from apps.schedule.connection import NOTE, answers, found_server, use_server
 
-        configured, own = found_server(), f"http://{HOST}:{port}/api"
-        self.api = configured or own
-        started = not answers(self.api)
-        if configured and started:
-            raise UsageError(
-                f"The Prefect server at {configured} does not answer.", "Start it, or unset PREFECT_API_URL."
-            )
-        if started:
+        found, own = found_server(), f"http://{HOST}:{port}/api"
+        if found and not answers(found):
+            raise UsageError(f"The Prefect server at {found} does not answer.", "Start it, or unset PREFECT_API_URL.")
+        if not found and answers(own):
+            hint = f"Take that one by PREFECT_API_URL={own}, or another port by --port."
+            raise UsageError(f"Another project's Prefect server answers at port {port}.", hint)
+        self.api = found or own
+        if not found:
             self._start_server(port)
         use_server(self.api)
         (home() / NOTE).write_text(json.dumps({"api": self.api}))
-        return f"{self.api.removesuffix('/api')}  ({'started' if started else 'was there'})"
+        return f"{self.api.removesuffix('/api')}  ({'was there' if found else 'started'})"
 
     def _start_server(self, port: int) -> None:
         from apps.schedule.connection import answers
         from apps.server import SERVE
 
-        environ = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_API_HOST": HOST, "PREFECT_SERVER_API_PORT": str(port)}
+        environ = {
+            "PREFECT__SERVER_FINAL": "1",
+            "PREFECT_SERVER_API_HOST": HOST,
+            "PREFECT_SERVER_API_PORT": str(port),
+            # it asks nobody who they are: no page of another site may use it through a browser that is here
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port}",
+            "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        }
         server = self._keep("Prefect server", [*SERVE, "--host", HOST, "--port", str(port)], environ)
         _import_ahead()
         server.wait(lambda: answers(self.api))

@@ -49,7 +49,12 @@ class Up:
         return json.loads(done.stdout)
 
     def rows(self, what: str, **body: Any) -> Any:
-        return httpx.post(f"{self.api}/{what}/filter", json=body, timeout=30).json()
+        return self.ask(f"{what}/filter", body).json()
+
+    def ask(self, what: str, body: dict[str, Any]) -> httpx.Response:
+        token = httpx.get(f"{self.api}/csrf-token", params={"client": "test"}, timeout=30).json()["token"]
+        headers = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": "test"}
+        return httpx.post(f"{self.api}/{what}", json=body, headers=headers, timeout=30)
 
     def runs(self, name: str) -> list[dict[str, Any]]:
         return [one for one in self.rows("flow_runs", sort="START_TIME_ASC") if one["name"].startswith(f"{name}-")]
@@ -111,6 +116,15 @@ def test_all_of_it_is_there_and_each_part_is_said_in_a_line(up: Up) -> None:
     assert Path(lines["report"]).is_file()
     again = up.flywheel("up")
     assert again.returncode == 2 and "runs already" in again.stderr and again.stderr.count("\n") == 1
+
+
+@pytest.mark.timeout(600)
+def test_no_page_of_another_site_may_use_the_server(up: Up) -> None:
+    foreign = {"Origin": "http://elsewhere.example"}
+    refused = httpx.post(f"{up.api}/flow_runs/filter", json={}, headers=foreign, timeout=30)
+    assert refused.status_code == 403
+    read = httpx.get(f"{up.api}/csrf-token", params={"client": "x"}, headers=foreign, timeout=30)
+    assert "access-control-allow-origin" not in read.headers
 
 
 @pytest.mark.timeout(600)
