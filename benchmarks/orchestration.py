@@ -71,7 +71,7 @@ def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> d
 def turn(arm: str, config: Config) -> None:
     """Turns the arm's iterations in this process and writes what was measured to the work folder."""
     from apps.environment import home, make_prefect_home, settle
-    from apps.interrupts import heeded
+    from apps.interrupts import heeded, ignore
 
     settle()
     make_prefect_home()
@@ -81,6 +81,7 @@ def turn(arm: str, config: Config) -> None:
         else:
             _under_prefect(config, own=arm == "server")
     (home() / "measured.json").write_text(json.dumps(_last(config)))
+    ignore()
 
 
 def _plain(config: Config) -> None:
