@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from apps.quality.gather import quality_of
 from schemas.config import load_config
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.catalog import ask
 from storage.lake import Lake
+from storage.quality.docs import publish_docs
+from storage.quality.gate import run_gate
 from tasks.preflight.preflight import probes
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, free_ports
@@ -29,6 +32,8 @@ APPEND = """
 import json, sys
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
+from storage.quality.docs import publish_docs
+from storage.quality.gate import run_gate
 lake, new = Lake.open(LakeConfig.model_validate_json(sys.argv[1])), 0
 for chunk in range(4):
     new += lake.append("curriculum", [dict(json.loads(sys.argv[2]), task_id=f"t{chunk}-{i}") for i in range(10)])
@@ -148,3 +153,17 @@ def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3(
     assert lake.count("trajectories") == 32 and made["updates"] >= 2 and made["samples"] > 0
     folder = lake.blobs.get_directory(made["checkpoint"], tmp_path / "fetched")
     assert load_file(folder / "model.safetensors").keys() == load_file(tmp_path / "parent/model.safetensors").keys()
+
+
+def test_the_quality_gate_reads_s3_and_publishes_its_pages_there(config: LakeConfig, tmp_path: Path) -> None:
+    lake = Lake.open(config)
+    lake.append("curriculum", [{**CHOICE, "task_id": "sound"}, {**CHOICE, "task_id": "heavy", "weight": 1.5}])
+    for iteration in (1, 2):
+        results = run_gate(lake, iteration, ["curriculum", "steps", "trajectories"], tmp_path, keep=1)
+        lake.upsert("quality", results)
+        publish_docs(lake, tmp_path, iteration, keep=1)
+    (failed,) = lake.read("quality", where={"success": False}).to_pylist()
+    assert json.loads(failed["examples"]) == [{"iteration": 1, "task_id": "heavy"}]
+    assert set(lake.blobs.store.sizes("data_docs")) == {"data_docs/iteration-0002/index.html"}
+    found = quality_of(lake, None)
+    assert [row["critical"] for row in found["iterations"]] == [0, 1]

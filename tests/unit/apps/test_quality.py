@@ -10,9 +10,10 @@ from apps import cli
 from apps.quality.gather import quality_of
 from apps.quality.page import render
 from schemas.failure import GateRefused, UsageError
+from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from storage.lake import Lake
-from tasks.quality.gate import examine, passed
+from tasks.quality.gate import examine, passed, verify_quality
 from tasks.quality.overrides import override_failures
 from tasks.shared.run import Run
 from tests.unit.apps.conftest import Place, make_place
@@ -122,3 +123,13 @@ def test_a_thousand_iterations_are_shown_a_hundred_at_a_time(own: Place) -> None
     older = quality_of(own.lake, None, found["older"])
     assert older["iterations"][0]["iteration"] == 159
     assert len(render(own.config, found)) < 200_000
+
+
+def test_a_check_looks_at_every_table_of_the_latest_iteration_or_of_the_one_that_is_named(own: Place) -> None:
+    own.lake.delete("trajectories", "trajectory_id = '<b>bad</b>'")
+    done = verify_quality.fn(own.config, None)
+    assert done["iteration"] == 2 and done["say"].startswith(f"{done['expectations']} expectations, ")
+    checked = own.lake.read("quality", ["table"], {"iteration": 2})["table"].to_pylist()
+    assert set(checked) >= set(TABLES)
+    with pytest.raises(UsageError, match=r"no trajectory of iteration 9.*It has iteration 0, iteration 1, iteration 2"):
+        verify_quality.fn(own.config, 9)
