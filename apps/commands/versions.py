@@ -32,9 +32,9 @@ def rollback(
 
 def diff(
     named: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times such as 2026-11-20T12:00."),
-    ],
+    ] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,8 +54,8 @@ def diff(
 
 def forget(
     named: Annotated[
-        list[str], typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then keys.")
-    ],
+        list[str] | None, typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then keys.")
+    ] = None,
     config: ConfigFile = None,
     reason: Annotated[str, typer.Option(help="Why; kept with the ids.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and remove nothing.")] = False,

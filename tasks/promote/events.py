@@ -1,5 +1,6 @@
 """What was decided about who reigns, as the lake keeps it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from schemas.tables.policy import PolicyVersion
@@ -19,14 +20,23 @@ def event_of(lake: Lake, event: str) -> Promotion | None:
 
 
 def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
-    """The nearest policy that this one was trained from and that was rolled back since; None if there is none."""
+    """The nearest policy that this one was trained from and that was rolled back since; None if there is none. What the
+    champion itself was trained from is good enough for others."""
     rows, fallen = policies(lake), rolled_back(lake)
-    row = rows.get(policy.parent or "")
-    while row is not None and row.status != "champion":
-        if row.policy_version in fallen:
-            return row.policy_version
-        row = rows.get(row.parent or "")
-    return None
+    standing = {
+        name for row in rows.values() if row.status == "champion" for name in _ancestry(rows, row.policy_version)
+    }
+    ways = _ancestry(rows, policy.parent)
+    return next((name for name in ways if name in fallen - standing), None)
+
+
+def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
+    """A policy and what it was trained from, the nearest first."""
+    found: list[str] = []
+    while version is not None and version in rows and version not in found:
+        found.append(version)
+        version = rows[version].parent
+    return found
 
 
 def rolled_back(lake: Lake) -> set[str]:

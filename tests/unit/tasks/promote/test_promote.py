@@ -228,6 +228,16 @@ def test_what_was_trained_from_a_policy_that_was_rolled_back_is_held(
     assert abandoned(lake, row) is None
 
 
+def test_what_the_champion_descends_from_is_not_abandoned_though_it_was_rolled_forward_from(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    roll_back(lake, "first", "")
+    roll_back(lake, "second", "it was the sandbox")
+    row = policy(lake, config, tmp_path, "again", "first", kind="retrained", repeats="second")
+    assert abandoned(lake, row) is None
+
+
 def test_weights_that_are_no_numbers_cannot_be_brought_in(tmp_path: Path) -> None:
     save_file({"a": np.ones(2, np.float32), "b": np.array([np.nan], np.float16)}, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model\.safetensors: b holds a NaN"):
