@@ -145,8 +145,8 @@ class _Run:
                 self.retried.add(again.trajectory_id)
             if again is None or self.for_data:
                 finished.put_nowait(record)
-            if planned.trajectory_id not in self.retried:
-                outage.note(record.trajectory)
+            if planned.beginning is None and planned.trajectory_id not in self.retried:
+                outage.note(record.trajectory)  # a replay may also fail since the environment does not repeat itself
 
     async def _hand_on(
         self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads
