@@ -13,12 +13,13 @@ from apps.lakes import begun_iterations, is_finished
 from schemas.failure import UsageError
 from schemas.tables.override import TABLE as QUALITY_OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
-from schemas.text import counted
+from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.promote.events import decisions
 from tasks.quality.overrides import overridden
 from tasks.shared.console import out
 from tasks.shared.learnt import learnt_from_people
+from tasks.shared.now import Now, now_of
 from tasks.shared.pausing import pause_of
 from tasks.shared.policies import reigning
 from tasks.turning import turn_of
@@ -134,18 +135,32 @@ def _overrides(lake: Lake) -> str:
 
 
 def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:
-    """What happens at this moment: the pause, or the stage under way, for how long, and how long it took before."""
-    if pause := pause_of(lake):
-        return f"{pause.text} `flywheel resume` ends that."
-    turn = turn_of(lake)
+    """What happens at this moment, and the pause, if there is one."""
+    pause = pause_of(lake)
+    stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
+    moment, turn = now_of(lake), turn_of(lake)
+    if moment is not None and moment.stage:
+        return f"{stands}now {_under_way(moment, rows)}; process {moment.process} of {moment.host}"
     if turn is None:
-        return "nobody turns it now"
-    who = f"process {turn.process} of {turn.host} turns it"
+        return stands.rstrip() or "nobody turns it now"
     done = rows[-1]["stages_s"] if rows and not is_finished(rows[-1]) else {}
     stage = next((one for one in STAGES if one not in done), STAGES[-1])
+    lasts = f" for {_since(lake):.0f} s" if rows else ""
+    return f"{stands}now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}"
+
+
+def _under_way(moment: Now, rows: list[dict[str, Any]]) -> str:
+    """A stage, how far it has come, and how long it still takes or took the last time."""
+    so_far = f"{moment.stage} for {max(0.0, moment.heard - moment.since):.0f} s"
+    if not moment.total:
+        return so_far + _last_time(moment.stage, rows)
+    left = "" if moment.left_s is None else f", about {lasting(moment.left_s)} left"
+    return f"{so_far}, {moment.done:,.0f} of {moment.total:,.0f}{left}"
+
+
+def _last_time(stage: str, rows: list[dict[str, Any]]) -> str:
     before = [row["stages_s"][stage] for row in rows if stage in row["stages_s"]]
-    usual = f", {before[-1]:.0f} s the last time" if before else ""
-    return f"now {stage}{f' for {_since(lake):.0f} s' if rows else ''}{usual}; {who}"
+    return f", {before[-1]:.0f} s the last time" if before else ""
 
 
 def _since(lake: Lake) -> float:

@@ -1,12 +1,14 @@
 """`flywheel pause`, `resume`, and what the other verbs say of a paused lake."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from apps.commands.status import show_status
-from tasks.shared.pausing import FILE, pause_of
+from tasks.shared.now import NAME, Now
+from tasks.shared.pausing import FILE, pause, pause_of
 from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
 from tests.unit.apps.test_cli import Call, flywheel
@@ -53,6 +55,12 @@ def test_status_says_what_happens_now(own: Place, capsys: pytest.CaptureFixture[
         show_status(own.lake)
     out = capsys.readouterr().out
     assert "now collect for" in out and "s the last time; process" in out
+    moment = Now(iteration=2, stage="collect", since=time.time() - 50, heard=time.time(), done=30, total=40)
+    own.lake.blobs.store.put(NAME, moment.model_dump_json().encode())
+    pause(own.lake, "we look", "ann")
+    show_status(own.lake)
+    out = capsys.readouterr().out
+    assert "by ann: we look." in out and "now collect for 50 s, 30 of 40, about 17 s left; process" in out
     code, _, err = flywheel("status", "--watch", "--config", own.file)
     assert code == 2 and "terminal" in err
     assert flywheel("status", "--watch", "--json", "--config", own.file)[0] == 2
