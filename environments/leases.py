@@ -13,8 +13,11 @@ from environments.environment import Environment
 from environments.host import Host
 from environments.leased import held
 from environments.sandbox import Sandbox
-from schemas.failure import SandboxFailure
+from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask
+
+STARTS = 3
+"""How often a host is started before nothing begins."""
 
 
 @dataclass(slots=True)
@@ -40,8 +43,24 @@ class Leases:
         self._free = asyncio.Semaphore(self.size)
 
     async def start(self) -> None:
-        """Brings all hosts to life, so that no lease has to wait for one; raises SandboxFailure."""
-        await asyncio.gather(*(host.revive() for host in self._hosts))
+        """Brings all hosts to life, so that no lease has to wait for one; one that dies as it starts is started again.
+
+        Raises:
+            EnvironmentDown: one died `STARTS` times.
+        """
+        await asyncio.gather(*(self._start(host) for host in self._hosts))
+
+    async def _start(self, host: Host) -> None:
+        for tries in range(1, STARTS + 1):
+            try:
+                await host.revive()
+                return
+            except SandboxFailure as failure:
+                if tries == STARTS:
+                    hint = "`flywheel doctor` looks at what is needed. The same command then goes on."
+                    raise EnvironmentDown(
+                        f"No sandbox starts, tried {STARTS} times: {failure.reason}.", hint
+                    ) from failure
 
     async def close(self) -> None:
         """Ends all hosts; leases that still run fail."""

@@ -29,7 +29,7 @@ class SandboxPool:
         return {name: leases.size for name, leases in self._leases.items()}
 
     async def start(self) -> None:
-        """Brings all hosts to life, so that no lease has to wait for one; raises SandboxFailure."""
+        """Brings all hosts to life, so that no lease has to wait for one; raises EnvironmentDown."""
         await asyncio.gather(*(leases.start() for leases in self._leases.values()))
 
     async def close(self) -> None:

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from environments.fake.environment import FakeEnvironment
+from environments.fake.sandbox import FakeSandbox
+from environments.host import NoHost
+from environments.leases import STARTS
 from environments.pool import SandboxPool
 from models.completion import Completion
 from models.explorer import PageExplorer
@@ -12,7 +16,7 @@ from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
-from schemas.failure import SandboxFailure
+from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.observation import Observation
 from tests.parts import FAKE, miniwob
 
@@ -29,6 +33,33 @@ class Constant(Policy):
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         self.seen += [context.observation for context in contexts]
         return [self.completion for _ in contexts]
+
+
+class Frail(NoHost):
+    """Dies as it starts, so many times."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__(lambda: FakeSandbox(FAKE.config))
+        self.deaths = deaths
+
+    async def revive(self) -> bool:
+        self.deaths -= 1
+        if self.deaths >= 0:
+            raise SandboxFailure("the browser has died")
+        return False
+
+
+@pytest.mark.parametrize("deaths", [STARTS - 1, STARTS])
+def test_a_host_that_dies_as_it_starts_is_started_again_a_few_times(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeEnvironment, "host", lambda _: Frail(deaths))
+    pool = SandboxPool([FAKE])
+    if deaths < STARTS:
+        asyncio.run(pool.start())
+    else:
+        with pytest.raises(EnvironmentDown, match=r"No sandbox starts, tried 3 times: the browser has died\. .*doctor"):
+            asyncio.run(pool.start())
 
 
 def rolled_out(template: str, seed: int, policy: Policy) -> FinishedTrajectory:
