@@ -3,7 +3,7 @@
 `python -m benchmarks.lake [--short] [--lakes DIR] [--most STEPS] --json PATH`
 
 Queries: every one that the wheel asks in each iteration and that the pages ask, over synthetic lakes
-(`benchmarks.shared.wide_lake`) of 10^5, 10^6 and 10^7 steps in iterations of 10^5, each the better of two; the evidence
+(`benchmarks.tables.wide`) of 10^5, 10^6 and 10^7 steps in iterations of 10^5, each the better of two; the evidence
 of the curriculum query also in Polars and pandas over the same files, with the same numbers. `growth` is how the time
 of a query grew from one lake to the next, over how the lake did. Writing: 10,000 trajectories of three steps with their
 screenshots through the lake beside the same rows through pyarrow's Parquet writer alone, with the same compression, and
@@ -21,12 +21,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.lake_frames import in_pandas, in_polars
-from benchmarks.shared.lake_storage import lerobot, loose_files
-from benchmarks.shared.lake_writes import append_rate, writers
 from benchmarks.shared.memory import folder_bytes
 from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.shared.wide_lake import STEPS_EACH, fill_iterations
+from benchmarks.tables.frames import in_pandas, in_polars
+from benchmarks.tables.layouts import lerobot, loose_files
+from benchmarks.tables.wide import STEPS_EACH, fill_iterations
+from benchmarks.tables.writes import append_rate, writers
 from schemas.config.sections import CurriculumConfig, LakeConfig
 from storage.catalog import ask
 from storage.lake import Lake

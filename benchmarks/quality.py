@@ -4,7 +4,7 @@
 
 Each gate runs in a process of its own, from its start (the import of Great Expectations is part of it and is also
 given alone) to the last result with its Data Docs, over every table of an iteration of 1,034,000 steps, 517,000
-trajectories and 2,068,000 verdicts (`benchmarks.shared.wide_lake`). The pandas way gets a tenth of it: at full size
+trajectories and 2,068,000 verdicts (`benchmarks.tables.wide`). The pandas way gets a tenth of it: at full size
 it took 122 s and 3.9 GB. Memory is the process's most, sampled (`benchmarks.shared.memory`). Then the quality page of a
 lake whose gate has checked 1,000 iterations, from the lake to the last byte.
 """
@@ -25,7 +25,7 @@ from apps.quality.gather import quality_of
 from apps.quality.page import render
 from benchmarks.shared.memory import PeakMemory
 from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.shared.wide_lake import fill_iterations
+from benchmarks.tables.wide import fill_iterations
 from schemas.config import config_of
 from schemas.config.sections import LakeConfig
 from schemas.tables import TABLES
@@ -64,7 +64,7 @@ def gate(uri: str, docs: Path) -> dict[str, Any]:
 def pandas_way(uri: str, _: Path) -> dict[str, Any]:
     """The same checks over whole tables in pandas."""
     began = time.perf_counter()
-    from benchmarks.shared.pandas_gate import pandas_gate
+    from benchmarks.tables.pandas_gate import pandas_gate
 
     imported = time.perf_counter()
     found = [result for contract in TABLES.values() for result in pandas_gate(_lake(uri), contract, 0).values()]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 
-from benchmarks.shared.pandas_gate import judged_in_pandas
+from benchmarks.tables.pandas_gate import judged_in_pandas
 from schemas.table import Expectation
 from storage.quality.docs import docs_context
 from storage.quality.gate import _check, name_of

@@ -24,7 +24,7 @@ CHUNK = 500
 """Trajectories of one append, as collection writes them by the chunk."""
 _WRITER = """
 import sys
-from benchmarks.shared.lake_writes import trajectories
+from benchmarks.tables.writes import trajectories
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 lake, number, appends = Lake.open(LakeConfig(uri=sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
