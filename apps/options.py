@@ -22,9 +22,6 @@ Overrides = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else.")]
 
-LAPTOP = None
-"""No file is named: `schemas.config.profiles` says which one is meant."""
-
 
 def _show_version(wanted: bool) -> None:
     if wanted:

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from curation.converters.exchanged import Exchanged, ExchangedStep, Picture
 from curation.private import without
-from schemas.action import Action, point_of
+from schemas.action import Action, Finished, Navigate, Type, point_of
 from schemas.observation import Element, element_at
 
 PASSWORD = "password field"
@@ -104,7 +104,7 @@ class Redactor:
             secrets: everything that was typed into a password field.
             known: those of them that are looked for within other words.
         """
-        if action.type not in ("type", "navigate", "finished"):
+        if not isinstance(action, Type | Navigate | Finished):
             return action
         whole = known | {action.content.rstrip("\n")} if action.content.rstrip("\n") in secrets else known
         text = self.text(action.content, whole)
@@ -177,6 +177,6 @@ def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> froze
             continue
         if (point := point_of(action)) is not None:
             aimed = element_at(point, shown)
-        elif action.type == "type" and aimed is not None and aimed.kind == PASSWORD:
+        elif isinstance(action, Type) and aimed is not None and aimed.kind == PASSWORD:
             found.add(action.content.rstrip("\n"))
     return frozenset(one for one in found if one)
