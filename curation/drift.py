@@ -55,10 +55,6 @@ def drift(now: Mapping[str, int], before: Mapping[str, int]) -> Drift | None:
     return Drift(psi(new, old), chance(len(names), n, m), n, m, moved)
 
 
-def _by_move(one: tuple[str, float, float]) -> float:
-    return -abs(one[1] - one[2])
-
-
 def psi(now: Sequence[int], before: Sequence[int]) -> float:
     """The population stability index of two histograms over the same categories."""
     k, n, m = len(now), sum(now), sum(before)

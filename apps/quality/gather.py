@@ -32,7 +32,7 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
         raise UsageError(f"No gate has checked {label_of(iteration)}.", f"Checked: {there}; `flywheel quality check`.")
     left = known if before is None else [one for one in known if turn(one) < turn(before)]
     shown = [iteration] if iteration is not None else left[:ITERATIONS]
-    span = {"first": min(shown, default=0), "last": max(shown, default=0)}
+    span: dict[str, Any] = {"first": min(shown, default=0), "last": max(shown, default=0)}
     rows = ask(lake, "quality_found", failing=iteration is None, **span).to_pylist()
     results = [_result(result) for row in rows for result in row.pop("results") or ()]
     return {
