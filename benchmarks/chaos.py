@@ -84,10 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     with TemporaryDirectory(prefix="flywheel-chaos-") as folder:
         serve_prefect(Path(folder))
-        rows = [
-            _killed_wheel(Path(folder), options),
-            *([] if options.no_browser else [_browsers(Path(folder), options)]),
-        ]
+        rows = [_killed_wheel(Path(folder), options)]
+        _say(json.dumps(rows[0]))
+        if not options.no_browser:
+            rows.append(_browsers(Path(folder), options))
     wanted = {row["scenario"]: row["asked"] for row in rows}
     bars = [Bar(f"{row['scenario']}: {name}", row[name], 0, "lower") for row in rows for name in ZERO if name in row]
     bars += [Bar(f"{row['scenario']}: kills", row["kills"], wanted[row["scenario"]], "higher") for row in rows]
