@@ -61,14 +61,14 @@ def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep:
     site.mkdir()
     for name, text in pages.items():
         (site / name).write_text(text, encoding="utf-8")
-    for old in superseded([path.name for path in docs.iterdir()], keep):
+    for old in superseded([path.name for path in docs.iterdir()], keep, site.name):
         shutil.rmtree(docs / old, ignore_errors=True)
 
 
-def superseded(names: Iterable[str], keep: int) -> list[str]:
-    """The folders of Data Docs that are too many, the oldest of each kind."""
+def superseded(names: Iterable[str], keep: int, made: str) -> list[str]:
+    """The folders of Data Docs that are too many, the oldest of each kind, but never the one that was just made."""
     there = [sorted(name for name in set(names) if name.startswith(f"{kind}-")) for kind in KINDS]
-    return [name for of_kind in there for name in of_kind[: -max(keep, 1)]]
+    return [name for of_kind in there for name in of_kind[: -max(keep, 1)] if name != made]
 
 
 def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
@@ -83,7 +83,7 @@ def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
     for page in sorted((docs / name).iterdir(), key=lambda page: page.name == INDEX):
         store.put(f"{FOLDER}/{name}/{page.name}", page.read_bytes())
     folders = {path.split("/")[1] for path in there} | {name}
-    for old in superseded(folders, keep):
+    for old in superseded(folders, keep, name):
         for path in there:
             if path.startswith(f"{FOLDER}/{old}/"):
                 store.delete(path)

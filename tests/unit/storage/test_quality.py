@@ -113,6 +113,8 @@ def test_data_docs_are_built_and_only_the_last_are_kept(sound: Lake, row, tmp_pa
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["iteration-0002", "iteration-0003"]
     assert (tmp_path / "docs" / "iteration-0003" / "index.html").is_file()
     assert (tmp_path / "docs" / "iteration-0003" / "policies.html").is_file()
+    run_gate(sound, 1, ["policies"], tmp_path / "docs", keep=2)
+    assert (tmp_path / "docs" / "iteration-0001" / "index.html").is_file()  # whoever asked for it can read it
     assert not (tmp_path / "docs" / "iteration-0003" / "screenshots.html").exists()  # it has no rows of iteration 3
     assert sum(path.stat().st_size for path in (tmp_path / "docs").rglob("*")) < 100_000
 
