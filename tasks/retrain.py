@@ -43,8 +43,8 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
         made_by = config_of(json.loads(pins["config"])).model_copy(update={"lake": config.lake})
         with told(run_of(config, create=False), "retrain", recipe.version) as made:
-            train_from(made_by, lake, recipe)
-            made.append(recipe.version)
+            trained = train_from(made_by, lake, recipe)
+            made += [trained["policy"]] if "policy" in trained else []
     return recipe.version
 
 
