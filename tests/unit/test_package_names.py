@@ -51,4 +51,4 @@ def test_every_package_is_in_the_wheel() -> None:
     import tomllib
 
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert set(wheel["packages"]) == set(OURS)
+    assert set(wheel["packages"]) == {*OURS, "configs"}
