@@ -7,7 +7,7 @@ from apps.environment import settle
 from apps.interrupts import heeded, ignore
 from schemas.failure import FlywheelError, of_the_disk
 from schemas.text import harmless
-from tasks.shared import log
+from tasks.running import log
 
 if TYPE_CHECKING:
     import typer

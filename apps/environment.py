@@ -9,7 +9,7 @@ import os
 import warnings
 from pathlib import Path
 
-from tasks.shared import log
+from tasks.running import log
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",

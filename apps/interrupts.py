@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import psutil
 
-from tasks.shared import log
+from tasks.running import log
 
 AGAIN_S = 5.0
 """Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""

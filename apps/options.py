@@ -11,7 +11,7 @@ import typer
 from schemas.config import Config, load_config
 from schemas.failure import UsageError
 from schemas.text import STEERING, harmless
-from tasks.shared import log
+from tasks.running import log
 
 ConfigFile = Annotated[
     Path | None,

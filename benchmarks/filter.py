@@ -43,8 +43,8 @@ from storage.lake import Lake
 from tasks.annotate import annotate
 from tasks.collect.records import write
 from tasks.filter import decide_routes
-from tasks.shared.console import bar
-from tasks.shared.run import Run
+from tasks.running.console import bar
+from tasks.running.run import Run
 
 SIZES = {False: (1000, 60), True: (400, 10)}
 """Clean trajectories, and trajectories with each fault; of a full and of a short run."""

@@ -96,8 +96,8 @@ def _plain(config: Config) -> None:
     from tasks.promote.promote import promote_candidate
     from tasks.quality.gate import check_again, check_quality
     from tasks.reflect.reflect import reflect_on_failures
-    from tasks.shared.iterations import close_iteration, plan_iterations
-    from tasks.shared.run import open_run
+    from tasks.running.iterations import close_iteration, plan_iterations
+    from tasks.running.run import open_run
     from tasks.think.think import think_of_steps
     from tasks.train.train import continue_training, train_policy
     from tasks.turning import turning

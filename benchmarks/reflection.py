@@ -29,7 +29,7 @@ from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.reflect.reflect import reflect_on_failures
-from tasks.shared.run import open_run
+from tasks.running.run import open_run
 
 Row = dict[str, Any]
 FOUND = 0.60

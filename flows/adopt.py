@@ -5,7 +5,7 @@ from prefect import flow
 from schemas.config import Config
 from tasks.adopt import adopt_checkpoint
 from tasks.promote.challenge import challenge_champion, evaluate_challenger
-from tasks.shared.run import open_run, run_name
+from tasks.running.run import open_run, run_name
 
 
 @flow(name="adopt", flow_run_name=run_name)

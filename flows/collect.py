@@ -8,11 +8,11 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
-from tasks.shared.boundary import until_paused
-from tasks.shared.budget import Exhausted
-from tasks.shared.iterations import plan_iterations
-from tasks.shared.pausing import Pause
-from tasks.shared.run import open_run, run_name
+from tasks.running.boundary import until_paused
+from tasks.running.budget import Exhausted
+from tasks.running.iterations import plan_iterations
+from tasks.running.pausing import Pause
+from tasks.running.run import open_run, run_name
 from tasks.turning import turning
 
 

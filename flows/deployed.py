@@ -18,10 +18,10 @@ from flows import quality as checking
 from flows import retrain as retraining
 from schemas.config import load_config
 from tasks.evaluate import rate_text
-from tasks.shared.budget import Exhausted
-from tasks.shared.console import say
-from tasks.shared.pausing import Pause
-from tasks.shared.run import open_run, run_name
+from tasks.running.budget import Exhausted
+from tasks.running.console import say
+from tasks.running.pausing import Pause
+from tasks.running.run import open_run, run_name
 from tasks.watch import watch_lake
 
 ConfigName = str

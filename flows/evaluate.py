@@ -6,7 +6,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.measure import measure_policy
-from tasks.shared.run import run_name
+from tasks.running.run import run_name
 
 
 @flow(name="evaluate", flow_run_name=run_name)

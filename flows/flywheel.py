@@ -12,11 +12,11 @@ from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
 from tasks.quality.gate import check_quality
 from tasks.reflect.reflect import reflect_on_failures
-from tasks.shared.boundary import until_paused
-from tasks.shared.budget import Exhausted
-from tasks.shared.iterations import close_iteration, plan_iterations
-from tasks.shared.pausing import Pause
-from tasks.shared.run import open_run, run_name
+from tasks.running.boundary import until_paused
+from tasks.running.budget import Exhausted
+from tasks.running.iterations import close_iteration, plan_iterations
+from tasks.running.pausing import Pause
+from tasks.running.run import open_run, run_name
 from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
 from tasks.turning import turning

@@ -9,8 +9,8 @@ from tasks.annotate import annotate_steps
 from tasks.exchange.bring import Request, bring_data, check_import, claim_import
 from tasks.filter import filter_trajectories
 from tasks.quality.gate import check_again, check_quality
-from tasks.shared.iterations import close_iteration
-from tasks.shared.run import open_run, run_name
+from tasks.running.iterations import close_iteration
+from tasks.running.run import open_run, run_name
 from tasks.think.think import think_of_steps
 
 

@@ -4,7 +4,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.maintain import maintain_lake
-from tasks.shared.run import open_run, run_name
+from tasks.running.run import open_run, run_name
 
 
 @flow(name="maintain", flow_run_name=run_name)

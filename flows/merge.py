@@ -5,7 +5,7 @@ from prefect import flow
 from schemas.config import Config
 from tasks.merge import merge_policies
 from tasks.promote.challenge import challenge_champion, evaluate_challenger
-from tasks.shared.run import open_run, run_name
+from tasks.running.run import open_run, run_name
 
 
 @flow(name="merge", flow_run_name=run_name)

@@ -6,7 +6,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.quality.gate import verify_quality
-from tasks.shared.run import open_run, run_name
+from tasks.running.run import open_run, run_name
 
 
 @flow(name="quality", flow_run_name=run_name)

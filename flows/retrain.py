@@ -6,10 +6,10 @@ from schemas.config import Config
 from tasks.promote.challenge import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
-from tasks.shared.boundary import until_paused
-from tasks.shared.budget import Exhausted
-from tasks.shared.pausing import Pause
-from tasks.shared.run import open_run, run_name
+from tasks.running.boundary import until_paused
+from tasks.running.budget import Exhausted
+from tasks.running.pausing import Pause
+from tasks.running.run import open_run, run_name
 
 
 @flow(name="retrain", flow_run_name=run_name)

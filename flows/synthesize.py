@@ -6,7 +6,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.prepare import prepare_lake
-from tasks.shared.run import open_run, run_name
+from tasks.running.run import open_run, run_name
 from tasks.synthesize.command import synthesize_now
 
 

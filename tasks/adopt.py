@@ -11,9 +11,9 @@ from models.tiny.layout import is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
+from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
-from tasks.shared.run import run_of
 
 TAKEN = (".safetensors", ".json", ".txt", ".jinja", ".model")
 """What a model directory is made of: weights, settings, vocabularies, templates."""

@@ -8,8 +8,8 @@ from curation.perception.perceive import Chosen
 from schemas.table import utc_now
 from storage.catalog import ask
 from tasks.perceive import perception_of
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.trajectories import trajectories_of
 from tasks.train.preferences import find_pairs
 

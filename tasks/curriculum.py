@@ -6,10 +6,10 @@ from curation.curriculum import apportion, mix
 from schemas.config import Config
 from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import ask
+from tasks.running.iterations import IN_GROUPS
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.amounts import collected
-from tasks.shared.iterations import IN_GROUPS
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.suite import tasks_of
 from tasks.train.groups import choose_groups
 

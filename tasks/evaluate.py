@@ -16,11 +16,11 @@ from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, looked_at, looks, opponent
+from tasks.running.console import bar
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
-from tasks.shared.console import bar
 from tasks.shared.policies import candidate_of
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.weights import load_policy
 
 SUITES = ("suite", "held_out", "synthesized")

@@ -12,11 +12,11 @@ from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import DECISION, ROUTES, Verdict
 from storage.lake import Lake
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
 from tasks.shared.known import Known
 from tasks.shared.opinions import Opinions
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.trajectories import stored, trajectories_of
 
 TOGETHER = 64

@@ -17,8 +17,8 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.agreement import Against, Agreement
 from storage.lake import Lake
+from tasks.running.console import bar
 from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.console import bar
 from tasks.shared.opinions import Opinions
 from tasks.shared.trajectories import trajectories_of
 

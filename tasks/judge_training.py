@@ -25,8 +25,8 @@ from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
+from tasks.running.console import bar
 from tasks.shared.claims import NAME
-from tasks.shared.console import bar
 from tasks.shared.material import pngs_of
 from tasks.shared.opinions import Stored, judged_tasks
 from tasks.shared.paths import work_folder

@@ -4,8 +4,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.config import Config
-from tasks.shared.console import say
-from tasks.shared.run import run_of
+from tasks.running.console import say
+from tasks.running.run import run_of
 
 
 @task(name="maintain", cache_policy=NO_CACHE)

@@ -16,8 +16,8 @@ from schemas.tables.evaluation import Evaluation
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
+from tasks.running.run import run_of
 from tasks.shared.paths import lake_if_any
-from tasks.shared.run import run_of
 from tasks.shared.suite import made_named
 from tasks.shared.weights import load_policy
 

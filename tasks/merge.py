@@ -16,11 +16,11 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
+from tasks.running.console import err
+from tasks.running.run import run_of
 from tasks.shared.claims import claim
-from tasks.shared.console import err
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, last_iteration, policies, policy_row, register
-from tasks.shared.run import run_of
 from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000

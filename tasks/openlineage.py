@@ -15,8 +15,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from schemas.config.openlineage import OpenLineageConfig
 from schemas.table import utc_now
 from storage.lake import Lake
-from tasks.shared.console import err
-from tasks.shared.run import Run
+from tasks.running.console import err
+from tasks.running.run import Run
 from tasks.shared.version import code_version
 
 SPEC = "https://openlineage.io/spec"

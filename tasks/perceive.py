@@ -17,7 +17,7 @@ from schemas.tables.reading import Reading
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from storage.lake import Lake
-from tasks.shared.console import bar
+from tasks.running.console import bar
 from tasks.shared.material import pngs_of
 
 EMPTY = "[]"

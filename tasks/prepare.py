@@ -16,11 +16,11 @@ from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, rate_text, summary
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.amounts import measured_first
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, register
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"

@@ -19,9 +19,9 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
 from tasks.filter import decide_routes
-from tasks.shared.console import bar
+from tasks.running.console import bar
+from tasks.running.run import Run, run_of
 from tasks.shared.paths import work_folder
-from tasks.shared.run import Run, run_of
 from tasks.think.think import think
 
 EXAMPLES = 5

@@ -9,11 +9,11 @@ from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
 from tasks.openlineage import told
 from tasks.preflight.descent import require_descent, require_held_out
-from tasks.shared.boundary import boundary
+from tasks.running.boundary import boundary
+from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, last_iteration, policy_row
-from tasks.shared.run import run_of
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
 

@@ -22,9 +22,9 @@ from pydantic import ValidationError
 from schemas.failure import UsageError
 from storage.lake import Lake
 from storage.objects import ObjectStore
+from tasks.running.console import err
+from tasks.running.now import told
 from tasks.shared.claims import Owner
-from tasks.shared.console import err
-from tasks.shared.now import told
 
 FOLDER = "claims/run"
 BEAT_S = 20.0

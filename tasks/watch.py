@@ -15,11 +15,11 @@ from schemas.tables.policy import PolicyVersion
 from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.console import say
-from tasks.shared.events import emit
-from tasks.shared.pausing import pause_of
+from tasks.running.console import say
+from tasks.running.events import emit
+from tasks.running.pausing import pause_of
+from tasks.running.run import run_of
 from tasks.shared.policies import policies, reigning
-from tasks.shared.run import run_of
 from tasks.shared.status import verified
 
 FILE = "control/asked.json"

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
 from schemas.text import counted
-from tasks.shared.console import out
+from tasks.running.console import out
 
 Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")

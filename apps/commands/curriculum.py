@@ -8,7 +8,7 @@ from rich.table import Table
 from schemas.failure import UsageError
 from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
-from tasks.shared.console import out
+from tasks.running.console import out
 
 KINDS = ("explorer", "policy", "relay")
 

@@ -15,7 +15,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from storage.difference import Counted, Difference, difference
 from storage.lake import Lake
-from tasks.shared.console import out
+from tasks.running.console import out
 from tasks.shared.policies import policies, policy_row
 from tasks.train.train import PINNED
 

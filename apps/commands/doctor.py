@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from schemas.check import Check
-from tasks.shared.console import out
+from tasks.running.console import out
 
 
 def show_checks(checks: list[Check]) -> None:

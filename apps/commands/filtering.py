@@ -7,7 +7,7 @@ from rich.table import Table
 from apps.calling import call
 from apps.lakes import open_lake
 from schemas.config import Config
-from tasks.shared.console import out
+from tasks.running.console import out
 
 
 def refilter(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:

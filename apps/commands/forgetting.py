@@ -13,7 +13,7 @@ from schemas.text import counted
 from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
 from storage.objects import open_store
-from tasks.shared.console import out
+from tasks.running.console import out
 from tasks.shared.paths import home
 from tasks.turning import require_free
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from apps.lakes import open_lake
 from schemas.config import Config
 from schemas.failure import UsageError
-from tasks.shared.console import out
+from tasks.running.console import out
 
 
 def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
 from tasks.quality.overrides import overridden
-from tasks.shared.console import out
+from tasks.running.console import out
 from tasks.shared.learnt import decisions_of
 from tasks.shared.policies import policies, policy_row
 

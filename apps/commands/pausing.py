@@ -18,7 +18,7 @@ def pause(
 ) -> None:
     """Let nothing new begin: runs and retrainings end before their next stage, and go on after `flywheel resume`."""
     from apps.lakes import open_lake
-    from tasks.shared.pausing import pause as pause_lake
+    from tasks.running.pausing import pause as pause_lake
 
     who = by or _user()
     for option, text, most in (("--reason", reason, 500), ("--by", who, 100)):
@@ -34,7 +34,7 @@ def pause(
 def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """End the pause; start again what was ended, by hand or by its schedule."""
     from apps.lakes import open_lake
-    from tasks.shared.pausing import resume as resume_lake
+    from tasks.running.pausing import resume as resume_lake
 
     was = resume_lake(open_lake(resolve(config, overrides)))
     if as_json:

@@ -18,9 +18,9 @@ from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.preflight.preflight import parts
 from tasks.preflight.unread import refuse_unread
+from tasks.running.budget import account, sentence, short
+from tasks.running.console import out
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
-from tasks.shared.budget import account, sentence, short
-from tasks.shared.console import out
 from tasks.shared.paths import lake_if_any
 from tasks.shared.suite import catalog_and_made
 

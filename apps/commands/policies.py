@@ -19,7 +19,7 @@ from schemas.failure import UsageError
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
-from tasks.shared.console import out
+from tasks.running.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
@@ -91,8 +91,8 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     """
     make_prefect_home()
     from tasks.preflight.preflight import require
-    from tasks.shared.budget import require_budget
-    from tasks.shared.pausing import require_unpaused
+    from tasks.running.budget import require_budget
+    from tasks.running.pausing import require_unpaused
 
     lake = open_lake(config)
     policy_row(lake, like or "champion")

@@ -14,10 +14,10 @@ from schemas.config import Config
 from schemas.failure import GateRefused
 from tasks.preflight.preflight import require
 from tasks.preflight.unread import for_other_methods
-from tasks.shared.budget import require_budget
-from tasks.shared.console import err, out
+from tasks.running.budget import require_budget
+from tasks.running.console import err, out
+from tasks.running.pausing import Pause, require_unpaused
 from tasks.shared.paths import lake_if_any
-from tasks.shared.pausing import Pause, require_unpaused
 from tasks.turning import require_free
 
 

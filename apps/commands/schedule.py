@@ -155,7 +155,7 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from tasks.shared.console import out
+    from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("deployment", "when", ""):

@@ -17,10 +17,10 @@ from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.promote.events import decisions
 from tasks.quality.overrides import overridden
-from tasks.shared.console import out
+from tasks.running.console import out
+from tasks.running.now import Now, now_of
+from tasks.running.pausing import pause_of
 from tasks.shared.learnt import learnt_from_people
-from tasks.shared.now import Now, now_of
-from tasks.shared.pausing import pause_of
 from tasks.shared.policies import reigning
 from tasks.turning import turn_of
 

@@ -70,7 +70,7 @@ def _made(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
 
 
 def _show_tasks(rows: list[dict[str, Any]]) -> None:
-    from tasks.shared.console import out
+    from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("task", "status", "split", "instruction", "from"):
@@ -82,7 +82,7 @@ def _show_tasks(rows: list[dict[str, Any]]) -> None:
 
 
 def _show_made(found: dict[str, Any]) -> None:
-    from tasks.shared.console import out
+    from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("maker", "proposed", "accepted", "turned away"):

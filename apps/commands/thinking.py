@@ -6,7 +6,7 @@ from rich.table import Table
 
 from apps.lakes import open_lake
 from schemas.config import Config
-from tasks.shared.console import out
+from tasks.running.console import out
 
 
 def think_of_stored(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:

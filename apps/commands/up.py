@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apps.environment import home, make_prefect_home
 from schemas.config import Config
 from schemas.failure import UsageError
-from tasks.shared.console import out
+from tasks.running.console import out
 
 if TYPE_CHECKING:
     from apps.schedule.processes import Kept

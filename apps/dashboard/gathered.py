@@ -11,7 +11,7 @@ from apps.report import charts
 from apps.report.gather import Rows, curriculum, data_docs, gather
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared.budget import account
+from tasks.running.budget import account
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 

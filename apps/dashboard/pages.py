@@ -15,7 +15,7 @@ from apps.report.build import vega
 from apps.report.gather import label
 from schemas.failure import UsageError
 from tasks.quality.drift import MEASURES
-from tasks.shared.now import now_of
+from tasks.running.now import now_of
 from tasks.shared.policies import policies
 
 if TYPE_CHECKING:

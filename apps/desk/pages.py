@@ -17,7 +17,7 @@ from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
 from schemas.action import Action
-from tasks.shared.budget import short
+from tasks.running.budget import short
 
 if TYPE_CHECKING:
     from apps.desk.app import Desk

@@ -11,7 +11,7 @@ from apps.desk.security import LOOPBACK
 from apps.lakes import open_lake
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
-from tasks.shared.console import out
+from tasks.running.console import out
 
 
 def serve(config: Config, host: str | None = None, port: int | None = None, path: str = "") -> None:

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schemas.text import harmless
-from tasks.shared.console import out
+from tasks.running.console import out
 
 NEWEST = 20
 """Iterations that fit a screen."""

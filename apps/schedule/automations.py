@@ -15,7 +15,7 @@ from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
 from apps.schedule.deployments import deployment
-from tasks.shared.events import DUE, ITERATION_COMPLETED, LAKE
+from tasks.running.events import DUE, ITERATION_COMPLETED, LAKE
 
 SILENT_S = 120
 """Runs give a sign of life every 30 s; one that was silent for so long is dead."""

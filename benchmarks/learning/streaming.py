@@ -22,10 +22,10 @@ from schemas.config import load_config
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.collect.stream import roll_out_and_train
+from tasks.running.run import run_of
 from tasks.shared.material import Recipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import version_of
-from tasks.shared.run import run_of
 from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 

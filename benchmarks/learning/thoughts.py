@@ -28,9 +28,9 @@ from tasks.curriculum import choose_tasks
 from tasks.evaluate import evaluation_of, perform
 from tasks.filter import filter_trajectories
 from tasks.prepare import INITIAL, prepare_lake
+from tasks.running.run import open_run
 from tasks.shared.material import Recipe
 from tasks.shared.policies import policy_row
-from tasks.shared.run import open_run
 from tasks.shared.weights import load_policy
 from tasks.think.think import think_again
 from tasks.train.train import pins_of, train_from

@@ -18,7 +18,7 @@ from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.collect.plan import finished
 from tasks.collect.records import drop_unfinished, write
-from tasks.shared.console import bar
+from tasks.running.console import bar
 from tasks.shared.weights import load_policy
 
 APART = 10_000

@@ -21,7 +21,7 @@ from schemas.config import Config
 from schemas.config.load import config_of
 from storage.lake import Lake
 from tasks.collect.records import write
-from tasks.shared.console import bar
+from tasks.running.console import bar
 
 PATCH, MERGE = 14, 2
 """Pixels of a patch, and patches of a token's side: Qwen2.5-VL's."""

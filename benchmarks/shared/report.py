@@ -13,7 +13,7 @@ from typing import Any, Literal
 import psutil
 from rich.table import Table
 
-from tasks.shared.console import out
+from tasks.running.console import out
 
 _LOAD_BEFORE = [round(load, 2) for load in os.getloadavg()]
 

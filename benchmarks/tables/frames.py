@@ -2,6 +2,7 @@
 counted less, without what is in quarantine (`storage/queries/views/evidence.sql`)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -45,7 +46,9 @@ def in_pandas(lake: Lake, iteration: int, forgetting: float) -> Evidence:
     rows = rows[(rows["policy"] == "policy") & rows["success"].notna() & ~rows["trajectory_id"].isin(held)]
     weight = forgetting ** (iteration - 1 - rows["iteration"].astype("float64"))
     won = rows["success"].astype(bool)
-    sums = pd.DataFrame({"task_id": rows["task_id"], "won": weight.where(won, 0.0), "lost": weight.where(~won, 0.0)})
+    sums: Any = pd.DataFrame(
+        {"task_id": rows["task_id"], "won": weight.where(won, 0.0), "lost": weight.where(~won, 0.0)}
+    )
     counted = sums.groupby("task_id").sum()
     return {str(task): (float(row["won"]), float(row["lost"])) for task, row in counted.iterrows()}
 
@@ -54,7 +57,7 @@ def _scan(lake: Lake, table: str) -> pl.LazyFrame:
     return pl.scan_parquet(_table(lake, table).file_uris(), hive_partitioning=True)
 
 
-def _frame(lake: Lake, table: str, columns: list[str]) -> pd.DataFrame:
+def _frame(lake: Lake, table: str, columns: list[str]) -> Any:  # its stubs know less than pandas does
     dataset: pads.Dataset = _table(lake, table).to_pyarrow_dataset()
     return dataset.to_table(columns=columns).to_pandas()
 

@@ -37,7 +37,8 @@ def lerobot(written: Path, folder: Path) -> dict[str, Any]:
     task_of = dict(
         zip(rows["trajectory_id"].to_pylist(), (tasks[t] for t in rows["instruction"].to_pylist()), strict=True)
     )
-    pictures = shots.take(pc.index_in(steps["screenshot"], shots["sha256"]))["png"].combine_chunks()
+    places = pc.call_function("index_in", [steps["screenshot"]], pc.SetLookupOptions(shots["sha256"]))
+    pictures = shots.take(places)["png"].combine_chunks()
     names, numbers = steps["trajectory_id"].to_pylist(), steps["step"].to_pylist()
     image = pa.StructArray.from_arrays([pictures, pa.nulls(len(names), pa.string())], names=["bytes", "path"])
     data = pa.table(

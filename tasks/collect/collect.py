@@ -14,12 +14,12 @@ from tasks.collect.parts import collect_in_parts, roll_out
 from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
 from tasks.collect.stream import roll_out_and_train
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
 from tasks.shared.known import Known
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, version_of
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.weights import load_policy
 
 

@@ -14,9 +14,9 @@ from schemas.config import Config
 from storage.lake import Lake
 from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
-from tasks.shared.cluster import share_out
-from tasks.shared.console import bar
-from tasks.shared.run import Run
+from tasks.running.cluster import share_out
+from tasks.running.console import bar
+from tasks.running.run import Run
 from tasks.shared.weights import load_policy
 
 

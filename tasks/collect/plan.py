@@ -8,7 +8,7 @@ from rollout.trajectory import PlannedTrajectory
 from schemas.tables.curriculum import CurriculumChoice
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.shared.run import Run
+from tasks.running.run import Run
 from tasks.shared.suite import tasks_of
 from tasks.train.groups import planned_groups
 

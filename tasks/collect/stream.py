@@ -26,7 +26,7 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool
-from tasks.shared.console import bar
+from tasks.running.console import bar
 from tasks.shared.material import Recipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.trainer_process import TrainerProcess

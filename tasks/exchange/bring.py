@@ -34,11 +34,11 @@ from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
-from tasks.shared.console import bar
+from tasks.running.console import bar
+from tasks.running.run import Run, run_of
+from tasks.running.stage import result_of, stage
 from tasks.shared.paths import home
 from tasks.shared.reviews import Draft, reviews_of, submit
-from tasks.shared.run import Run, run_of
-from tasks.shared.stage import result_of, stage
 
 FOLDER = "imports"
 """Of the lake's blobs: a small file per import, which one writer alone can make."""

@@ -19,7 +19,7 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.console import bar
+from tasks.running.console import bar
 
 TOGETHER = 16
 """Trajectories that are in memory together, with their pictures."""

@@ -31,10 +31,10 @@ from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
-from tasks.shared.cluster import require_cluster
+from tasks.running.cluster import require_cluster
+from tasks.running.traces import require_traces
 from tasks.shared.paths import home, lake_if_any
 from tasks.shared.suite import require_makers
-from tasks.shared.traces import require_traces
 
 
 def examine(config: Config) -> list[Check]:

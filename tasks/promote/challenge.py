@@ -5,11 +5,11 @@ from typing import Any
 from schemas.config import Config
 from tasks.evaluate import measure_challenger
 from tasks.promote.promote import challenge
-from tasks.shared.boundary import boundary
-from tasks.shared.console import say
-from tasks.shared.events import emit_decision
+from tasks.running.boundary import boundary
+from tasks.running.console import say
+from tasks.running.events import emit_decision
+from tasks.running.run import run_of
 from tasks.shared.policies import policy_row
-from tasks.shared.run import run_of
 
 
 @boundary("evaluate-challenger")

@@ -11,10 +11,10 @@ from storage.lake import Lake
 from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
 from tasks.promote.events import abandoned, event_of
 from tasks.promote.leaks import leak
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.masters import sweep_masters
 from tasks.shared.policies import candidate_of, champion, policies
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 
 BECOMES: dict[str, Status] = {"promote": "champion", "hold": "held", "reject": "rejected"}
 SAID = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}

@@ -16,11 +16,11 @@ from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
 from tasks.quality.overrides import not_overridden
-from tasks.shared.console import say
-from tasks.shared.events import emit_failure
+from tasks.running.console import say
+from tasks.running.events import emit_failure
+from tasks.running.run import Run, run_of
+from tasks.running.stage import result_of, stage
 from tasks.shared.paths import docs_folder
-from tasks.shared.run import Run, run_of
-from tasks.shared.stage import result_of, stage
 
 
 @stage("quality")

@@ -27,9 +27,9 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.reflect.cases import Case, Rolled
-from tasks.shared.console import bar
+from tasks.running.console import bar
+from tasks.running.run import Run
 from tasks.shared.policies import champion
-from tasks.shared.run import Run
 from tasks.shared.trajectories import trajectories_of
 from tasks.shared.weights import load_policy
 

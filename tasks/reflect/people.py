@@ -27,10 +27,10 @@ from storage.lake import Lake
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
 from tasks.reflect.cases import Rolled
-from tasks.shared.boundary import boundary
-from tasks.shared.console import err
+from tasks.running.boundary import boundary
+from tasks.running.console import err
+from tasks.running.run import Run, run_of
 from tasks.shared.reviews import settle
-from tasks.shared.run import Run, run_of
 from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import stored
 

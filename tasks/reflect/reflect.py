@@ -22,8 +22,8 @@ from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
 from tasks.reflect.cases import Case, cases_of, corrections_of
 from tasks.reflect.people import verify_people
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
+from tasks.running.run import Run
+from tasks.running.stage import stage
 
 
 @stage("reflect", retries=1)

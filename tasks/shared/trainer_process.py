@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from learning.job import MESSAGES, PARENT, Job
 from schemas.failure import FlywheelError
-from tasks.shared.console import err, say
-from tasks.shared.now import MOMENT
+from tasks.running.console import err, say
+from tasks.running.now import MOMENT
 
 _KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 

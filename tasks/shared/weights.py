@@ -8,7 +8,7 @@ from models.tiny.layout import TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared.console import err
+from tasks.running.console import err
 from tasks.shared.masters import read_masters
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row

@@ -12,8 +12,8 @@ from schemas.failure import UsageError
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.shared.iterations import finished_iterations
-from tasks.shared.run import run_of
+from tasks.running.iterations import finished_iterations
+from tasks.running.run import run_of
 from tasks.shared.suite import made_tasks
 from tasks.synthesize.synthesize import synthesize
 

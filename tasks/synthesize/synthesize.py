@@ -28,9 +28,9 @@ from schemas.text import counted
 from schemas.world import Setup, canonical
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.policies import champion
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.suite import parents_of, worlds
 from tasks.shared.weights import load_policy
 from tasks.synthesize.material import materials

@@ -20,10 +20,10 @@ from schemas.tables.thinking import Thinking
 from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.console import bar
+from tasks.running.console import bar
+from tasks.running.run import Run
+from tasks.running.stage import stage
 from tasks.shared.policies import champion, reigning
-from tasks.shared.run import Run
-from tasks.shared.stage import stage
 from tasks.shared.trajectories import trajectories_of
 from tasks.shared.weights import load_policy
 from tasks.think.thoughts import Thoughts
@@ -72,7 +72,7 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
         FlywheelError: a thinker cannot think.
     """
     from models.thinkers.thinker import require_thinkers
-    from tasks.shared.run import run_of
+    from tasks.running.run import run_of
 
     if not config.think.thinkers:
         raise UsageError("`think.thinkers` names nobody.", "Name some, such as think.thinkers='[\"rules\"]'.")

@@ -15,8 +15,8 @@ from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import trajectory_id
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.running.run import Run
 from tasks.shared.material import Material, Recipe, seed_of
-from tasks.shared.run import Run
 from tasks.shared.weights import policy_family
 
 

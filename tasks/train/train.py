@@ -12,13 +12,13 @@ from learning.identity import sweep
 from learning.job import Job
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared.console import bar
+from tasks.running.console import bar
+from tasks.running.run import Run
+from tasks.running.stage import result_of, stage
 from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
 from tasks.shared.reviews import settle
-from tasks.shared.run import Run
-from tasks.shared.stage import result_of, stage
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material

@@ -6,8 +6,8 @@ from flows.flywheel import flywheel
 from schemas.config import Config
 from schemas.config.sections import BudgetConfig
 from storage.lake import Lake
-from tasks.shared.budget import Exhausted, spent
-from tasks.shared.iterations import finished_iterations
+from tasks.running.budget import Exhausted, spent
+from tasks.running.iterations import finished_iterations
 
 
 def test_a_spent_budget_ends_a_run_cleanly_and_a_larger_one_lets_it_go_on(

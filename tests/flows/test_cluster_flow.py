@@ -16,8 +16,8 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.collect.plan import plan
 from tasks.prepare import INITIAL
-from tasks.shared.cluster import require_cluster
-from tasks.shared.run import Run
+from tasks.running.cluster import require_cluster
+from tasks.running.run import Run
 
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
 WAIT_S = 240.0

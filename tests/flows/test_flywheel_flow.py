@@ -17,7 +17,7 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.shared.iterations import finished_iterations
+from tasks.running.iterations import finished_iterations
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder

@@ -29,7 +29,7 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.filter import decide_routes
 from tasks.judge import judge_again
-from tasks.shared.run import run_of
+from tasks.running.run import run_of
 from tasks.train.preferences import compared
 from tests.parts import FAKE
 

@@ -11,8 +11,8 @@ from flows.flywheel import flywheel
 from flows.retrain import retrain
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared.iterations import finished_iterations
-from tasks.shared.pausing import Pause, pause, resume
+from tasks.running.iterations import finished_iterations
+from tasks.running.pausing import Pause, pause, resume
 from tasks.turning import require_free
 
 

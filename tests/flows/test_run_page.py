@@ -15,9 +15,9 @@ from prefect.settings import PREFECT_API_URL
 from flows.flywheel import flywheel
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared import run_page
-from tasks.shared.curve import curve
-from tasks.shared.iterations import finished_iterations
+from tasks.running import run_page
+from tasks.running.curve import curve
+from tasks.running.iterations import finished_iterations
 
 Seen = Callable[[], dict[str, dict[str, Any]]]
 
@@ -70,7 +70,7 @@ def test_a_gate_that_refuses_is_an_event_and_neither_that_nor_a_server_s_trouble
 
     for name in ("create_table_artifact", "create_image_artifact", "flow_run_logger"):
         monkeypatch.setattr(run_page, name, broken)
-    monkeypatch.setattr("tasks.shared.events.emit_event", broken)
+    monkeypatch.setattr("tasks.running.events.emit_event", broken)
     flywheel(small, iterations=1)
     assert finished_iterations(Lake.open(small.lake)) == [0] and not events()
 

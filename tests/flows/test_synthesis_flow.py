@@ -24,7 +24,7 @@ from tasks.collect.plan import plan
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import explorer_policy, measure_suites
 from tasks.measure import measured
-from tasks.shared.run import open_run
+from tasks.running.run import open_run
 from tasks.shared.suite import made_tasks, require_makers, tasks_of
 from tasks.synthesize.command import listed, retire
 from tasks.synthesize.synthesize import synthesize_tasks

@@ -26,9 +26,9 @@ from schemas.failure import FlywheelError
 from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
 from tasks.collect.collect import collect_trajectories
+from tasks.running.run import run_of
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import candidate_of, policy_row
-from tasks.shared.run import run_of
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import planned_groups
 from tasks.train.train import train_policy

@@ -16,8 +16,8 @@ from storage.lake import Lake
 from tasks.collect.plan import finished
 from tasks.collect.records import drop_unfinished, write
 from tasks.collect.stream import roll_out_and_train
+from tasks.running.run import run_of
 from tasks.shared.material import Recipe
-from tasks.shared.run import run_of
 from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 from tests.clicker import clicked

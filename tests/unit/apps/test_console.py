@@ -15,8 +15,8 @@ from apps.commands.lineage import lineage_of, show_lineage
 from apps.commands.status import show_status
 from apps.options import print_json, say
 from schemas.failure import UsageError
-from tasks.shared import log
-from tasks.shared.console import bar, err, now, out, say_stage
+from tasks.running import log
+from tasks.running.console import bar, err, now, out, say_stage
 from tests.unit.apps.conftest import Place
 
 

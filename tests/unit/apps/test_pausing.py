@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from apps.commands.status import show_status
-from tasks.shared.now import NAME, Now
-from tasks.shared.pausing import FILE, pause, pause_of
+from tasks.running.now import NAME, Now
+from tasks.running.pausing import FILE, pause, pause_of
 from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
 from tests.unit.apps.test_cli import Call, flywheel

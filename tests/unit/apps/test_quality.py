@@ -15,7 +15,7 @@ from schemas.tables.quality import QualityResult
 from storage.lake import Lake
 from tasks.quality.gate import examine, passed, verify_quality
 from tasks.quality.overrides import override_failures
-from tasks.shared.run import Run
+from tasks.running.run import Run
 from tests.unit.apps.conftest import Place, make_place
 
 

@@ -8,7 +8,7 @@ from rollout.runner import roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import config_of
 from schemas.failure import EnvironmentDown
-from tasks.shared.console import bar
+from tasks.running.console import bar
 from tests.parts import FAKE
 
 CONFIG = config_of({"environments": {"fake": {"sandboxes": 4}}, "suite": {"tasks": ["dies"]}, "collect": {"chunk": 4}})

@@ -14,7 +14,7 @@ from schemas.config import config_of
 from schemas.tables.stage import Stage
 from storage.lake import Lake
 from tasks.openlineage import told
-from tasks.shared.run import Run
+from tasks.running.run import Run
 
 TAKEN: list[tuple[dict[str, Any], str | None]] = []
 

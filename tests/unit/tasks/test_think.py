@@ -17,7 +17,7 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
-from tasks.shared.run import open_run, run_of
+from tasks.running.run import open_run, run_of
 from tasks.think import think as stage
 from tasks.think.think import think, think_again
 

@@ -10,7 +10,7 @@ from schemas.config import Config
 from schemas.config.triggers import TriggersConfig
 from storage.lake import Lake
 from tasks import watch
-from tasks.shared.pausing import pause, resume
+from tasks.running.pausing import pause, resume
 from tasks.shared.reviews import Draft, submit
 from tasks.watch import due, last_trained, watch_lake
 from tests.unit.apps.conftest import make_place

@@ -11,7 +11,7 @@ from apps.desk.app import make_app
 from environments.leased import Leased
 from schemas.config import config_of
 from storage.lake import Lake
-from tasks.shared.now import NAME, Now
+from tasks.running.now import NAME, Now
 from tests.unit.apps.conftest import Place, make_place
 
 PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live", "/quality")

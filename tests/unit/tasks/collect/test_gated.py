@@ -8,7 +8,7 @@ from schemas.config import config_of
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.collect.collect import gated
-from tasks.shared.run import Run
+from tasks.running.run import Run
 
 
 def grouped(script: Script, name: str) -> Script:

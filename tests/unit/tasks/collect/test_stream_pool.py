@@ -13,8 +13,8 @@ from schemas.config.training import GroupConfig
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool, can_teach
+from tasks.running.run import run_of
 from tasks.shared.material import Recipe
-from tasks.shared.run import run_of
 from tasks.train.groups import planned_groups
 
 

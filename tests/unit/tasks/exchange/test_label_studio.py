@@ -14,7 +14,7 @@ from schemas.failure import UsageError
 from schemas.tables.review import Review
 from tasks.exchange.bring import Request, _bring, _bring_again, check_import  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
-from tasks.shared.run import Run
+from tasks.running.run import Run
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import numbered, picture, written
 

@@ -9,13 +9,13 @@ import pytest
 
 from schemas.config import load_config
 from schemas.failure import FlywheelError
-from tasks.shared import traces
+from tasks.running import traces
 
 SCRIPT = """
 import sys
 from pathlib import Path
 from schemas.config import load_config
-from tasks.shared.traces import note, set_up, span
+from tasks.running.traces import note, set_up, span
 set_up(load_config("laptop", ["traces.to=file"], {}), Path(sys.argv[1]))
 with span("run", {"run_id": "r"}):
     with span("stage train", {"stage": "train", "iteration": 3}) as made:

@@ -21,12 +21,12 @@ from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.openlineage import told
-from tasks.shared.boundary import Boundary
-from tasks.shared.console import now, say_stage
-from tasks.shared.events import emit_failure, emit_stage
-from tasks.shared.now import MOMENT
-from tasks.shared.run import Run, run_of
-from tasks.shared.traces import note, span
+from tasks.running.boundary import Boundary
+from tasks.running.console import now, say_stage
+from tasks.running.events import emit_failure, emit_stage
+from tasks.running.now import MOMENT
+from tasks.running.run import Run, run_of
+from tasks.running.traces import note, span
 
 ORCHESTRATION = "orchestration_s"
 """Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""

@@ -9,11 +9,11 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.stage import STAGES, Stage
 from storage.lake import Lake
-from tasks.shared.curve import curve
-from tasks.shared.events import ITERATION_COMPLETED, emit
-from tasks.shared.run import run_of
-from tasks.shared.run_page import is_shown, show_iteration
-from tasks.shared.stage import result_of
+from tasks.running.curve import curve
+from tasks.running.events import ITERATION_COMPLETED, emit
+from tasks.running.run import run_of
+from tasks.running.run_page import is_shown, show_iteration
+from tasks.running.stage import result_of
 from tasks.shared.status import iterations
 
 IN_GROUPS = "in_groups"

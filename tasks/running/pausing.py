@@ -1,7 +1,7 @@
 """A pause is a state of the lake, for people to look or decide: no process waits in it.
 
 While it lasts nothing new is begun: a flow that turns the wheel or trains ends at the next boundary between two stages
-(`tasks.shared.boundary`), and goes on from there when it is started again after `flywheel resume`.
+(`tasks.running.boundary`), and goes on from there when it is started again after `flywheel resume`.
 """
 
 from datetime import datetime

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from schemas.tables.stage import PREPARE, label_of
 from schemas.text import harmless, lasting
-from tasks.shared import log
-from tasks.shared.now import MOMENT
+from tasks.running import log
+from tasks.running.now import MOMENT
 
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""

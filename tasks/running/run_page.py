@@ -18,7 +18,7 @@ from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_API_URL
 
 from schemas.tables.stage import label_of
-from tasks.shared.console import listen
+from tasks.running.console import listen
 
 P = ParamSpec("P")
 TEMPORARY = "FLYWHEEL_TEMPORARY_SERVER"

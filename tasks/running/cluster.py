@@ -13,7 +13,7 @@ from prefect.settings import PREFECT_API_URL
 
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
-from tasks.shared.console import bar
+from tasks.running.console import bar
 
 EXTRA = "pip install 'flywheel[ray]'"
 GIVEN = ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TQDM_DISABLE")

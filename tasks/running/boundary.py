@@ -11,11 +11,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from schemas.failure import Paused
-from tasks.shared.budget import Exhausted, exhausted
-from tasks.shared.console import say
-from tasks.shared.events import PAUSED, emit
-from tasks.shared.pausing import Pause, pause_of
-from tasks.shared.run import Run
+from tasks.running.budget import Exhausted, exhausted
+from tasks.running.console import say
+from tasks.running.events import PAUSED, emit
+from tasks.running.pausing import Pause, pause_of
+from tasks.running.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.config.sections import BudgetConfig
 from schemas.failure import Paused, UsageError
-from tasks.shared.budget import account, exhausted, require_budget, sentence, spent
+from tasks.running.budget import account, exhausted, require_budget, sentence, spent
 from tests.unit.apps.conftest import Place, make_place
 
 STEPS = 3 * 24 + 4 * 24

@@ -17,8 +17,8 @@ from prefect.runtime import flow_run
 
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.running.traces import set_up, span
 from tasks.shared.paths import home
-from tasks.shared.traces import set_up, span
 
 
 class Clock:

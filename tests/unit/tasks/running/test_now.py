@@ -8,9 +8,9 @@ import pytest
 from environments.leased import held
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.shared import now
-from tasks.shared.console import bar
-from tasks.shared.now import MOMENT, POINTS, Moment, Now, now_of, told
+from tasks.running import now
+from tasks.running.console import bar
+from tasks.running.now import MOMENT, POINTS, Moment, Now, now_of, told
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from prefect.events import emit_event
 
 from schemas.tables.stage import PREPARE, label_of
 from storage.lake import Lake
-from tasks.shared.run_page import is_shown, log
+from tasks.running.run_page import is_shown, log
 
 LAKE = "flywheel.lake"
 ITERATION_COMPLETED = "flywheel.iteration.completed"
