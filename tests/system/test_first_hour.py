@@ -78,6 +78,7 @@ def test_a_user_s_first_hour(hour: Up, endpoint: str, credentials: None) -> None
     assert again.returncode == 0, again.stderr
     assert lake.lake_id == Lake.open(LakeConfig(uri=str(restored)), create=False).lake_id
 
+    hour.environ |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     remote = [f"lake.uri=s3://{BUCKET}/first-hour", f"lake.endpoint={endpoint}"]
     done = hour.flywheel("run", "--iterations", "1", *remote)
     assert done.returncode == 0, done.stderr
