@@ -14,14 +14,14 @@ from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import out
 
 
-def serve(config: Config, host: str | None = None, port: int | None = None, path: str = "") -> None:
+def serve(config: Config, host: str | None = None, port: int | None = None, page: str = "") -> None:
     """Serves the pages, the desk among them, of the config's lake until a signal ends it.
 
     Args:
         config: the resolved config; section `desk` is what is not given here.
         host: the address to listen at.
         port: 0 takes any that is free.
-        path: the page whose address is printed.
+        page: one whose address is printed beside the site's.
 
     Raises:
         UsageError: the address is not this machine's own and no token is in the environment.
@@ -32,9 +32,10 @@ def serve(config: Config, host: str | None = None, port: int | None = None, path
     app = make_app(config, open_lake(config), token, (*LOOPBACK, host.lower()))
     with _listening(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/{path}"
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        also = f"  {page} {address}{page}" if page else ""
         how = "" if token is None else f"?token=...  (the token is in {config.desk.token_variable})"
-        out().print(f"{'desk' if path else 'dashboard'} {address}{how}", highlight=False, soft_wrap=True)
+        out().print(f"{'desk' if page else 'dashboard'} {address}{how}{also}", highlight=False, soft_wrap=True)
         running = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=3)
         uvicorn.Server(running).run(sockets=[listening])
 

@@ -79,7 +79,7 @@ def address(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     words = [sys.executable, "-m", "apps.cli", "desk", "--port", "0", "--config", str(place.file)]
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as desk:
         assert desk.stdout is not None
-        yield desk.stdout.readline().split()[1].removesuffix("/queue")
+        yield desk.stdout.readline().split()[1].rstrip("/")
         desk.send_signal(signal.SIGTERM)
         assert desk.wait(15) == 143
 
