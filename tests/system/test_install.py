@@ -31,8 +31,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
-    def run(*words: str) -> str:
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    def run(*words: str, **variables: str) -> str:
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"} | variables
         done = subprocess.run(
             [venv / "bin/flywheel", *words], cwd=project, env=env, capture_output=True, text=True, timeout=120
         )
@@ -56,4 +56,5 @@ def test_a_project_of_one_s_own_begins_with_its_config(installed: Run) -> None:
 
 
 def test_a_shell_completes_verbs_and_options(installed: Run) -> None:
-    assert "_FLYWHEEL_COMPLETE" in installed("--show-completion", "bash")
+    asked = {"_FLYWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": "flywheel sta", "COMP_CWORD": "1"}
+    assert installed(**asked).split() == ["status"]
