@@ -25,7 +25,7 @@ Event = dict[str, Any]
 
 
 @contextmanager
-def told(run: Run, job: str, about: str) -> Iterator[list[str]]:
+def emitted(run: Run, job: str, about: str) -> Iterator[list[str]]:
     """Sends the begin and the end of what is within; does nothing where nobody listens.
 
     Args:
@@ -80,8 +80,8 @@ def event(
         parent = {"run": {"runId": run.run_id}, "job": {"namespace": namespace, "name": name}}
         facets["parent"] = _facet("1-2-0", "ParentRunFacet", parent)
     if problem is not None:
-        said = {"message": problem, "programmingLanguage": "python"}
-        facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", said)
+        error = {"message": problem, "programmingLanguage": "python"}
+        facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", error)
     kind = {"processingType": "BATCH", "integration": "FLYWHEEL", "jobType": "TASK"}
     made = [{"namespace": run.lake.uri, "name": f"policies/{version}", "facets": {}} for version in policies or ()]
     return {

@@ -7,7 +7,7 @@ from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
 from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
-from tasks.openlineage import told
+from tasks.openlineage import emitted
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
@@ -42,7 +42,7 @@ def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"], "retrained", like)
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
         made_by = config_of(json.loads(pins["config"])).model_copy(update={"lake": config.lake})
-        with told(run_of(config, create=False), "retrain", recipe.version) as made:
+        with emitted(run_of(config, create=False), "retrain", recipe.version) as made:
             trained = train_from(made_by, lake, recipe)
             made += [trained["policy"]] if "policy" in trained else []
     return recipe.version

@@ -23,7 +23,7 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 from storage.objects import ObjectStore
 from tasks.running.console import err
-from tasks.running.now import told
+from tasks.running.now import published
 from tasks.shared.claims import Owner
 
 FOLDER = "claims/run"
@@ -68,7 +68,7 @@ def turning(lake: Lake) -> Iterator[None]:
     beats = Thread(target=_beat, args=(lake, name, done), name="run-beats", daemon=True)
     beats.start()
     try:
-        with told(lake):
+        with published(lake):
             yield
     finally:
         done.set()

@@ -1,5 +1,6 @@
 """`flywheel data`: trajectories in the formats of others, out of the lake and into it."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ from schemas.config import Config
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
+    from curation.converters.format import Format
     from curation.redaction import Redactor
     from storage.lake import Lake
     from tasks.exchange.export import Reads
@@ -43,7 +45,6 @@ def export(
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
     from schemas.tables.verdict import ROUTES
-    from schemas.text import counted
     from tasks.exchange.export import ALL, export_trajectories
 
     form = FORMATS.class_of(name)(unit, dialect)
@@ -55,8 +56,17 @@ def export(
     reader = _reader(resolved, lake) if redactor else None
     chosen = iteration_range(iterations) or ALL
     routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader)
+    _show_export(routes, form, to, route is not None, redactor, as_json)
+
+
+def _show_export(
+    routes: Counter[str], form: "Format", to: Path, chosen: bool, redactor: "Redactor | None", as_json: bool
+) -> None:
+    """What was written, and what is worth knowing of it; `chosen` is whether a route was asked for."""
+    from schemas.text import counted
+
     count, others = routes.total(), routes.total() - routes["sft"]
-    if route is None and form.trained_on and others:
+    if not chosen and form.trained_on and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
         say(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
     if redactor:

@@ -108,8 +108,8 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
 
 def outcome_of(lake: Lake, version: str) -> dict[str, Any]:
     """What became of a challenger: `policy`, `status`, and the `decision` with its numbers."""
-    told = event_of(lake, f"challenge:{version}")
-    return {"policy": version, "status": policy_row(lake, version).status, "decision": told and shown(told)}
+    event = event_of(lake, f"challenge:{version}")
+    return {"policy": version, "status": policy_row(lake, version).status, "decision": event and shown(event)}
 
 
 def outcome_line(done: dict[str, Any]) -> str:

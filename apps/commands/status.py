@@ -11,7 +11,7 @@ from rich.text import Text
 
 from apps.lakes import begun_iterations, is_finished
 from schemas.failure import UsageError
-from schemas.tables.override import TABLE as QUALITY_OVERRIDES
+from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
@@ -63,7 +63,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": decisions(lake),
-        "overridden": overridden(lake, lake.version(QUALITY_OVERRIDES.name)),
+        "overridden": overridden(lake, lake.version(OVERRIDES.name)),
     }
 
 
@@ -90,10 +90,10 @@ def view(lake: Lake) -> Group:
     shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
     for name in compress(COLUMNS, shown):
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", overflow="fold")
-    told_all = decisions(lake)
-    told = {one["policy"]: WORDS.get(one["decision"]) for one in told_all if one["kind"] == "iteration"}
+    decided = decisions(lake)
+    outcomes = {one["policy"]: WORDS.get(one["decision"]) for one in decided if one["kind"] == "iteration"}
     for row in rows:
-        table.add_row(*compress(_cells(row, told.get(row["policy"])), shown))
+        table.add_row(*compress(_cells(row, outcomes.get(row["policy"])), shown))
     trend = sparkline([row["success"] for row in rows if row["success"] is not None])
     explorer = next((row["explorer"] for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
@@ -108,7 +108,7 @@ def view(lake: Lake) -> Group:
         text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
     text += _overrides(lake)
     text += "\nin brackets: 95 % intervals over trajectories"
-    others = [one for one in told_all if one["kind"] != "iteration"]
+    others = [one for one in decided if one["kind"] != "iteration"]
     decided = [Text(), _decisions(others)] if others else []
     last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
     return Group(table if rows else "No iteration has begun yet.", Text(text), *decided, last)
@@ -128,7 +128,7 @@ def _decisions(found: list[dict[str, Any]]) -> Table:
 
 def _overrides(lake: Lake) -> str:
     """A line per reason for which an iteration passed the quality gate all the same, the newest three."""
-    rows = overridden(lake, lake.version(QUALITY_OVERRIDES.name))
+    rows = overridden(lake, lake.version(OVERRIDES.name))
     found = {(row["iteration"], row["person"], row["reason"]) for row in rows}
     newest = sorted(found, key=lambda one: turn(one[0]))[-3:]
     return "".join(f"\nquality of {label_of(at)} overridden by {who}: {why}" for at, who, why in newest)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.commands import checkpoint, data, pausing, quality, schedule, synthesis, upkeep, versions
+from apps.commands import checkpoint, data, quality, synthesis, upkeep, versions
 from apps.commands.init import init
 from apps.options import (
     AsJson,
@@ -21,6 +21,8 @@ from apps.options import (
     seed_range,
     task_names,
 )
+from apps.schedule import pausing
+from apps.schedule import verbs as scheduling
 from schemas.failure import UsageError
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
@@ -295,34 +297,27 @@ def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = No
         show_explanation(found)
 
 
-def desk(
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    host: Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = None,
-) -> None:
+Host = Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")]
+
+
+def desk(overrides: Overrides = None, config: ConfigFile = None, host: Host = None, port: Port = None) -> None:
     """Serve the review desk: a queue, corrections, live sessions, every trajectory step by step, the funnel."""
-    from apps.environment import make_prefect_home
-
-    make_prefect_home()  # before Prefect is imported, which the desk's parts do
-    from apps.desk.serve import serve as answer
-
-    answer(resolve(config, overrides), host, port, "queue")
+    _serve(overrides, config, host, port, "queue")
 
 
-def serve(
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    host: Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = None,
-) -> None:
+def serve(overrides: Overrides = None, config: ConfigFile = None, host: Host = None, port: Port = None) -> None:
     """Serve the dashboard: where the wheel stands and what it does now; the review desk is in the same site."""
+    _serve(overrides, config, host, port, "")
+
+
+def _serve(overrides: Overrides, config: ConfigFile, host: str | None, port: int | None, page: str) -> None:
     from apps.environment import make_prefect_home
 
     make_prefect_home()  # before Prefect is imported, which the desk's parts do
     from apps.desk.serve import serve as answer
 
-    answer(resolve(config, overrides), host, port)
+    answer(resolve(config, overrides), host, port, page)
 
 
 def up(
@@ -331,7 +326,7 @@ def up(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of Prefect's page, if no server is configured.")] = 4200,
 ) -> None:
     """Start a Prefect server, a worker, all deployments and the dashboard, here and until Ctrl-C."""
-    from apps.commands.up import up as start
+    from apps.schedule.up import up as start
 
     start(resolve(config, overrides), config, overrides or (), port)
 
@@ -372,7 +367,7 @@ VERBS = (
 )
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),
-    "schedule": ("When what runs on a Prefect server.", schedule.VERBS),
+    "schedule": ("When what runs on a Prefect server.", scheduling.VERBS),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),

@@ -32,7 +32,7 @@ A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
 def router(desk: "Desk") -> APIRouter:
-    """The pages, and what is live on them."""
+    """The pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, found, size = desk.lake, desk.gathered, desk.config.desk.page_size
 
@@ -83,6 +83,14 @@ def router(desk: "Desk") -> APIRouter:
     @routes.get("/running")
     def running() -> HTMLResponse:
         return page("running")
+
+    return routes
+
+
+def live_router(desk: "Desk") -> APIRouter:
+    """What the pages ask for while they are open."""
+    routes = APIRouter()
+    lake, found = desk.lake, desk.gathered
 
     @routes.get("/api/now")
     def now() -> JSONResponse:

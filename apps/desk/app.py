@@ -68,6 +68,7 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
     app.include_router(aloud_routes.router(desk))
     app.include_router(pages.router(desk))
     app.include_router(dashboard.router(desk))
+    app.include_router(dashboard.live_router(desk))
     app.mount("/static/wheel", StaticFiles(directory=FOLDER.parent / "dashboard" / "static"))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
     app.add_exception_handler(FlywheelError, _explained)

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from schemas.config.annotate import AnnotateConfig
 from schemas.config.judging import FilterConfig, JudgeConfig
 from schemas.config.openlineage import OpenLineageConfig
+from schemas.config.operations import BudgetConfig, ClusterConfig, TracesConfig
 from schemas.config.profiles import config_file
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
@@ -292,61 +293,6 @@ class DeskConfig(Section):
     speech: str = "pocketsphinx"
     """What writes down recorded thoughts: `pocketsphinx` (offline, English; the extra `speech`), or a dotted path to an
     `apps.desk.speech.Recognizer`."""
-
-
-class ClusterConfig(Section):
-    """Who shares the collection of an iteration out."""
-
-    kind: Literal["local", "ray"] = "local"
-    """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
-    address: str = ""
-    """`ray://HOST:10001`, or `HOST:6379` where this machine is of the cluster; empty starts Ray on this machine."""
-    parts: Count = 8
-    """Into how many parts an iteration's trajectories are divided; some more than machines, so that none waits long."""
-    cpus: Positive = 1.0
-    """Processors that Ray keeps for a part."""
-    retries: Whole = 3
-    """How often a part is begun anew where the machine dies that had it."""
-
-
-class BudgetConfig(Section):
-    """What a lake may cost in all; a run ends at the next boundary between two stages once one of them is spent."""
-
-    steps: Count | None = None
-    """Steps that sandboxes take, in collection, corrections and evaluation."""
-    hours: Positive | None = None
-    """Of the stages' work."""
-    tokens: Count | None = None
-    """Tokens that policies write and that thinkers are charged; judges' are not counted."""
-    money: Positive | None = None
-    """At the prices below, in whatever they are in."""
-    hour_price: Annotated[float, Field(ge=0.0)] = 0.0
-    """Of an hour of stages' work."""
-    million_tokens_price: Annotated[float, Field(ge=0.0)] = 0.0
-    """Of a million tokens."""
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Those that are set, by name."""
-        named = {"steps": self.steps, "hours": self.hours, "tokens": self.tokens, "money": self.money}
-        return {name: value for name, value in named.items() if value is not None}
-
-    @model_validator(mode="after")
-    def _has_prices(self) -> "BudgetConfig":
-        if self.money is not None and not self.hour_price and not self.million_tokens_price:
-            raise UsageError(
-                "`budget.money`: nothing has a price.", "Set `budget.hour_price` or `budget.million_tokens_price`."
-            )
-        return self
-
-
-class TracesConfig(Section):
-    """OpenTelemetry traces: a span for every run, and in it one for every stage, with its numbers."""
-
-    to: Literal["none", "file", "otlp"] = "none"
-    """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
-    endpoint: str = "http://localhost:4318/v1/traces"
-    """Of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
 
 
 class Config(Section):

@@ -49,27 +49,32 @@ def rolled_back(lake: Lake) -> set[str]:
     return found
 
 
-def shown(told: Promotion) -> dict[str, Any]:
+def shown(event: Promotion) -> dict[str, Any]:
     """A decision as JSON: policy, decision, against, champion, pairs, wins, losses, difference, ci (95 %), llr, reason,
     created_at."""
     known = {"against", "champion", "pairs", "wins", "losses", "difference", "llr", "reason", "created_at"}
-    interval = None if told.difference is None else [told.low, told.high]
-    return {"policy": told.policy_version, "decision": told.decision, **told.model_dump(include=known), "ci": interval}
+    interval = None if event.difference is None else [event.low, event.high]
+    return {
+        "policy": event.policy_version,
+        "decision": event.decision,
+        **event.model_dump(include=known),
+        "ci": interval,
+    }
 
 
 def decisions(lake: Lake) -> list[dict[str, Any]]:
     """Every decision about who reigns, oldest first, as `shown` and `kind`: `rollback`, or what made the policy. Of
     challengers from before decisions were recorded their status stands in the decision's place."""
     rows = policies(lake)
-    told = {one.event: one for one in lake.rows(Promotion)}
+    events = {one.event: one for one in lake.rows(Promotion)}
     found = [
         {**shown(one), "kind": "rollback" if one.decision == "rollback" else rows[one.policy_version].kind}
-        for one in told.values()
+        for one in events.values()
     ]
     keys = ("against", "champion", "pairs", "wins", "losses", "difference", "ci", "llr", "reason")
     found += [
         {**dict.fromkeys(keys), "policy": name, "kind": row.kind, "decision": row.status, "created_at": row.created_at}
         for name, row in rows.items()
-        if row.kind not in ("initial", "intermediate") and f"challenge:{name}" not in told
+        if row.kind not in ("initial", "intermediate") and f"challenge:{name}" not in events
     ]
     return sorted(found, key=lambda one: one["created_at"])

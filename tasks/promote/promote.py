@@ -37,30 +37,30 @@ def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str,
 
     The record comes first: whoever is killed after it decides nothing anew.
     """
-    told = event_of(lake, f"challenge:{candidate.policy_version}")
-    if told is None:
+    event = event_of(lake, f"challenge:{candidate.policy_version}")
+    if event is None:
         lake.append("promotions", [_judged(config, lake, candidate)])
-        told = event_of(lake, f"challenge:{candidate.policy_version}")
-        assert told is not None
-    take_effect(lake, told)
+        event = event_of(lake, f"challenge:{candidate.policy_version}")
+        assert event is not None
+    take_effect(lake, event)
     sweep_masters(lake, config.train.keep_policies)
     return {
-        **{key: getattr(told, key) for key in NUMBERS},
-        "promoted": told.decision == "promote",
-        "candidate": told.policy_version,
-        "against": told.against,
-        "champion": told.champion,
-        "say": f"{SAID[told.decision]}: {told.reason}",
+        **{key: getattr(event, key) for key in NUMBERS},
+        "promoted": event.decision == "promote",
+        "candidate": event.policy_version,
+        "against": event.against,
+        "champion": event.champion,
+        "say": f"{SAID[event.decision]}: {event.reason}",
     }
 
 
-def take_effect(lake: Lake, told: Promotion) -> None:
+def take_effect(lake: Lake, event: Promotion) -> None:
     """Gives a challenger the status that was decided; once: what came later, such as a rollback, is not undone."""
     rows = policies(lake)
-    if (row := rows[told.policy_version]).status != "candidate":
+    if (row := rows[event.policy_version]).status != "candidate":
         return
-    changed = [row.model_copy(update={"status": BECOMES[told.decision]})]
-    if told.decision == "promote":
+    changed = [row.model_copy(update={"status": BECOMES[event.decision]})]
+    if event.decision == "promote":
         old = [one for one in rows.values() if one.status == "champion"]
         changed += [one.model_copy(update={"status": "retired"}) for one in old]
     lake.upsert("policies", changed)

@@ -55,7 +55,7 @@ def _before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
 
 def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str) -> Promotion:
     for number in count():
-        told = Promotion(
+        event = Promotion(
             event=f"rollback:{number:04d}",
             decision="rollback",
             policy_version=target.policy_version,
@@ -72,13 +72,13 @@ def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str
             reason=reason,
             created_at=utc_now(),
         )
-        if lake.append("promotions", [told]):
-            return told
+        if lake.append("promotions", [event]):
+            return event
     raise AssertionError
 
 
-def _crown(lake: Lake, told: Promotion) -> Promotion:
-    rows = [policy_row(lake, told.against), policy_row(lake, told.champion)]
-    changed = {told.against: "retired", told.champion: "champion"}
+def _crown(lake: Lake, event: Promotion) -> Promotion:
+    rows = [policy_row(lake, event.against), policy_row(lake, event.champion)]
+    changed = {event.against: "retired", event.champion: "champion"}
     lake.upsert("policies", [row.model_copy(update={"status": changed[row.policy_version]}) for row in rows])
-    return told
+    return event

@@ -4,8 +4,7 @@ from typing import Any
 
 from schemas.failure import UsageError
 from schemas.table import utc_now
-from schemas.tables.override import QualityOverride
-from schemas.tables.quality import QualityResult
+from schemas.tables.quality import QualityOverride, QualityResult
 from schemas.tables.stage import label_of
 from storage.lake import Lake
 

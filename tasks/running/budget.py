@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from schemas.config.sections import BudgetConfig
+from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused
 from schemas.text import counted
 from storage.catalog import ask

@@ -45,9 +45,9 @@ class JsonConsole(SafeConsole):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """One object, whatever is printed."""
-        with self.capture() as told:
+        with self.capture() as captured:
             super().print(*objects, **options)
-        if message := told.get().strip():
+        if message := captured.get().strip():
             self.file.write(log.line("info", message) + "\n")
             self.file.flush()
 
@@ -109,26 +109,26 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
         sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
         sys.stderr.flush()
         return
-    told = harmless(str(numbers.get("say", "")))
-    err().print(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), f" {wall_s:6.1f} s  {told}"))
+    message = harmless(str(numbers.get("say", "")))
+    err().print(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), f" {wall_s:6.1f} s  {message}"))
 
 
 def _head(iteration: int) -> tuple[str, str]:
     return f"{'start' if iteration == PREPARE else label_of(iteration):>12}", "dim"
 
 
-class _Told(Progress):
+class _Reporting(Progress):
     """A bar that also tells the moment how far it has come, whether or not it is seen."""
 
     def update(self, task_id: TaskID, **fields: Any) -> None:
         super().update(task_id, **fields)
-        self._tell(task_id)
+        self._report(task_id)
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         super().advance(task_id, advance)
-        self._tell(task_id)
+        self._report(task_id)
 
-    def _tell(self, task_id: TaskID) -> None:
+    def _report(self, task_id: TaskID) -> None:
         with self._lock:
             shown = self._tasks[task_id]
         MOMENT.progress(shown.description, shown.completed, shown.total, str(shown.fields.get("message", "")))
@@ -137,7 +137,7 @@ class _Told(Progress):
 def bar(transient: bool = True) -> Progress:
     """A progress bar in our style; its tasks may set a `message` field."""
     console = err()
-    return _Told(
+    return _Reporting(
         TextColumn("{task.description:>14}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),

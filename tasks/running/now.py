@@ -2,7 +2,7 @@
 
 One process has one such moment. A run that turns a lake writes it there every few seconds while it changes, so the
 dashboard and `flywheel status --watch` see it from any machine; nothing rests on it. The file of a run that was killed
-stays and is told by its age.
+stays; its age gives it away.
 """
 
 import contextlib
@@ -103,10 +103,10 @@ MOMENT = Moment()
 
 
 @contextmanager
-def told(lake: Lake) -> Iterator[None]:
+def published(lake: Lake) -> Iterator[None]:
     """Keeps the lake's file of the moment up to date within, and takes it away at the end."""
     over = threading.Event()
-    writer = threading.Thread(target=_tell, args=(lake, over), name="now", daemon=True)
+    writer = threading.Thread(target=_publish, args=(lake, over), name="now", daemon=True)
     writer.start()
     try:
         yield
@@ -117,7 +117,7 @@ def told(lake: Lake) -> Iterator[None]:
             lake.blobs.store.delete(NAME)
 
 
-def _tell(lake: Lake, over: threading.Event) -> None:
+def _publish(lake: Lake, over: threading.Event) -> None:
     while not over.wait(EVERY_S):
         with contextlib.suppress(Exception):  # nothing rests on it
             lake.blobs.store.put(NAME, MOMENT.read().model_dump_json().encode())

@@ -20,7 +20,7 @@ from schemas.failure import EnvironmentDown, StillOutOfReach
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
-from tasks.openlineage import told
+from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
 from tasks.running.console import now, say_stage
 from tasks.running.events import emit_failure, emit_stage
@@ -68,7 +68,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
     with span(f"stage {name}", about) as traced, now(iteration, name, lambda: last_time(run.lake, name)):
         MOMENT.enter(run.run_id, iteration, name)
         try:
-            with told(run, name, f"iteration {iteration}") as made:
+            with emitted(run, name, f"iteration {iteration}") as made:
                 result = work(run, iteration)
                 made += [result["policy"]] if name in ("ct", "train") and "policy" in result else []
         except Exception as error:

@@ -4,7 +4,7 @@ import pytest
 
 from flows.flywheel import flywheel
 from schemas.config import Config
-from schemas.config.sections import BudgetConfig
+from schemas.config.operations import BudgetConfig
 from storage.lake import Lake
 from tasks.running.budget import Exhausted, spent
 from tasks.running.iterations import finished_iterations

@@ -11,7 +11,8 @@ import pytest
 
 from flows.collect import collect
 from schemas.config import Config
-from schemas.config.sections import ClusterConfig, CollectConfig
+from schemas.config.operations import ClusterConfig
+from schemas.config.sections import CollectConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.collect.plan import plan

@@ -28,7 +28,7 @@ async function draw() {
   }
 }
 
-const spoken = (seconds) => seconds < 90 ? `${Math.round(seconds)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+const duration = (seconds) => seconds < 90 ? `${Math.round(seconds)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
 function show(now) {
   if (at("now")) at("now").hidden = !now;
@@ -36,9 +36,9 @@ function show(now) {
   if (now && at("now")) {
     const where = now.where === "start" ? "start" : now.where === "" ? "" : `iteration ${now.where}`;
     at("now-what").textContent = [where, now.stage || "between two stages"].filter(Boolean).join(" · ");
-    const more = [`for ${spoken(Math.max(0, now.heard - now.since))}`];
+    const more = [`for ${duration(Math.max(0, now.heard - now.since))}`];
     if (now.total) more.push(`${Math.round(now.done)} of ${Math.round(now.total)}`);
-    if (now.left_s !== null) more.push(`about ${spoken(now.left_s)} left`);
+    if (now.left_s !== null) more.push(`about ${duration(now.left_s)} left`);
     if (now.message) more.push(now.message);
     more.push(`process ${now.process} of ${now.host}`);
     at("now-more").textContent = more.join(" · ");

@@ -13,7 +13,7 @@ import pytest
 from schemas.config import config_of
 from schemas.tables.stage import Stage
 from storage.lake import Lake
-from tasks.openlineage import told
+from tasks.openlineage import emitted
 from tasks.running.run import Run
 
 TAKEN: list[tuple[dict[str, Any], str | None]] = []
@@ -61,10 +61,10 @@ def sent(tmp_path: Path) -> list[dict[str, Any]]:
     """The events of a stage that ended well and of one that failed."""
     run = run_to(tmp_path, str(tmp_path / "events" / "lineage.jsonl"))
     work(run)
-    with told(run, "train", "iteration 0") as made:
+    with emitted(run, "train", "iteration 0") as made:
         work(run, 1)
         made.append("policy-0000")
-    with pytest.raises(ValueError, match="no"), told(run, "train", "iteration 1"):
+    with pytest.raises(ValueError, match="no"), emitted(run, "train", "iteration 1"):
         raise ValueError("no")
     return lines(tmp_path / "events" / "lineage.jsonl")
 
@@ -104,7 +104,7 @@ def test_a_collector_is_posted_to_with_the_key_of_the_environment(
     tmp_path: Path, collector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
-    with told(run_to(tmp_path, collector), "train", "iteration 0"):
+    with emitted(run_to(tmp_path, collector), "train", "iteration 0"):
         pass
     assert [(one["eventType"], key) for one, key in TAKEN] == [
         ("START", "Bearer secret"), ("COMPLETE", "Bearer secret"),
@@ -116,7 +116,7 @@ def test_a_collector_that_is_away_ends_nothing_and_is_said_once(
 ) -> None:
     run = run_to(tmp_path, "http://127.0.0.1:9/lineage")
     for number in range(2):
-        with told(run, "train", f"iteration {number}"):
+        with emitted(run, "train", f"iteration {number}"):
             work(run, number)
     assert run.lake.count("stages") == 2
     assert capsys.readouterr().err.count("do not reach") == 1
@@ -125,6 +125,6 @@ def test_a_collector_that_is_away_ends_nothing_and_is_said_once(
 def test_nothing_is_written_where_nobody_listens(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     run = run_to(tmp_path, "")
-    with told(run, "train", "iteration 0"):
+    with emitted(run, "train", "iteration 0"):
         pass
     assert [path for path in tmp_path.rglob("*.jsonl") if path not in before] == []

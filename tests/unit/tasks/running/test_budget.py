@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.config.sections import BudgetConfig
+from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused, UsageError
 from tasks.running.budget import account, exhausted, require_budget, sentence, spent
 from tests.unit.apps.conftest import Place, make_place

@@ -10,7 +10,7 @@ from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running import now
 from tasks.running.console import bar
-from tasks.running.now import MOMENT, POINTS, Moment, Now, now_of, told
+from tasks.running.now import MOMENT, POINTS, Moment, Now, now_of, published
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_sandboxes_are_listed_while_they_are_leased() -> None:
 def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.05)
     MOMENT.enter("run", 1, "train")
-    with told(lake):
+    with published(lake):
         until = time.monotonic() + 10
         while now_of(lake) is None and time.monotonic() < until:
             time.sleep(0.02)
@@ -66,6 +66,6 @@ def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, m
 def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.02)
     monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
-    with told(lake):
+    with published(lake):
         time.sleep(0.2)
     assert now_of(lake) is None

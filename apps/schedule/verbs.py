@@ -50,7 +50,7 @@ def set_(
     schedule = deployments.schedule_of(cron, every, timezone)
     with connected() as client:
         deployments.set_schedule(client, name, schedule)
-    _said({"name": name, "when": deployments.in_words(schedule), "on": True}, as_json)
+    _outcome({"name": name, "when": deployments.in_words(schedule), "on": True}, as_json)
 
 
 def on(name: Name, as_json: AsJson = False) -> None:
@@ -131,10 +131,10 @@ def _switch(name: str, active: bool, as_json: bool) -> None:
 
     with connected() as client:
         when = switch(client, name, active)
-    _said({"name": name, "when": when, "on": active}, as_json)
+    _outcome({"name": name, "when": when, "on": active}, as_json)
 
 
-def _said(found: dict[str, Any], as_json: bool) -> None:
+def _outcome(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from apps.schedule.processes import Kept
 
 HOST = "127.0.0.1"
-LOOK_S = 0.5
+POLL_S = 0.5
 """From one look at the parts to the next."""
 
 
@@ -65,7 +65,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         while True:
             for part in parts.kept:
                 part.check()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 class _Parts:
