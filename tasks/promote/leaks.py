@@ -36,7 +36,10 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
         )
     if copies := _copies(lake, candidate):
         named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
-        return f"leakage: held-out tasks end on the screens of trained ones: {named}"
+        return (
+            f"leakage: held-out tasks end on the screens of trained ones: {named}; take what is the same task out of "
+            "`suite.held_out` or of `suite.tasks`"
+        )
     return None
 
 

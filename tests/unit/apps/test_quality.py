@@ -31,6 +31,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def flywheel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str, str]:
     monkeypatch.setattr("sys.argv", ["flywheel", *words])
+    monkeypatch.setattr(cli, "ignore", lambda: None)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     printed = capsys.readouterr()
