@@ -1,12 +1,17 @@
 """Prefect as a user runs it, a small suite on the fake sandbox, a lake of its own for every test."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from prefect.testing.utilities import prefect_test_harness
 
+from flows.flywheel import flywheel
 from schemas.config import Config, config_of
+
+Turned = Callable[[int], Config]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +23,33 @@ def prefect_server() -> Iterator[None]:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     return wheel(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def lake_after(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Callable[[int], Path]:
+    """The lake of `wheel` after so many iterations, turned once."""
+
+    @cache
+    def of(iterations: int) -> Path:
+        folder = tmp_path_factory.mktemp(f"turned-{iterations}")
+        with pytest.MonkeyPatch.context() as patch:
+            if iterations:
+                shutil.copytree(of(iterations - 1), folder / "lake")
+            flywheel(wheel(folder, patch), iterations=min(iterations, 1))
+        return folder / "lake"
+
+    return of
+
+
+@pytest.fixture
+def turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake_after: Callable[[int], Path]) -> Turned:
+    """`small` over a copy of the lake that has turned so many iterations."""
+
+    def of(iterations: int) -> Config:
+        shutil.copytree(lake_after(iterations), tmp_path / "lake")
+        return wheel(tmp_path, monkeypatch)
+
+    return of
 
 
 def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:

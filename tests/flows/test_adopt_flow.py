@@ -17,14 +17,15 @@ from tasks.promote.rollback import roll_back
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
+from tests.flows.conftest import Turned
 
 
 def with_policy(config: Config, **keys: object) -> Config:
     return config.model_copy(update={"policy": config.policy.model_copy(update=keys)})
 
 
-def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Config, tmp_path: Path) -> None:
-    flywheel(small, iterations=1)
+def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(turned: Turned, tmp_path: Path) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     before = iterations(lake)
     given = Path(shutil.copytree(checkpoint_folder(lake, "policy-0000"), tmp_path / "given"))
@@ -48,8 +49,8 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(small: Con
     assert policy_row(lake, "policy-0001").parent == "adopted-0000"
 
 
-def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(small: Config, tmp_path: Path) -> None:
-    flywheel(small, iterations=0)
+def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(turned: Turned, tmp_path: Path) -> None:
+    small = turned(0)
     lake = Lake.open(small.lake)
     given = Path(shutil.copytree(checkpoint_folder(lake, "policy-initial"), tmp_path / "given"))
     dying = "import sys; from storage.lake import Lake; from tasks.shared.claims import claim; "
@@ -60,8 +61,8 @@ def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(sm
     assert not list((tmp_path / "home" / "work" / lake.lake_id).glob("adopted-*"))
 
 
-def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(small: Config, tmp_path: Path) -> None:
-    flywheel(small, iterations=0)
+def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(turned: Turned, tmp_path: Path) -> None:
+    small = turned(0)
     lake = Lake.open(small.lake)
     whole, before = checkpoint_folder(lake, "policy-initial"), lake.versions()
     stored = sorted(lake.blobs.store.sizes())
@@ -87,12 +88,12 @@ def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(small: Config, 
     ],
 )
 def test_another_policy_than_the_lakes_is_refused_with_what_can_be_done(
-    small: Config, tmp_path: Path, keys: dict[str, object], said: str
+    turned: Turned, tmp_path: Path, keys: dict[str, object], said: str
 ) -> None:
     if "base" in keys:
         build_random("qwen3_vl", ["Click it."] * 8, 0, tmp_path / "other")
         keys = {"base": str(tmp_path / "other")}
-    flywheel(small, iterations=0)
+    small = turned(0)
     lake = Lake.open(small.lake)
     before = lake.versions()
     with pytest.raises(UsageError, match=said + r".*lake\.uri.*flywheel adopt DIR"):

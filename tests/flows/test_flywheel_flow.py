@@ -21,6 +21,7 @@ from tasks.running.iterations import finished_iterations
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
+from tests.flows.conftest import Turned
 
 
 def keys_are_unique(lake: Lake) -> bool:
@@ -35,9 +36,9 @@ def stages(lake: Lake, iteration: int) -> set[str]:
     return set(lake.read("stages", ["stage"], {"iteration": iteration})["stage"].to_pylist())
 
 
-def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small: Config):
+def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small: Config, turned: Turned):
     plan = plan_of(small, 2)
-    flywheel(small)
+    small = turned(2)
     lake = Lake.open(small.lake)
     assert finished_iterations(lake) == [0, 1]
     assert stages(lake, 0) == stages(lake, 1) == set(STAGES)
@@ -87,8 +88,8 @@ def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(smal
     assert flow_runs[first] == f"flywheel-{first}" and lake.lake_id not in (first, *by_iteration[1])
 
 
-def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(small: Config):
-    flywheel(small, iterations=2)
+def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(turned: Turned):
+    small = turned(2)
     lake = Lake.open(small.lake)
     for iteration in (0, 1):
         rows = lake.read("evaluations", ["policy_version"], {"iteration": iteration})["policy_version"].to_pylist()
@@ -111,8 +112,8 @@ def test_an_iteration_that_yields_no_data_keeps_the_champion_and_the_next_one_tu
     assert "no accepted trajectory" in json.loads(train["result"])["say"]
 
 
-def test_what_was_turned_is_not_turned_again(small: Config):
-    flywheel(small, iterations=1)
+def test_what_was_turned_is_not_turned_again(turned: Turned):
+    small = turned(1)
     lake = Lake.open(small.lake)
     before = lake.read("stages").to_pylist()
     flywheel(small, iterations=0)
@@ -121,8 +122,8 @@ def test_what_was_turned_is_not_turned_again(small: Config):
     assert finished_iterations(lake) == [0, 1]
 
 
-def test_a_stage_that_was_cut_short_is_finished_first(small: Config):
-    flywheel(small, iterations=1)
+def test_a_stage_that_was_cut_short_is_finished_first(turned: Turned):
+    small = turned(1)
     lake = Lake.open(small.lake)
     lake.delete("stages", "iteration = 0 AND stage IN ('evaluate', 'promote')")
     lake.delete("evaluations", "iteration = 0 AND seed > 1000000")
@@ -159,8 +160,8 @@ def test_environment_failures_enter_no_success_rate_and_are_rolled_out_again(sma
     assert {row["route"] for row in routes if row["trajectory_id"] in {d["trajectory_id"] for d in dead}} == {"none"}
 
 
-def test_retraining_from_the_same_pins_makes_the_same_weights(small: Config):
-    flywheel(small, iterations=1)
+def test_retraining_from_the_same_pins_makes_the_same_weights(turned: Turned):
+    small = turned(1)
     version = retrain(small, like="policy-0000")
     lake = Lake.open(small.lake)
     original, again = policy_row(lake, "policy-0000"), policy_row(lake, version)
@@ -177,8 +178,8 @@ def test_retraining_from_the_same_pins_makes_the_same_weights(small: Config):
     assert lake.read("policies").num_rows == 3
 
 
-def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(small: Config):
-    flywheel(small, iterations=1)
+def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(turned: Turned):
+    small = turned(1)
     lake = Lake.open(small.lake)
     before = lake.versions()
     measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_003))
@@ -186,8 +187,8 @@ def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(small: Config):
     assert lake.versions() == before
 
 
-def test_several_attempts_at_a_seed_are_drawn_and_told_apart(small: Config):
-    flywheel(small, iterations=0)
+def test_several_attempts_at_a_seed_are_drawn_and_told_apart(turned: Turned):
+    small = turned(0)
     measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_002), attempts=3)
     assert measured["tasks"]["fake/click-target"]["n"] == 6
     told = sorted((seed, attempt) for _, seed, _, attempt, _ in measured["plays"])
@@ -195,14 +196,14 @@ def test_several_attempts_at_a_seed_are_drawn_and_told_apart(small: Config):
     assert all(steps >= 1 for *_, steps in measured["plays"])
 
 
-def test_training_seeds_are_refused_for_evaluation(small: Config):
-    flywheel(small, iterations=0)
+def test_training_seeds_are_refused_for_evaluation(turned: Turned):
+    small = turned(0)
     with pytest.raises(UsageError, match="start at 1,000,000"):
         evaluate(small, "champion", None, (0, 5))
 
 
-def test_an_unknown_policy_is_named_with_those_there_are(small: Config):
-    flywheel(small, iterations=0)
+def test_an_unknown_policy_is_named_with_those_there_are(turned: Turned):
+    small = turned(0)
     with pytest.raises(UsageError, match="policy-initial"):
         evaluate(small, "policy-9999", None, None)
 

@@ -1,7 +1,6 @@
 """Iterations of `train.method=grpo` and `dpo` on the fake sandbox: groups are rolled out, compared and trained on."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tasks.curriculum import choose_tasks
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
-from tests.flows.conftest import wheel
+from tests.flows.conftest import Turned
 
 
 def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: str = "grpo", **group: Any) -> Config:
@@ -26,23 +25,13 @@ def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: 
     return config_of(fields)
 
 
-@pytest.fixture(scope="module")
-def first_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake after one supervised iteration whose champion is known to succeed now and then."""
-    folder = tmp_path_factory.mktemp("first")
-    with pytest.MonkeyPatch.context() as patch:
-        config = wheel(folder, patch)
-        flywheel(config, iterations=1)
-        lake = Lake.open(config.lake)
-        for task in ("click-target", "dies", "note"):
-            sometimes(lake, f"fake/{task}", champion(lake).policy_version)
-    return folder / "lake"
-
-
 @pytest.fixture
-def begun(small: Config, first_lake: Path) -> Lake:
-    shutil.copytree(first_lake, small.lake.uri)
-    return Lake.open(small.lake)
+def begun(turned: Turned) -> Lake:
+    """A lake after one supervised iteration whose champion is known to succeed now and then."""
+    lake = Lake.open(turned(1).lake)
+    for task in ("click-target", "dies", "note"):
+        sometimes(lake, f"fake/{task}", champion(lake).policy_version)
+    return lake
 
 
 def sometimes(lake: Lake, task: str, version: str) -> None:

@@ -23,6 +23,7 @@ from storage.lake import Lake
 from tasks.exchange.bring import Request
 from tasks.exchange.export import export_trajectories
 from tasks.shared.status import iterations
+from tests.flows.conftest import Turned
 
 
 def png(shade: int) -> bytes:
@@ -58,8 +59,8 @@ def data_set(folder: Path, lines: list[dict[str, Any]]) -> Path:
     return folder / "theirs.jsonl"
 
 
-def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(small: Config, tmp_path: Path) -> None:
-    flywheel(small, iterations=1)
+def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: Turned, tmp_path: Path) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     lines = [line(0), line(1), line(2, completed=False), line(3, completed=None)]
     request = Request(format="agentnet", path=data_set(tmp_path / "theirs", lines))
@@ -90,8 +91,8 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(small: Co
     assert [row["iteration"] for row in iterations(lake)] == [-2, -1, 0]
 
 
-def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(small: Config, tmp_path: Path) -> None:
-    flywheel(small, iterations=1)
+def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Turned, tmp_path: Path) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     count = export_trajectories(lake, AgentNet(), tmp_path / "out").total()
     assert count == lake.count("trajectories", {"iteration": 0}) > 0

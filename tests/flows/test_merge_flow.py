@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from flows.flywheel import flywheel
 from flows.merge import merge
 from flows.retrain import retrain
 from schemas.config import Config
@@ -12,14 +11,15 @@ from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
 from tasks.shared.policies import policy_row
 from tasks.shared.status import iterations
+from tests.flows.conftest import Turned
 
 
 def with_seed(config: Config, seed: int) -> Config:
     return config.model_copy(update={"seed": seed})
 
 
-def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluated(small: Config) -> None:
-    flywheel(small, iterations=1)
+def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluated(turned: Turned) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     before = [row["policy"] for row in iterations(lake)]
     specialists = [retrain(with_seed(small, seed), None) for seed in (1, 2)]
@@ -43,8 +43,8 @@ def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluate
         retrain(small, version)
 
 
-def test_policies_of_different_starts_are_refused_and_nothing_is_registered(small: Config) -> None:
-    flywheel(small, iterations=1)
+def test_policies_of_different_starts_are_refused_and_nothing_is_registered(turned: Turned) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     with pytest.raises(CheckpointError, match="one trained start"):
         merge(small, ["policy-0000", "policy-initial"])

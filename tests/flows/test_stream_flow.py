@@ -13,9 +13,9 @@ from storage.lake import Lake
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
-from tests.flows.test_group_flow import begun, first_lake, grouped, result
+from tests.flows.test_group_flow import begun, grouped, result
 
-__all__ = ["begun", "first_lake"]
+__all__ = ["begun"]
 
 
 def streamed(config: Config, tasks: tuple[str, ...] = ("click-target",), stale: int = 4, **group: Any) -> Config:

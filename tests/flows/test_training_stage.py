@@ -22,6 +22,7 @@ from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder, load_policy
 from tasks.train.train import PINNED, train_from
+from tests.flows.conftest import Turned
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
 
@@ -46,8 +47,8 @@ def test_a_model_of_another_architecture_is_rolled_out_trained_and_rolled_out_ag
     assert lake.count("evaluations", {"policy_version": "policy-0000"})
 
 
-def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(small: Config) -> None:
-    flywheel(small, iterations=1)
+def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned) -> None:
+    small = turned(1)
     lake = Lake.open(small.lake)
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
     longer = small.train.model_copy(update={"steps_first": 100, "checkpoint_every": 5})

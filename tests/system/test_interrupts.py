@@ -22,7 +22,7 @@ from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, Command, start
 from tests.tier import FULL
 
-MOMENTS = int(os.environ.get("FLYWHEEL_MOMENTS", "100" if FULL else "4"))
+MOMENTS = int(os.environ.get("FLYWHEEL_MOMENTS", "100" if FULL else "2"))
 ENDED_S = 15.0
 STAGE = re.compile(r"^ +(start|iteration \d+)  \w+ +[\d.]+ s  ")
 LAST = "flywheel: ended by {}; every finished stage and trajectory is kept; the same command goes on from there."
@@ -119,6 +119,6 @@ def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monk
     text = CONFIG.replace("[environments.fake]\nsandboxes = 4", "[environments.miniwob]\npages = 8")
     text = text.replace('"click-target", "two-steps"', '"click-test", "click-button"')
     config = written(tmp_path / "browsers", text.replace("trajectories_per_task = 20", "trajectories_per_task = 100"))
-    interrupted(config, max(2, MOMENTS // 5), 40.0, random.Random(12))
+    interrupted(config, max(1, MOMENTS // 5), 40.0, random.Random(12))
     assert not list((tmp_path / "tmp").glob("flywheel-browser-*"))
     shutil.rmtree(config.parent)

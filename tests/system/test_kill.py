@@ -15,7 +15,7 @@ from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, start
 from tests.tier import FULL
 
-KILLS = 20 if FULL else 3
+KILLS = 20 if FULL else 2
 PATIENCE_S = 300
 """A run whose Prefect server is killed asks for it again and again, and ends with an error."""
 
@@ -67,6 +67,28 @@ def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_proce
     run.process.terminate()
     assert run.process.wait(timeout=15) == 128 + signal.SIGTERM
     assert not run.left()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text(CONFIG.format(lake=tmp_path / "lake"))
+    run = start(config)
+    for part in ("apps.cli", "learning.trainer"):  # the flow while it collects, then the trainer while the flow waits
+        while not any(part in command for command in run.left()):
+            assert run.process.poll() is None, run.log.read_text()
+            time.sleep(0.1)
+        time.sleep(2.0)
+        stopped = [one for one in run.tree() if part in " ".join(one.cmdline())]
+        for one in stopped:
+            one.suspend()
+        time.sleep(60.0 if FULL else 8.0)
+        for one in stopped:
+            one.resume()
+    assert run.process.wait(timeout=400) == 0, run.log.read_text()[-3000:]
+    assert finished(tmp_path / "lake") == [0]
+    check(tmp_path / "lake", 1)
 
 
 def check(lake_folder: Path, iterations: int) -> None:
