@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
+import psutil
 import pyarrow as pa
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
@@ -27,14 +28,18 @@ from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark
 from storage.objects import ObjectStore
 from storage.scan import scan
-from storage.table import StoredTable
+from storage.table import StoredTable, sizes_of
 from storage.tombstones import Tombstones
 
 R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
-_MEMORY_MB = 256
-"""What a query may hold; beyond it, it goes on from disk. Some hundred bytes a step: enough for a million of them."""
+_MEMORY = 256 << 20
+"""Bytes that a query may hold at least; beyond what it may, it goes on from disk. Enough for a million steps."""
+_UNPACKED = 4
+"""Bytes that it may hold for each byte of its tables' files, pictures left out: about what a sort of all rows takes."""
+_SHARE = 4
+"""It never holds more than one in so many bytes of the machine's memory."""
 _THREADS = 4
 """More would only share that memory out."""
 
@@ -244,18 +249,19 @@ class Lake:
             config={
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
-                "memory_limit": f"{_MEMORY_MB}MiB",
                 "temp_directory": str(Path(tempfile.gettempdir()) / "flywheel-queries"),
                 "threads": min(_THREADS, os.cpu_count() or 1),
             }
         )
         connection.execute("SET TimeZone = 'UTC'")
+        read = 0
         for stored in [self._table(name) for name in tables or TABLES]:
-            if versions is None:
-                self._view(connection, stored, stored.handle())
-            else:
-                pinned = versions.get(stored.contract.name)
-                self._view(connection, stored, None if pinned is None else stored.at(pinned))
+            pinned = None if versions is None else versions.get(stored.contract.name)
+            handle = stored.handle() if versions is None else None if pinned is None else stored.at(pinned)
+            self._view(connection, stored, handle)
+            read += self._packed(stored, handle)
+        most = max(_MEMORY, min(_UNPACKED * read, psutil.virtual_memory().total // _SHARE))
+        connection.execute(f"SET memory_limit = '{most >> 20}MiB'")
         return connection
 
     def _view(self, connection: duckdb.DuckDBPyConnection, stored: StoredTable, handle: DeltaTable | None) -> None:
@@ -276,6 +282,13 @@ class Lake:
                 connection.execute(f'CREATE VIEW "{contract.name}" AS {source}')
                 return
         connection.execute(filters.view(contract, files, there))
+
+    def _packed(self, stored: StoredTable, handle: DeltaTable | None) -> int:
+        """Bytes of a version's files; 0 where pictures fill them, which no query sorts."""
+        if handle is None or any(pa.types.is_binary(field.type) for field in stored.contract.schema):
+            return 0
+        with self._lock:
+            return sum(sizes_of(handle).values())
 
     def upgrade(self, table: str) -> bool:
         """Gives a table of an older lake the columns it lacks, in one commit; says whether it lacked any."""

@@ -37,12 +37,13 @@ def postgres() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="flywheel-postgres-"))
     if OWNER:
         shutil.chown(folder, OWNER)
-    own = {"user": OWNER, "cwd": folder} if OWNER else {"cwd": folder}
     data, at = folder / "data", port()
-    subprocess.run([PROGRAMS / "initdb", "-D", data, "-U", "prefect", "-A", "trust"], check=True, stdout=-3, **own)
+    made = [PROGRAMS / "initdb", "-D", data, "-U", "prefect", "-A", "trust"]
+    subprocess.run(made, check=True, stdout=subprocess.DEVNULL, user=OWNER, cwd=folder)
     settings = ["-c", f"port={at}", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
     with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([PROGRAMS / "postgres", "-D", data, *settings], stdout=log, stderr=log, **own)
+        words = [PROGRAMS / "postgres", "-D", data, *settings]
+        server = subprocess.Popen(words, stdout=log, stderr=log, user=OWNER, cwd=folder)
     try:
         yield f"postgresql+asyncpg://prefect@127.0.0.1:{at}/postgres"
     finally:

@@ -1,12 +1,7 @@
 -- The decision on every trajectory that a filter has seen: the row of gate `route` of the newest run of the filter, so
 -- that a trajectory on which there are several opinions counts once. A person's newest word (gate `person`) stands in its
 -- place, whichever of the two is newer; but what the environment ended (route `none`) nobody can make an example.
-WITH
-newest AS (
-    FROM verdicts
-    WHERE gate IN ('route', 'person')
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id, gate ORDER BY created_at DESC, gate_version DESC) = 1
-)
+-- An opinion lies in its trajectory's iteration, so that who asks for one iteration reads and sorts no other.
 SELECT
     r.* REPLACE (
         if(p.gate IS NULL, r.passed, p.passed) AS passed,
@@ -15,5 +10,11 @@ SELECT
         if(p.gate IS NULL, r.route, p.route) AS route,
         if(p.gate IS NULL, r.valid_steps, p.valid_steps) AS valid_steps
     )
-FROM (FROM newest WHERE gate = 'route') r
-LEFT JOIN (FROM newest WHERE gate = 'person') p ON p.trajectory_id = r.trajectory_id AND r.route <> 'none'
+FROM (
+    FROM verdicts WHERE gate = 'route'
+    QUALIFY row_number() OVER (PARTITION BY iteration, trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
+) r
+LEFT JOIN (
+    FROM verdicts WHERE gate = 'person'
+    QUALIFY row_number() OVER (PARTITION BY iteration, trajectory_id ORDER BY created_at DESC, gate_version DESC) = 1
+) p ON p.iteration = r.iteration AND p.trajectory_id = r.trajectory_id AND r.route <> 'none'
