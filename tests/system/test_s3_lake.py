@@ -14,6 +14,8 @@ from schemas.config import load_config
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
+from schemas.table import utc_now
+from storage import forgetting
 from storage.catalog import ask
 from storage.lake import Lake
 from storage.quality.docs import publish_docs
@@ -167,3 +169,22 @@ def test_the_quality_gate_reads_s3_and_publishes_its_pages_there(config: LakeCon
     assert set(lake.blobs.store.sizes("data_docs")) == {"data_docs/iteration-0002/index.html"}
     found = quality_of(lake, None)
     assert [row["critical"] for row in found["iterations"]] == [0, 1]
+
+
+def test_what_is_forgotten_leaves_the_files_of_every_version_there(config: LakeConfig) -> None:
+    lake = Lake.open(config)
+    opinion = {
+        "gate": "route", "gate_version": "1", "iteration": 1, "passed": True, "score": None, "error_step": None,
+        "reason": "", "route": "sft", "created_at": utc_now(),
+    }  # fmt: skip
+    for name in ("secret", "other"):
+        lake.append("verdicts", [{**opinion, "trajectory_id": name}])
+    pinned = lake.versions()
+    assert ask(lake, "decisions", iteration=None).num_rows == 2  # and there is a copy of it on this machine
+    assert forgetting.erase(lake, forgetting.Doomed(["secret"], [])) == {"verdicts": 1}
+    for found in (Lake.open(config), lake):
+        assert found.read("verdicts")["trajectory_id"].to_pylist() == ["other"]
+        assert found.read("verdicts", version=pinned["verdicts"])["trajectory_id"].to_pylist() == ["other"]
+        assert ask(found, "decisions", pinned, iteration=None)["trajectory_id"].to_pylist() == ["other"]
+    store = lake.files_of("verdicts")
+    assert not any(b"secret" in store.get(name) for name in store.sizes() if name.endswith(".parquet"))
