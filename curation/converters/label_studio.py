@@ -7,6 +7,7 @@ error steps, words on the trajectory); tasks of others become trajectories, of w
 `config.xml` is the labelling interface of what is exported.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -32,7 +33,7 @@ from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, point_of, to_json
-from schemas.text import Storable, storable
+from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)
 """In the place of pictures of the lake that is imported into, which has them."""
@@ -339,7 +340,8 @@ def _person(answer: _Answer) -> str:
     """Who answered."""
     by = answer.completed_by
     name = by.get("email") or by.get("id") if isinstance(by, dict) else by
-    return storable(f"label-studio {name if name is not None else 'somebody'}")[:60]
+    plain = re.sub(r"[^\w .@+'’-]", "-", f"{name if name is not None else 'somebody'}")
+    return f"label-studio {plain}"[:60].strip()
 
 
 def _screen(image: str, source: Source, place: Place) -> Picture:

@@ -260,9 +260,13 @@ class PromoteConfig(Section):
     """What becomes of a candidate of an iteration that the test has not decided at the last seed: promoted if it is at
     most `tolerance` below, so that its training is gone on from, or held, so that `alpha` bounds every promotion."""
     unparsable: Share = 0.5
-    """A candidate of whose trajectories more end in a reply that holds no action is broken, whatever else it does."""
+    """A candidate of whose trajectories more end in a reply that holds no action, and more than of the champion's, is
+    broken, whatever else it does."""
     step_s: Positive | None = None
     """A candidate that takes longer to reply, in the mean over its steps, is broken; no limit if not set."""
+    same_screens: Literal["hold", "ignore"] = "hold"
+    """A candidate that solves a held-out task on the very screens of a trained one is held, for they may be one task
+    under two names; `ignore` where different tasks end alike, such as on one page that says thanks."""
 
 
 class QualityConfig(Section):

@@ -38,7 +38,7 @@ from tasks.running.console import bar
 from tasks.running.run import Run, run_of
 from tasks.running.stage import result_of, stage
 from tasks.shared.paths import home
-from tasks.shared.reviews import Draft, reviews_of, submit
+from tasks.shared.reviews import Draft, require_words, reviews_of, submit
 
 FOLDER = "imports"
 """Of the lake's blobs: a small file per import, which one writer alone can make."""
@@ -94,7 +94,7 @@ def check_import(config: Config, request: Request) -> str:
     with bar() as progress:
         shown = progress.add_task("check", total=None, message="")
         for place, found in _read(request, _lake_of(config)):
-            problem = found if isinstance(found, Refused) else _leaks(found, held_out, place)
+            problem = found if isinstance(found, Refused) else _unfit(found, held_out, place)
             if problem is None and not isinstance(found, Refused):
                 whole.update(found.digest_decided.encode())
             elif isinstance(problem, Refused) and len(refused) < MOST_REFUSED:
@@ -324,12 +324,17 @@ def _split(config: Config, held_out: bool = False) -> set[str]:
     return {one.task_id for one in catalog(config) if (one.split == "held_out") == held_out}
 
 
-def _leaks(record: Exchanged, held_out: set[str], place: Place) -> Refused | None:
-    """Why a record may not be trained on, if it may not."""
+def _unfit(record: Exchanged, held_out: set[str], place: Place) -> Refused | None:
+    """Why a record may not be trained on, or what people decided on it not be kept; None where both may."""
     name = record.about.task_id
-    if name not in held_out:
-        return None
-    return Refused(place, f"{OWN}.trajectory.task_id", f"{name} is held out (`suite.held_out`): it makes no data")
+    if name in held_out:
+        return Refused(place, f"{OWN}.trajectory.task_id", f"{name} is held out (`suite.held_out`): it makes no data")
+    for one in record.decided:
+        try:
+            require_words(one, record.about.failure_boundary)
+        except UsageError as error:
+            return Refused(place, f"a decision of {one.person}", str(error))
+    return None
 
 
 def _all_of(refused: list[Refused]) -> FlywheelError:

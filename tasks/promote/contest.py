@@ -6,6 +6,7 @@ off the stored outcomes, and a restart finds it again, however many seeds were m
 
 import json
 import math
+from collections.abc import Sequence
 
 from curation.intervals import paired
 from curation.promotion import Decision, Rule, better, look, not_worse, without_test
@@ -78,17 +79,17 @@ def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:
     return None
 
 
-def broken_acting(config: Config, lake: Lake, row: PolicyVersion) -> Decision | None:
-    """That a policy is broken, as its evaluation tells: replies without an action, or too slow; else None."""
-    rows = [
-        one
-        for one in lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
-        if one.success is not None and one.unparsable is not None
-    ]
+def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: PolicyVersion) -> Decision | None:
+    """That a policy is broken, as its evaluation tells: replies without an action, or too slow; else None.
+
+    A beginner writes little that can be read, and an untrained champion nothing: who writes no worse than the champion
+    is not broken by it.
+    """
+    rows = _acted(lake, row)
     if not rows:
         return None
-    share = sum(bool(one.unparsable) for one in rows) / len(rows)
-    if share > config.promote.unparsable:
+    share = _unparsable(rows)
+    if share > config.promote.unparsable and share > _unparsable(_acted(lake, against)):
         most = f"`promote.unparsable` is {config.promote.unparsable:g}"
         return without_test(
             "reject", f"broken: {share:.0%} of its trajectories end in a reply without an action; {most}"
@@ -99,3 +100,14 @@ def broken_acting(config: Config, lake: Lake, row: PolicyVersion) -> Decision | 
         most = f"`promote.step_s` is {config.promote.step_s:g}"
         return without_test("reject", f"broken: it takes {pace:.2f} s to reply; {most}")
     return None
+
+
+def _acted(lake: Lake, row: PolicyVersion) -> list[Evaluation]:
+    """A policy's evaluations on the suite that say whether its last reply held an action."""
+    found = lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
+    return [one for one in found if one.success is not None and one.unparsable is not None]
+
+
+def _unparsable(rows: Sequence[Evaluation]) -> float:
+    """The share that ended in a reply without an action; 0 of none."""
+    return sum(bool(one.unparsable) for one in rows) / max(1, len(rows))

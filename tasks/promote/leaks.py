@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.preflight.descent import require_held_out
 
 SHARE = 0.5
-"""Of a held-out task's last screens: with so many among those of a trained task it is that task again."""
+"""Of the last screens on which a held-out task is solved: with so many among a trained one's it is that task again."""
 
 
 def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
@@ -34,20 +34,21 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
             f"leakage: {len(rows)} trajectories that it was trained from have held-out seeds, {one['trajectory_id']} "
             f"of {one['task_id']} seed {one['seed']} for one"
         )
-    if copies := _copies(lake, candidate):
+    if config.promote.same_screens == "hold" and (copies := _copies(lake, candidate)):
         named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
         return (
-            f"leakage: held-out tasks end on the screens of trained ones: {named}; take what is the same task out of "
-            "`suite.held_out` or of `suite.tasks`"
+            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take what is the same task "
+            "out of `suite.held_out` or of `suite.tasks`; if they only look alike, set `promote.same_screens=ignore`"
         )
     return None
 
 
 def _copies(lake: Lake, candidate: PolicyVersion) -> list[Leak]:
-    """Held-out tasks that end on a trained task's screens."""
+    """Held-out tasks that a candidate solves on a trained task's screens. Where it fails, it may end where every task
+    begins."""
     ended: dict[str, set[str]] = {}
     for row in lake.rows(Evaluation, {"policy_version": candidate.policy_version, "suite": "held_out"}):
-        if row.final_phash is not None:
+        if row.success and row.final_phash is not None:
             ended.setdefault(row.task_id, set()).add(row.final_phash)
     if not ended:
         return []

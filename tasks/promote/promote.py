@@ -68,7 +68,7 @@ def take_effect(lake: Lake, event: Promotion) -> None:
 
 def _judged(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
     against = opponent(lake, candidate)
-    found = _hindrance(config, lake, candidate) or decided(config, lake, candidate, against)
+    found = _hindrance(config, lake, candidate, against) or decided(config, lake, candidate, against)
     new, old = candidate.policy_version, against.policy_version
     return Promotion(
         event=f"challenge:{new}",
@@ -89,9 +89,9 @@ def _judged(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
     )
 
 
-def _hindrance(config: Config, lake: Lake, candidate: PolicyVersion) -> Decision | None:
-    """Why a candidate is not to be promoted however it compares; None for no reason."""
-    if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate):
+def _hindrance(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion) -> Decision | None:
+    """Why a candidate is not to be promoted however many it wins; None for no reason."""
+    if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate, against):
         return broken
     if fallen := abandoned(lake, candidate):
         return without_test("hold", f"it was trained from {fallen}, which was rolled back")

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from pydantic import ValidationError
 
+from curation.converters.exchanged import Decided
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
@@ -24,7 +25,7 @@ from schemas.tables.verdict import PERSON, Verdict
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
 
-NAME = re.compile(r"[\w][\w .@'’-]{0,59}")
+NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
 """Characters of what a person may write."""
 _ON_STEPS = ("correct", "override", "error_step")
@@ -89,10 +90,7 @@ def submit(lake: Lake, draft: Draft) -> Review:
 
 def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review]) -> None:
     """Raises UsageError for a decision that makes no sense after those there are, naming the field."""
-    require_name(draft.person)
-    for name, most in LONGEST.items():
-        if len(getattr(draft, name) or "") > most:
-            raise UsageError(f"`{name}`: {len(getattr(draft, name)):,} characters, and at most {most:,} are kept.")
+    require_words(draft, trajectory.failure_boundary)
     if not 0 <= draft.revision <= len(there):
         raise UsageError(f"`revision`: {draft.revision} is not in [0, {len(there)}].")
     if draft.decision in _ON_STEPS and draft.step is None:
@@ -106,17 +104,25 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
         raise UsageError(
             f"`action`: {draft.decision} takes none.", "To put another action in its place, write `correct`."
         )
-    if draft.decision in ("accept", "error_step") and is_environment_failure(trajectory.failure_boundary):
-        raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
         raise UsageError(f"`undoes`: {str(draft.undoes)[:80]!r} is no decision on this trajectory that holds.")
+
+
+def require_words(draft: Draft | Decided, boundary: str | None) -> None:
+    """Raises UsageError for what nobody may say of a trajectory that ended at such a boundary, naming the field."""
+    require_name(draft.person)
+    for name, most in LONGEST.items():
+        if len(getattr(draft, name) or "") > most:
+            raise UsageError(f"`{name}`: {len(getattr(draft, name)):,} characters, and at most {most:,} are kept.")
+    if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
+        raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
 
 
 def require_name(person: str) -> None:
     """Raises UsageError for what is no name of a person."""
     if not NAME.fullmatch(person):
         raise UsageError(
-            "`person`: write a name of letters, digits, spaces, dots, dashes, apostrophes or @, at most 60."
+            "`person`: write a name of letters, digits, spaces, dots, dashes, apostrophes, + or @, at most 60."
         )
 
 
