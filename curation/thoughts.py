@@ -35,6 +35,11 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
 
+def holds_action(thought: str) -> bool:
+    """Whether a parser would find an action in it, which nobody meant."""
+    return bool(_ACTION.search(thought))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a thought may be."""

@@ -11,6 +11,7 @@ from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import DECISION, ROUTES, Verdict
+from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -26,10 +27,13 @@ TOGETHER = 64
 def decide_routes(run: Run, iteration: int) -> dict[str, Any]:
     """The configured gates in order, up to the first that turns a trajectory away; every rejection has its gate and
     reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold."""
-    decisions, reflections = decide(run.config, run.lake, iteration)
+    decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
     counts = ", ".join(f"{route} {routes.get(route, 0)}" for route in ROUTES if route in routes or route != "rl")
-    return {"routes": dict(routes), "reflections": reflections, "say": counts}
+    if unanswered:
+        ((why, _),) = unanswered.most_common(1)
+        counts += f"; the judge gave no answer on {counted(unanswered.total(), 'trajectory')}: {why}"
+    return {"routes": dict(routes), "reflections": reflections, "unanswered": unanswered.total(), "say": counts}
 
 
 filter_trajectories = stage("filter")(decide_routes)
@@ -43,21 +47,32 @@ def decide(
     Returns:
         The decisions, and how many steps the rules tell something of.
     """
+    return _decided(config, lake, iteration, names)[:2]
+
+
+def _decided(
+    config: Config, lake: Lake, iteration: int, names: Container[str] | None
+) -> tuple[list[Verdict], int, Counter[str]]:
+    """The same, and on how many trajectories the judge gave no answer, by why."""
     verdicts: list[Verdict] = []
     found: list[Reflection] = []
-    for decided, reflections in _found(config, lake, iteration):
+    asks = any(gate.given for gate in gates_of(config.filter))
+    opinions = Opinions(config, lake, iteration) if asks else None
+    for decided, reflections in _found(config, lake, iteration, opinions):
         if names is None or decided[-1].trajectory_id in names:
             verdicts += decided
             found += reflections
     lake.upsert("reflections", found)
     lake.upsert("verdicts", verdicts)
-    return [verdict for verdict in verdicts if verdict.gate == DECISION], len(found)
+    unanswered = opinions.unanswered if opinions else Counter[str]()
+    return [verdict for verdict in verdicts if verdict.gate == DECISION], len(found), unanswered
 
 
-def _found(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
+def _found(
+    config: Config, lake: Lake, iteration: int, opinions: Opinions | None
+) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
     """The verdicts on each trajectory, the decision last, and what rules tell of its steps."""
     gates, now = gates_of(config.filter), utc_now()
-    opinions = Opinions(config, lake, iteration) if any(gate.given for gate in gates) else None
     known = Known(lake, iteration)
     if opinions:
         _audit(config.judge.audit, lake, opinions, iteration)

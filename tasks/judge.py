@@ -14,8 +14,9 @@ from typing import Any
 from curation.agreement import Confusion, totals
 from models.judges.registry import required_judge
 from schemas.config import Config
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
 from schemas.tables.agreement import Against, Agreement
+from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.shared.agreements import Standing, renew_agreements
@@ -32,8 +33,9 @@ class Judging:
 
     seen: int = 0
     judged: int = 0
-    failed: int = 0
     tokens: int = 0
+    failed: Counter[str] = field(default_factory=Counter[str])
+    """Those on which it gave no answer, by why."""
     skipped: Counter[str] = field(default_factory=Counter[str])
     """Those that the judge was not asked about, by why."""
     seconds: float = 0.0
@@ -54,7 +56,7 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
     Raises:
         UsageError: there is no judge, or no trajectory in these iterations.
-        FlywheelError: the judge cannot work here.
+        FlywheelError: the judge cannot work here, or answered on no trajectory that it was asked about.
     """
     required_judge(config.judge).require()
     chosen = _iterations(lake, iterations)
@@ -69,6 +71,9 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
                 _ask(opinions, chunk, done)
                 progress.advance(shown, len(chunk))
             renew_agreements(lake, iteration)
+    if done.failed and not done.judged:
+        ((why, _),) = done.failed.most_common(1)
+        raise FlywheelError(f"The judge answered on none of {counted(done.failed.total(), 'trajectory')}: {why}.", "")
     return _report(config, lake, version, list(chosen), done)
 
 
@@ -80,7 +85,7 @@ def _ask(opinions: Opinions, chunk: Sequence[Any], done: Judging) -> None:
     done.seconds += time.perf_counter() - began
     done.seen += len(chunk)
     done.judged += len(asked.verdicts)
-    done.failed += asked.failed
+    done.failed += asked.failures
     done.tokens += asked.tokens
     for trajectory, _ in chunk:
         earlier, now = opinions.earlier(trajectory.trajectory_id), opinions.own(trajectory.trajectory_id)
@@ -110,7 +115,8 @@ def _report(config: Config, lake: Lake, version: str, iterations: list[int], don
         "iterations": iterations,
         "trajectories": done.seen,
         "judged": done.judged,
-        "failed": done.failed,
+        "failed": done.failed.total(),
+        "failed_why": dict(done.failed.most_common(10)),
         "skipped": done.skipped.total(),
         "skipped_why": dict(done.skipped.most_common()),
         "seconds_per_trajectory": _each(done.seconds, done),
@@ -124,7 +130,7 @@ def _report(config: Config, lake: Lake, version: str, iterations: list[int], don
 
 
 def _each(amount: float, done: Judging) -> float | None:
-    asked = done.judged + done.failed
+    asked = done.judged + done.failed.total()
     return round(amount / asked, 6) if asked else None
 
 

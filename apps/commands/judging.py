@@ -57,6 +57,8 @@ def show_judging(report: dict[str, Any]) -> None:
     counts = ", ".join(f"{report[name]} {name}" for name in ("judged", "failed", "skipped"))
     why = ", ".join(f"{n} {reason}" for reason, n in report["skipped_why"].items())
     console.print(f"{report['judge']}: {counts}" + (f" ({why})" if why else ""))
+    for reason, n in report["failed_why"].items():
+        console.print(f"no answer on {n}: {reason}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts"):
         table.add_column(name, justify="left" if name == "against" else "right")

@@ -33,5 +33,7 @@ def show_thoughts(found: dict[str, Any]) -> None:
         cost = f"{found['tries']:,} tries, {found['tokens']:,} tokens, {found['seconds']:,.1f} s"
         reasons = ", ".join(f"{reason} {n}" for reason, n in found["turned_away"].items())
         console.print(f"{cost}; turned away: {reasons or 'none'}")
+    for why, n in found["failed"].items():
+        console.print(f"no answer on {n:,} steps: {why}", markup=False)
     if found["unasked"]:
         console.print(f"{found['unasked']:,} left unasked: raise think.most")

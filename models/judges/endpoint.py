@@ -52,6 +52,10 @@ class EndpointOptions(Section):
     """Requests at the same time, where several trajectories are judged together."""
 
 
+MOST_REASON = 4_000
+"""Characters of a reason that are kept."""
+
+
 class EndpointJudge(Judge[EndpointOptions]):
     """Asks a served model; requests that fail are repeated `tries` times in all, and so are answers that are none."""
 
@@ -83,7 +87,7 @@ class EndpointJudge(Judge[EndpointOptions]):
         if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(reason, str):
             raise JudgeFailure("an answer without a score and a reason")
         try:
-            return Judgement(float(score), storable(reason), tokens)
+            return Judgement(float(score), storable(reason)[:MOST_REASON], tokens)
         except OverflowError as error:
             raise JudgeFailure("a score that is no number of this world") from error
 

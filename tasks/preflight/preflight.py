@@ -12,7 +12,7 @@ from pathlib import Path
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
-from models.judges.registry import required_judge, version_of
+from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
 from models.readers.reader import reader_class
@@ -101,9 +101,15 @@ def _tasks(config: Config) -> str:
 
 
 def _judge(config: Config) -> str:
-    """That the judge, where a task needs one, is there."""
+    """That the judge, where one is configured or a task needs one, is there."""
     if not _unverified(catalog(config)):
-        return "none is needed: every task has a verifier"
+        judge, audited = judge_of(config.judge), any(gate.given for gate in gates_of(config.filter))
+        if judge is None or not audited or not config.judge.audit:
+            return "none is needed: every task has a verifier"
+        judge.require()
+        return (
+            f"{judge.name} is there; it is asked about {config.judge.audit} trajectories of each iteration, as evidence"
+        )
     judge = required_judge(config.judge)
     judge.require()
     require_trusted(config, version_of(judge, config.judge))

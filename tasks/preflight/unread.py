@@ -55,7 +55,8 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     """
     train = config.train
     method = method_of(train)
-    idle = [f"train.{name}" for name in ("ct", "ppo", "preference") if sections and name != method.section]
+    others = {"ct", "ppo", "preference"} - {method.section} - ({"ct"} if train.ct_every else set[str]())
+    idle = [f"train.{name}" for name in sorted(others) if sections]
     if sections and not method.in_groups:
         idle.append("train.group")
     own = method.settings(train)

@@ -1,5 +1,6 @@
 """The judge's verdicts on stored trajectories: those given when they were rolled out, and those asked for now."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ class Asked:
 
     verdicts: list[Verdict]
     """Of those on which it has an opinion; they are in the lake."""
-    failed: int
-    """On how many it has none."""
+    failures: Counter[str]
+    """Those on which it has none, by why."""
     tokens: int
     """What a served model counted."""
 
@@ -42,6 +43,8 @@ class Opinions:
         self._config, self._lake, self._judge = config.judge, lake, judge_of(config.judge)
         self.version = version_of(self._judge, config.judge) if self._judge else None
         """The version of the configured judge's verdicts; None where there is no judge."""
+        self.unanswered = Counter[str]()
+        """The trajectories that it was asked about in vain, by why."""
         self._iteration, self._judged = iteration, judged_tasks(lake)
         self._any = {one.trajectory_id: one for one in verdicts}
         self._own = {one.trajectory_id: one for one in verdicts if one.gate_version == self.version}
@@ -87,7 +90,7 @@ class Opinions:
     def ask(self, trajectories: Sequence[Stored]) -> Asked:
         """Asks the configured judge about these, all together, and keeps its verdicts in the lake."""
         if self._judge is None or not trajectories:
-            return Asked([], 0, 0)
+            return Asked([], Counter(), 0)
         shown = {digest for _, steps in trajectories for digest in screens_of(steps, self._config)}
         pngs = pngs_of(self._lake, sorted(shown))
         cases = [case_of(trajectory.instruction, steps, pngs, self._config) for trajectory, steps in trajectories]
@@ -97,7 +100,9 @@ class Opinions:
         given = [verdict for verdict in found if verdict is not None]
         self._lake.append("verdicts", given)
         self._own |= {verdict.trajectory_id: verdict for verdict in given}
-        return Asked(given, len(found) - len(given), sum(one.tokens for one in judgements))
+        failures = Counter(one.reason for one in judgements if one.score is None)
+        self.unanswered += failures
+        return Asked(given, failures, sum(one.tokens for one in judgements))
 
     def own(self, trajectory_id: str) -> Verdict | None:
         """The verdict of the configured judge, at its version of now."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from curation.converters.exchanged import Decided
 from curation.reviews import Effect, effects_of, standing, version_of
+from curation.thoughts import holds_action
 from schemas.action import from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from schemas.table import utc_now
@@ -114,6 +115,8 @@ def require_words(draft: Draft | Decided, boundary: str | None) -> None:
     for name, most in LONGEST.items():
         if len(getattr(draft, name) or "") > most:
             raise UsageError(f"`{name}`: {len(getattr(draft, name)):,} characters, and at most {most:,} are kept.")
+    if draft.thought and holds_action(draft.thought):
+        raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought says why.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
         raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
 

@@ -84,8 +84,10 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
         raise UsageError("`--iterations`: there is no trajectory in them.", f"The lake's iterations are {there}.")
     run = run_of(config, create=False)
     done = [think(run, iteration) for iteration in chosen]
-    unasked = sum(one.get("unasked", 0) for one in done)
-    return {"iterations": chosen, **report_of(lake, chosen), "unasked": unasked}
+    unasked, failed = sum(one.get("unasked", 0) for one in done), Counter[str]()
+    for one in done:
+        failed.update(one.get("failed", {}))
+    return {"iterations": chosen, **report_of(lake, chosen), "unasked": unasked, "failed": dict(failed)}
 
 
 def thinkable(steps: Sequence[Step], decision: Decision | None) -> list[Step]:
@@ -120,9 +122,12 @@ def numbers_of(lake: Lake, iterations: Sequence[int], thoughts: Thoughts) -> dic
     kept = sum(one["kept"] for one in found["kept_by_step"])
     if asked:
         say += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
+    if thoughts.failed:
+        ((why, _),) = thoughts.failed.most_common(1)
+        say += f"; no answer on {counted(thoughts.failed.total(), 'step')}: {why}"
     if thoughts.unasked:
         say += f"; {thoughts.unasked} left unasked (think.most)"
-    return {**found, "unasked": thoughts.unasked, "failed": thoughts.failed, "say": say}
+    return {**found, "unasked": thoughts.unasked, "failed": dict(thoughts.failed.most_common(10)), "say": say}
 
 
 def report_of(lake: Lake, iterations: Sequence[int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Asks thinkers about the steps of a chunk of trajectories, and keeps what comes of it."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +47,8 @@ class Thoughts:
     """How often models were asked in the iteration, in earlier runs too."""
     unasked: int = 0
     """Steps that a model was not asked about for `think.most`."""
-    failed: int = 0
-    """Steps on which a model gave no answer; they are asked about again by whoever runs the stage again."""
+    failed: Counter[str] = field(default_factory=Counter[str])
+    """Steps on which a model gave no answer, by why; they are asked about again by whoever runs the stage again."""
     _by_id: dict[str, str] = field(default_factory=dict[str, str])
     _persons: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     _in_vain: set[Asked] = field(default_factory=set[Asked])
@@ -137,7 +138,8 @@ class Thoughts:
         step, now = one.walk.step, utc_now()
         if one.kept is not None:
             self._annotations.append(thought_annotation(step, one.kept, thinker.author, thinker.version, now))
-        self.failed += one.failed
+        if one.failed:
+            self.failed[f"{thinker.author}: {one.reason}"] += 1
         if thinker.asks_model and one.tries and not one.failed:
             self._rows.append(
                 Thinking(
