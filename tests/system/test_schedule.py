@@ -80,6 +80,12 @@ class Up:
         return "\n".join(f"{one.name}: {one.read_text()[-2000:]}" for one in [self.command.log, *logs])
 
 
+def scheduled(up: Up, name: str) -> list[dict[str, Any]]:
+    """The runs of a deployment that the server has planned."""
+    (deployment,) = up.rows("deployments", deployments={"name": {"any_": [name]}})
+    return up.rows("flow_runs", flow_runs={"deployment_id": {"any_": [deployment["id"]]}})
+
+
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("project")
@@ -133,6 +139,8 @@ def test_schedules_are_listed_set_and_switched_and_stay_when_it_is_deployed_agai
     assert list(listed)[:3] == ["flywheel", "collect", "retrain"]
     assert not any(schedule["on"] for one in listed.values() for schedule in one["schedules"])
     assert up.json("schedule", "set", "report", "--every", "6h") == {"name": "report", "when": "every 6h", "on": True}
+    planned = up.until(lambda: scheduled(up, "report"), 120)
+    assert {one["state_type"] for one in planned} == {"SCHEDULED"} and len(planned) > 1
     assert up.json("schedule", "off", "report")["on"] is False
     assert up.json("schedule", "deploy")["deployed"] == list(listed)
     listed = {one["name"]: one for one in up.json("schedule", "list")}
