@@ -53,20 +53,48 @@ def looked_at(
     return look(rule_of(config, candidate), paired(new, old), seeds == config.evaluate.seeds)
 
 
-def decided(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion) -> Decision:
-    """The decision of the first look that decides, from what is stored."""
+def decided(
+    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, complete: bool = False
+) -> Decision | None:
+    """The decision of the first look that decides, from what is stored.
+
+    Args:
+        config: its looks and their rule.
+        lake: where the outcomes are.
+        candidate: who challenges.
+        against: whom.
+        complete: whether what is stored is all there is to compare.
+
+    Returns:
+        None where only one of the two was measured on the seeds of a look, unless that is all there is.
+    """
     for seeds in looks(config):
+        if not complete and not _both_measured(lake, candidate, against, seeds):
+            return None
         found = looked_at(config, lake, candidate, against, seeds)
         if found is not None:
             return found
     raise AssertionError("the last look decides")
 
 
+def _both_measured(lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int) -> bool:
+    """Whether a look sees both policies on the same seeds of each task that both have; neither stopped earlier."""
+    new, old = (
+        {(one.task_id, one.seed) for one in _rows(lake, row.policy_version, seeds)} for row in (candidate, against)
+    )
+    shared = {task for task, _ in new} & {task for task, _ in old}
+    return bool(shared) and not any(task in shared for task, _ in new ^ old)
+
+
 def outcomes_of(lake: Lake, version: str, seeds: int) -> dict[tuple[str, int], bool]:
     """Success of a policy by (task, seed) on the suite's first held-out seeds; environment failures left out."""
+    rows = _rows(lake, version, seeds)
+    return {(row.task_id, row.seed): row.success for row in rows if row.success is not None}
+
+
+def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
     rows = lake.rows(Evaluation, {"policy_version": version, "suite": SUITE})
-    end = SPLIT_STARTS["validation"] + seeds
-    return {(row.task_id, row.seed): row.success for row in rows if row.success is not None and row.seed < end}
+    return [row for row in rows if row.seed < SPLIT_STARTS["validation"] + seeds]
 
 
 def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:

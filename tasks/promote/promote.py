@@ -4,19 +4,19 @@ from typing import Any
 
 from curation.promotion import Decision, without_test
 from schemas.config import Config
-from schemas.table import utc_now
-from schemas.tables.policy import PolicyVersion, Status
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
+from tasks.evaluate import measure_challenger
 from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
 from tasks.promote.events import abandoned, event_of
 from tasks.promote.leaks import leak
+from tasks.promote.throne import decided_at, deciding, take_effect
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.masters import sweep_masters
-from tasks.shared.policies import candidate_of, champion, policies
+from tasks.shared.policies import candidate_of, champion
 
-BECOMES: dict[str, Status] = {"promote": "champion", "hold": "held", "reject": "rejected"}
 SAID = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
 NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason")
 
@@ -35,14 +35,12 @@ def promote_candidate(run: Run, iteration: int) -> dict[str, Any]:
 def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str, Any]:
     """Decides on a measured candidate, records the decision, lets it take effect; returns its numbers.
 
-    The record comes first: whoever is killed after it decides nothing anew.
+    One at a time decides on a lake. Where another policy came to reign since the candidate was measured, it is measured
+    against that one first.
     """
-    event = event_of(lake, f"challenge:{candidate.policy_version}")
-    if event is None:
-        lake.append("promotions", [_judged(config, lake, candidate)])
-        event = event_of(lake, f"challenge:{candidate.policy_version}")
-        assert event is not None
-    take_effect(lake, event)
+    compared = set[str]()
+    while (event := _settled(config, lake, candidate, compared)) is None:
+        measure_challenger(config, lake, candidate)
     sweep_masters(lake, config.train.keep_policies)
     return {
         **{key: getattr(event, key) for key in NUMBERS},
@@ -54,21 +52,35 @@ def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str,
     }
 
 
-def take_effect(lake: Lake, event: Promotion) -> None:
-    """Gives a challenger the status that was decided; once: what came later, such as a rollback, is not undone."""
-    rows = policies(lake)
-    if (row := rows[event.policy_version]).status != "candidate":
-        return
-    changed = [row.model_copy(update={"status": BECOMES[event.decision]})]
-    if event.decision == "promote":
-        old = [one for one in rows.values() if one.status == "champion"]
-        changed += [one.model_copy(update={"status": "retired"}) for one in old]
-    lake.upsert("policies", changed)
+def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
+    """The decision on a candidate, in effect; None where it is to be measured further against whoever reigns now.
+
+    The record comes first: whoever is killed after it decides nothing anew.
+
+    Args:
+        config: its rule.
+        lake: whose champion.
+        candidate: who challenges.
+        compared: whom it was measured against here, so that there is no more to measure; who is to be is added.
+    """
+    key = f"challenge:{candidate.policy_version}"
+    with deciding(lake):
+        event = event_of(lake, key)
+        if event is None:
+            against = opponent(lake, candidate)
+            found = _hindrance(config, lake, candidate, against)
+            found = found or decided(config, lake, candidate, against, against.policy_version in compared)
+            if found is None:
+                compared.add(against.policy_version)
+                return None
+            lake.append("promotions", [_record(config, lake, candidate, against, found)])
+            event = event_of(lake, key)
+            assert event is not None
+        take_effect(lake, event)
+        return event
 
 
-def _judged(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
-    against = opponent(lake, candidate)
-    found = _hindrance(config, lake, candidate, against) or decided(config, lake, candidate, against)
+def _record(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, found: Decision) -> Promotion:
     new, old = candidate.policy_version, against.policy_version
     return Promotion(
         event=f"challenge:{new}",
@@ -85,7 +97,7 @@ def _judged(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
         llr=found.llr,
         rule=rule_of(config, candidate).canonical,
         reason=found.reason,
-        created_at=utc_now(),
+        created_at=decided_at(lake),
     )
 
 

@@ -3,12 +3,11 @@
 from itertools import count
 
 from schemas.failure import UsageError
-from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.events import events
-from tasks.promote.promote import take_effect
+from tasks.promote.throne import crown, decided_at, deciding
 from tasks.shared.policies import champion, measured_ancestor, policy_row
 
 NO_REASON = "no reason was given"
@@ -23,24 +22,29 @@ def roll_back(lake: Lake, to: str | None, reason: str) -> Promotion:
         reason: why, for whoever reads it later.
 
     Returns:
-        The record; that of a rollback which a kill cut short, if that is the last thing that was decided.
+        The record; that of a rollback which a kill cut short, if that decided last who reigns.
 
     Raises:
         UsageError: there is no such policy, it never reigned, or it reigns.
     """
-    last = next(reversed(events(lake)), None)
-    if last is not None and last.decision != "rollback":
-        take_effect(lake, last)
+    with deciding(lake) as late:
+        if late is not None and late.decision == "rollback" and to in (None, late.champion):
+            return late  # its process died between the record and its effect
+        event = _recorded(lake, *_ways(lake, to), reason or NO_REASON)
+        crown(lake)
+        return event
+
+
+def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
+    """Who is to reign, and who reigns."""
     now = champion(lake)
-    if last is not None and last.decision == "rollback" and last.champion != now.policy_version:
-        return _crown(lake, last)  # its process died between the record and its effect
     target = policy_row(lake, to) if to is not None else _before(lake, now)
     if target.policy_version == now.policy_version:
         raise UsageError(f"{now.policy_version} reigns already.", "Name an earlier champion: `flywheel status`.")
     if target.status != "retired":
         hint = "Name one that did: `flywheel status` lists them."
         raise UsageError(f"{target.policy_version} never reigned (it is {target.status}).", hint)
-    return _crown(lake, _recorded(lake, target, now, reason or NO_REASON))
+    return target, now
 
 
 def _before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
@@ -70,15 +74,8 @@ def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str
             llr=None,
             rule="{}",
             reason=reason,
-            created_at=utc_now(),
+            created_at=decided_at(lake),
         )
         if lake.append("promotions", [event]):
             return event
     raise AssertionError
-
-
-def _crown(lake: Lake, event: Promotion) -> Promotion:
-    rows = [policy_row(lake, event.against), policy_row(lake, event.champion)]
-    changed = {event.against: "retired", event.champion: "champion"}
-    lake.upsert("policies", [row.model_copy(update={"status": changed[row.policy_version]}) for row in rows])
-    return event

@@ -12,7 +12,8 @@ import pytest
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.turning import FOLDER, SILENT_S, Turn, _this, require_free, turning
+from tasks.shared.holding import SILENT_S, Holder, _this
+from tasks.turning import FOLDER, require_free, turning
 
 TURN = "from tasks.turning import turning; from storage.lake import Lake; import os, sys; "
 TURN += "from schemas.config.sections import LakeConfig; lake = Lake.open(LakeConfig(uri=sys.argv[1]))\n"
@@ -72,7 +73,7 @@ def test_a_second_one_is_refused_and_the_first_goes_on(lake: Lake) -> None:
 
 @pytest.mark.parametrize(("silent_s", "free"), [(0.0, False), (SILENT_S / 2, False), (SILENT_S + 10, True)])
 def test_one_of_another_machine_counts_while_it_gives_signs_of_life(lake: Lake, silent_s: float, free: bool) -> None:
-    other = Turn(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time() - silent_s)
+    other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time() - silent_s)
     lake.blobs.store.put(f"{FOLDER}/000004.json", other.model_dump_json().encode())
     if free:
         with turning(lake):
@@ -94,11 +95,11 @@ def test_what_this_machine_turned_before_it_was_started_anew_is_over() -> None:
 
 @pytest.mark.parametrize("deleted", [True, False])
 def test_a_run_whose_turn_another_took_says_so_and_ends(lake: Lake, deleted: bool) -> None:
-    store, woken = lake.blobs.store, turner(lake, "import tasks.turning; tasks.turning.BEAT_S = 0.05; ")
+    store, woken = lake.blobs.store, turner(lake, "import tasks.shared.holding; tasks.shared.holding.BEAT_S = 0.05; ")
     assert first_line(woken).startswith("turning")
     (name,) = (one for one in store.sizes(FOLDER) if one.endswith(".json"))
     for beat in range(100):
-        other = Turn(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time() + beat)
+        other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time() + beat)
         store.put(f"{FOLDER}/000007.json", other.model_dump_json().encode())
         if deleted and not beat:
             store.delete(name)
@@ -110,21 +111,21 @@ def test_a_run_whose_turn_another_took_says_so_and_ends(lake: Lake, deleted: boo
 
 
 def test_one_that_is_about_to_be_refused_ends_nobody(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.turning.BEAT_S", 0.05)
+    monkeypatch.setattr("tasks.shared.holding.BEAT_S", 0.05)
     with turning(lake):
-        other = Turn(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time())
+        other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time())
         lake.blobs.store.put(f"{FOLDER}/000007.json", other.model_dump_json().encode())
         time.sleep(0.5)
 
 
 def test_a_run_gives_signs_of_life(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.turning.BEAT_S", 0.05)
+    monkeypatch.setattr("tasks.shared.holding.BEAT_S", 0.05)
     store = lake.blobs.store
     with turning(lake):
         (name,) = store.sizes(FOLDER)
-        began = Turn.model_validate_json(store.get(name)).heard
+        began = Holder.model_validate_json(store.get(name)).heard
         for _ in range(100):
             time.sleep(0.05)
-            if Turn.model_validate_json(store.get(name)).heard > began:
+            if Holder.model_validate_json(store.get(name)).heard > began:
                 return
     pytest.fail("no sign of life")

@@ -2,6 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +22,27 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.promote.events import abandoned, decisions, event_of
+from tasks.promote.events import abandoned, decisions, event_of, events
 from tasks.promote.leaks import leak
 from tasks.promote.promote import challenge
 from tasks.promote.rollback import roll_back
-from tasks.shared.policies import champion, policy_row
+from tasks.shared.policies import champion, policies, policy_row
 from tests.unit.apps.conftest import make_place
 
+CHALLENGE = """
+import sys
+from schemas.config import Config
+from storage.lake import Lake
+from tasks.promote.promote import challenge
+from tasks.shared.policies import policy_row
+config = Config.model_validate_json(sys.argv[1])
+lake = Lake.open(config.lake, create=False)
+for number in range(int(sys.argv[3])):
+    print("ready", flush=True)
+    sys.stdin.readline()
+    challenge(config, lake, policy_row(lake, f"{sys.argv[2]}{number}"))
+"""
+ROUNDS = 4
 TASKS = [f"fake/t{number}" for number in range(15)]
 
 
@@ -60,7 +78,7 @@ def policy(lake: Lake, config: Config, folder: Path, name: str, parent: str | No
     return made
 
 
-def evaluated(lake: Lake, name: str, wins: Any, **more: Any) -> None:
+def evaluated(lake: Lake, name: str, wins: Any, seeds: Iterable[int] = range(15), **more: Any) -> None:
     rows = [
         Evaluation.model_validate(
             {
@@ -69,7 +87,7 @@ def evaluated(lake: Lake, name: str, wins: Any, **more: Any) -> None:
                 "unparsable": False, "think_ms": 10.0, **more,
             }
         )
-        for task in TASKS for seed in range(15)
+        for task in TASKS for seed in seeds
     ]  # fmt: skip
     lake.append("evaluations", rows)
 
@@ -82,6 +100,10 @@ def challenged(lake: Lake, config: Config, folder: Path, name: str, wins: Any, *
 
 def always(_seed: int) -> bool:
     return True
+
+
+def half(seed: int) -> bool:
+    return seed % 2 == 0
 
 
 def test_a_better_challenger_reigns_and_the_record_says_against_whom_over_how_many_pairs(
@@ -119,12 +141,9 @@ def test_what_is_decided_is_decided_once_and_a_restart_changes_nothing(
 def test_an_equal_reproduction_does_not_dethrone_the_champion_where_an_equal_candidate_would(
     lake: Lake, config: Config, tmp_path: Path
 ) -> None:
-    def same(seed: int) -> bool:
-        return seed % 2 == 0
-
-    again = challenged(lake, config, tmp_path, "again", same, kind="retrained", repeats="first")
+    again = challenged(lake, config, tmp_path, "again", half, kind="retrained", repeats="first")
     assert not again["promoted"] and champion(lake).policy_version == "first"
-    assert challenged(lake, config, tmp_path, "candidate", same)["promoted"]
+    assert challenged(lake, config, tmp_path, "candidate", half)["promoted"]
     assert challenged(lake, config, tmp_path, "won", always, kind="retrained", repeats="first")["promoted"]
 
 
@@ -213,6 +232,80 @@ def test_a_rollback_that_was_cut_short_is_finished_by_the_same_command_and_goes_
     assert champion(lake).policy_version == "third"
     roll_back(lake, None, "")
     assert champion(lake).policy_version == "second" and event_of(lake, "rollback:0001") is None
+
+
+def test_of_two_that_are_decided_on_at_once_the_second_is_held_against_the_first(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    for number in range(ROUNDS):
+        for name, wins in (("good", always), ("fair", half)):
+            policy(lake, config, tmp_path, f"{name}{number}", "first")
+            evaluated(lake, f"{name}{number}", wins)
+    words = [sys.executable, "-c", CHALLENGE, config.model_dump_json()]
+    pipe = subprocess.PIPE
+    both = [
+        subprocess.Popen([*words, name, str(ROUNDS)], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for name in ("good", "fair")
+    ]
+    for _ in range(ROUNDS):
+        for one in both:
+            assert one.stdout is not None and one.stdout.readline() == "ready\n"
+        for one in both:
+            assert one.stdin is not None
+            one.stdin.write("go\n")
+            one.stdin.flush()
+    for one in both:
+        assert one.wait(120) == 0, one.stderr and one.stderr.read()
+        one.communicate()
+    reigns, told = "first", events(lake)
+    assert len(told) == 2 * ROUNDS
+    for event in told:
+        assert event.against == reigns
+        reigns = event.champion
+    assert [row.policy_version for row in policies(lake).values() if row.status == "champion"] == [reigns]
+    assert reigns == f"good{ROUNDS - 1}"
+
+
+def test_who_was_measured_against_another_is_measured_against_the_one_who_reigns_by_now(
+    lake: Lake, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = policy(lake, config, tmp_path, "late", "first")
+    evaluated(lake, "late", lambda seed: seed != 1, range(5))  # decided against `first` at that look
+    challenged(lake, config, tmp_path, "second", lambda seed: seed != 2)
+    more = list[str]()
+
+    def measure(_config: Config, lake: Lake, candidate: PolicyVersion) -> None:
+        more.append(champion(lake).policy_version)
+        evaluated(lake, candidate.policy_version, lambda seed: seed != 1, range(5, 15))
+
+    monkeypatch.setattr("tasks.promote.promote.measure_challenger", measure)
+    assert challenge(config, lake, late)["against"] == "second" and more == ["second"]
+    told = event_of(lake, "challenge:late")
+    assert told is not None and told.pairs > 75
+
+
+def test_a_lake_with_two_champions_is_put_right_by_the_next_decision_and_told_about(
+    lake: Lake, config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    challenged(lake, config, tmp_path, "third", always)
+    lake.upsert("policies", [policy_row(lake, "second").model_copy(update={"status": "champion"})])
+    challenged(lake, config, tmp_path, "fourth", lambda _: False)
+    assert "second and third were champions at once; third reigns" in capsys.readouterr().err
+    assert [row.policy_version for row in policies(lake).values() if row.status == "champion"] == ["third"]
+    assert event_of(lake, "challenge:fourth").against == "third"  # type: ignore[union-attr]
+    lake.upsert("policies", [policy_row(lake, "first").model_copy(update={"status": "champion"})])
+    assert roll_back(lake, None, "").against == "third" and policy_row(lake, "first").status == "retired"
+
+
+def test_a_decision_comes_after_all_others_whatever_another_machine_s_clock_said(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    challenged(lake, config, tmp_path, "second", always)
+    (told,) = lake.rows(Promotion)
+    lake.upsert("promotions", [told.model_copy(update={"created_at": utc_now() + timedelta(hours=1)})])
+    challenged(lake, config, tmp_path, "third", always)
+    assert events(lake)[-1].champion == "third" == champion(lake).policy_version
 
 
 def test_what_was_trained_from_a_policy_that_was_rolled_back_is_held(
