@@ -27,8 +27,8 @@ PATIENCE_S = 120.0
 QUIET = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """What Prefect tells a temporary server: no pages, and settings as they are."""
 
-SERVE = ("uvicorn", "--app-dir", str(Path(prefect.__file__).parent.parent), "--factory", "--lifespan", "on")
-SERVE += ("prefect.server.api.server:create_app",)
+SERVE = ("uvicorn", "--app-dir", str(Path(__file__).parent.parent), "--factory", "--lifespan", "on")
+SERVE += ("apps.prefect_app:create_app",)
 """The module that serves Prefect, in one process, and its arguments."""
 
 

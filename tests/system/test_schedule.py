@@ -131,6 +131,9 @@ def test_no_page_of_another_site_may_use_the_server(up: Up) -> None:
     assert refused.status_code == 403
     read = httpx.get(f"{up.api}/csrf-token", params={"client": "x"}, headers=foreign, timeout=30)
     assert "access-control-allow-origin" not in read.headers
+    for what in ("csrf-token?client=x", "health"):
+        rebound = httpx.get(f"{up.api}/{what}", headers={"Host": "elsewhere.example"}, timeout=30)
+        assert rebound.status_code == 400 and "token" not in rebound.text
 
 
 @pytest.mark.timeout(600)
