@@ -87,7 +87,13 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
         shutil.rmtree(copies, ignore_errors=True)  # both are made anew, without these
     _drop_pages(lake, doomed.trajectories)
     done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
-    lake.upsert("forgotten", [row.model_copy(update={"done": True, "screenshots": []}) for row in done])
+    lake.upsert("forgotten", [_closed(row, reason) for row in done])
+
+
+def _closed(row: Forgotten, reason: str) -> Forgotten:
+    """The record of what is gone, with every reason that was ever given."""
+    reasons = row.reason if reason in (NO_REASON, *row.reason.split("; ")) else f"{row.reason}; {reason}"
+    return row.model_copy(update={"done": True, "screenshots": [], "reason": reasons.removeprefix(f"{NO_REASON}; ")})
 
 
 def _drop_pages(lake: Lake, names: Collection[str]) -> None:

@@ -57,7 +57,7 @@ def forget(
         list[str] | None, typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then keys.")
     ] = None,
     config: ConfigFile = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with the ids.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; needed, and kept with the ids.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and remove nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +68,8 @@ def forget(
     names, overrides = apart(named)
     if not names:
         raise UsageError("`forget` was given no trajectory.", "Write its id: `flywheel desk` and the report show them.")
+    if not (reason.strip() or dry_run):
+        raise UsageError("`forget` removes for good, and needs `--reason`.", "Say why; --dry-run shows what would go.")
     found = forget_trajectories(open_lake(resolve(config, overrides)), names, reason, dry_run)
     if as_json:
         print_json(found)

@@ -1,12 +1,16 @@
 """`[openlineage]`: where events about what was made from what are sent."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from schemas.config.section import Positive, Section
 
 
 class OpenLineageConfig(Section):
     """Events in OpenLineage's form, at the begin and end of every stage and retraining."""
 
-    to: str = ""
+    to: Annotated[str, Field(pattern=r"^(https?://.+|[^:]*)$")] = ""
     """A file that a line of JSON is added to for each event, or the `http://` or `https://` address that they are
     posted to, such as `http://marquez:5000/api/v1/lineage`; nothing is sent if empty."""
     namespace: str = "flywheel"

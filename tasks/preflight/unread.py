@@ -15,8 +15,10 @@ from environments.catalog import catalog
 from environments.registry import verifier_of
 from learning.algorithms.method import method_of
 from learning.engines.choice import is_small
+from models.judges.registry import judge_of
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
+from schemas.config.judging import JudgeConfig
 from schemas.config.training import EpochSection
 from schemas.failure import UsageError
 
@@ -159,6 +161,36 @@ RULES = (
         lambda config: not config.policy.thoughts,
         "without `policy.thoughts` no trajectory is read with its thoughts",
         "Remove it, or set `policy.thoughts` to true.",
+    ),
+    Rule(
+        tuple(f"judge.{key}" for key in JudgeConfig.model_fields if key != "kind"),
+        lambda config: judge_of(config.judge) is None,
+        "there is no judge",
+        "Set `judge.kind`, or remove it.",
+    ),
+    Rule(
+        tuple(f"cluster.{key}" for key in ("address", "parts", "cpus", "retries")),
+        lambda config: config.cluster.kind == "local",
+        "this machine collects alone",
+        "Set `cluster.kind` to ray, or remove it.",
+    ),
+    Rule(
+        tuple(f"openlineage.{key}" for key in ("namespace", "key_variable", "timeout_s")),
+        lambda config: not config.openlineage.to,
+        "no events are sent",
+        "Set `openlineage.to`, or remove it.",
+    ),
+    Rule(
+        ("train.lora.alpha", "train.lora.targets"),
+        lambda config: not config.train.lora.rank,
+        "without a rank there is no adapter",
+        "Set `train.lora.rank`, or remove it.",
+    ),
+    Rule(
+        ("train.stream.groups", "train.stream.stale"),
+        lambda config: not config.train.stream.on,
+        "training does not go on while others are rolled out",
+        "Set `train.stream.on`, or remove it.",
     ),
     Rule(
         ("traces.endpoint",),

@@ -94,7 +94,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(flywheel: Call, place: Any
         (("diff", "policy-0000"), "compares two versions, not 1"),
         (("diff", "policy-0000", "policy-9"), "`policy-9` is no policy"),
         (("forget",), "was given no trajectory"),
-        (("forget", "nobody"), "no trajectory `nobody`"),
+        (("forget", "nobody", "--reason", "asked"), "no trajectory `nobody`"),
         (("rollback", "nobody"), "no policy `nobody`"),
         (("rollback", "policy-0000", "policy-0001"), "takes one version"),
         (("run", "policy.device=cuda"), "`policy.device` is set, and nothing reads it"),

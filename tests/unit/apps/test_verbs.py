@@ -20,7 +20,7 @@ WITHOUT_JSON = {
 }
 """Verbs that end in nothing a program could read, and why; docs/run.md names them."""
 ARGUMENTS = {
-    "forget": ("0123456789abcdef01234567",),
+    "forget": ("0123456789abcdef01234567", "--reason", "asked"),
     "lineage": ["policy-0000"],
     "adopt": ["folder"],
     "merge": ["policy-0000"],

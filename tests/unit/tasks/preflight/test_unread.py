@@ -39,6 +39,11 @@ def base(tmp_path: Path) -> str:
         (["policy.server.url=http://host/v1", "policy.device=cuda"], "policy.device"),
         (["judge.kind=fake", UNJUDGED], "judge.kind"),
         (["judge.threshold=0.7", UNJUDGED], "judge.threshold"),
+        (["judge.screens=3"], "judge.screens"),
+        (["cluster.address=foo"], "cluster.address"),
+        (["openlineage.timeout_s=1"], "openlineage.timeout_s"),
+        (["train.lora.alpha=8"], "train.lora.alpha"),
+        (["train.stream.stale=2"], "train.stream.stale"),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused_by_its_name(overrides: list[str], key: str) -> None:
