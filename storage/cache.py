@@ -1,8 +1,8 @@
 """Files of an object store that lie on this machine's disk, too, so that what reads a lake again reads it from there.
 
-A file of a table changes only where trajectories are forgotten, and its name is used once, so a copy is right until the
-place says that something was forgotten; after upkeep nobody asks for those of before. The folder is shared by all
-processes of this machine and can be deleted.
+A file of a table never changes, and its name is used once, so a copy is always right; after upkeep nobody asks for
+those of before, and they go when the place says that something was forgotten. The folder is shared by all processes of
+this machine and can be deleted.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class FileCache:
         place: the place, as the file system names it.
         filesystem: fsspec's, of the place.
         most_bytes: what the copies may take; what is in use counts and stays.
-        generation: what changes when files of the place do.
+        generation: what changes when copies of before are not to stay.
     """
 
     def __init__(

@@ -1,9 +1,11 @@
-"""A trajectory leaves every file of a lake: today's tables by a commit each, files of earlier versions in their place.
+"""A trajectory leaves every file of a lake: today's tables by a commit each, files of earlier versions for copies.
 
-Versions that policies pin stay readable that way, without what was forgotten. Each file is replaced as a whole and each
-commit is made or not, so whoever is killed does it again and finds less to do.
+Versions that policies pin stay readable that way, for whatever reads Delta, without what was forgotten: a copy without
+it lies there before the log names it (`storage.relog`), and what it was copied from goes last. Whoever is killed does
+it again and finds less to do.
 """
 
+import hashlib
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ import pyarrow.parquet as pq
 from schemas.tables import TABLES
 from schemas.tables.forgotten import TABLE as FORGOTTEN
 from storage.lake import Lake
+from storage.objects import ObjectStore
+from storage.relog import LOG, Copy, replace
 
 NAMES = ("trajectory_id", "rejected_trajectory_id")
 """Columns that name the trajectory a row is about."""
@@ -81,23 +85,36 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
 
 
 def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]]) -> None:
-    """Puts every file of a table that holds such rows, of whatever version, anew without them."""
+    """Puts copies without such rows in place of a table's files that hold some, of whatever version."""
     store = lake.files_of(table)
-    for name in sorted(store.sizes()):
-        if not name.endswith(".parquet"):
-            continue
-        try:
-            data = store.get(name)
-        except FileNotFoundError:
-            continue  # swept meanwhile
-        file = pq.ParquetFile(pa.BufferReader(data))
-        there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
-        if not there or not file.read(list(there)).filter(_where(there)).num_rows:
-            continue
-        sink, compression = io.BytesIO(), file.metadata.row_group(0).column(0).compression
-        kept = file.read().filter(~_where(there))
-        pq.write_table(kept, sink, compression=compression.replace("UNCOMPRESSED", "NONE"))
-        store.put(name, sink.getvalue())
+    copies = {name: copy for name in sorted(store.sizes()) if (copy := _copied(store, name, columns))}
+    replace(store, copies, set[str]().union(*columns.values()))
+    for name in copies:
+        store.delete(name)
+
+
+def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]]) -> Copy | None:
+    """A copy of a file without the rows that go; None where it has none."""
+    if name.startswith(LOG) or not name.endswith(".parquet"):
+        return None
+    try:
+        file = pq.ParquetFile(pa.BufferReader(store.get(name)))
+    except FileNotFoundError:
+        return None  # swept meanwhile
+    there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
+    if not there or not file.read(list(there)).filter(_where(there)).num_rows:
+        return None
+    sink, compression = io.BytesIO(), file.metadata.row_group(0).column(0).compression
+    kept = file.read().filter(~_where(there))
+    pq.write_table(kept, sink, compression=compression.replace("UNCOMPRESSED", "NONE"))
+    data = sink.getvalue()
+    folder, slash, _ = name.rpartition("/")
+    digest = hashlib.sha256(name.encode() + data).hexdigest()[
+        :32
+    ]  # a name is of one content, so copies of it are right
+    copy = Copy.of(f"{folder}{slash}part-{digest}.parquet", len(data), kept)
+    store.put(copy.name, data)
+    return copy
 
 
 def _where(columns: Mapping[str, Collection[str]]) -> pads.Expression:

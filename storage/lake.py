@@ -163,12 +163,8 @@ class Lake:
         stored = self._table(table)
         schema = stored.contract.schema
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or schema.names)
-        try:
-            found = self._place.patiently(
-                lambda: stored.dataset(version, where).to_table(columns=wanted, filter=filters.expression(where))
-            )
-        except FileNotFoundError as error:
-            raise stored.lost(version) from error
+        condition = filters.expression(where)
+        found = stored.read(version, lambda there: there.to_table(columns=wanted, filter=condition), where)
         if isinstance(wanted, dict):
             return found
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
@@ -192,11 +188,8 @@ class Lake:
 
     def count(self, table: str, where: filters.Where | None = None, version: int | None = None) -> int:
         """How many rows a table has; raises as `read` does."""
-        stored = self._table(table)
-        try:
-            return self._place.patiently(lambda: stored.dataset(version).count_rows(filter=filters.expression(where)))
-        except FileNotFoundError as error:
-            raise stored.lost(version) from error
+        condition = filters.expression(where)
+        return self._table(table).read(version, lambda there: there.count_rows(filter=condition))
 
     def iterations(self, table: str) -> list[int]:
         """The iterations that a table which is partitioned by them has rows of, in order; reads no rows."""

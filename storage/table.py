@@ -8,6 +8,7 @@ comes second looks again at what is there now. A commit is the atom: killed befo
 import errno
 import os
 import random
+import re
 import shutil
 import threading
 import time
@@ -30,6 +31,8 @@ from storage.address import Address
 from storage.cache import FileCache
 from storage.explained import explained
 from storage.keys import KeyIndex, without
+from storage.objects import inside
+from storage.patience import T
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
@@ -47,6 +50,25 @@ def sizes_of(handle: DeltaTable) -> dict[str, int]:
     """The sizes of a version's files by their names below the table."""
     added = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
     return dict(zip(map(unquote, added["path"]), added["size_bytes"], strict=True))
+
+
+def _require_inside(handle: DeltaTable, place: str) -> None:
+    """Raises LakeError where the log of a table names a file that does not lie below it."""
+    paths: list[str] = pa.table(handle.get_add_actions())["path"].to_pylist()
+    for path in paths:
+        try:
+            name, before = path, ""
+            while name != before:  # who reads it decodes it once, or twice
+                name, before = unquote(inside(name)), name
+        except LakeError as error:
+            raise _outside(path, place) from error
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", name):
+            raise _outside(path, place)
+
+
+def _outside(path: str, place: str) -> LakeError:
+    problem = f"The log of {place} names the file {path[:200]!r}, which does not lie there."
+    return LakeError(problem, "Somebody else wrote it: nothing is read. Restore the table, or copy the file into it.")
 
 
 def _committed(handle: DeltaTable) -> datetime:
@@ -76,6 +98,8 @@ class StoredTable:
         self.contract, self.lock = contract, lock
         self._place, self._cache = place, cache
         self._latest: DeltaTable | None = None
+        self._checked = -1
+        """The version of the latest whose files are known to lie below the table."""
         self._index = KeyIndex(contract.schema, contract.key)
 
     def handle(self) -> DeltaTable | None:
@@ -120,6 +144,29 @@ class StoredTable:
         with self.lock:
             handle = self.at(version)
             return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle, where)
+
+    def read(
+        self, version: int | None, operation: Callable[[pads.Dataset], T], where: filters.Where | None = None
+    ) -> T:
+        """What an operation returns of the rows that `dataset` gives. It is done again where files went meanwhile: what
+        somebody forgets leaves a version for files of other names.
+
+        Raises:
+            LakeError: files of the version are gone.
+        """
+
+        def attempt() -> T:
+            return self._place.patiently(lambda: operation(self.dataset(version, where)))
+
+        try:
+            return attempt()
+        except FileNotFoundError:
+            with self.lock:
+                self._latest = None
+        try:
+            return attempt()
+        except FileNotFoundError as error:
+            raise self.lost(version) from error
 
     def snapshot(self, handle: DeltaTable, where: filters.Where | None = None) -> pads.FileSystemDataset:
         """The rows of a handle's version; what `where` leaves out is not read."""
@@ -231,10 +278,13 @@ class StoredTable:
     def _refreshed(self) -> DeltaTable | None:
         try:
             if self._latest is None:
-                self._latest = self._open()
+                self._latest, self._checked = self._open(), -1
                 not_before(_committed(self._latest))
             else:
                 self._latest.update_incremental()
+            if self._latest.version() != self._checked:
+                _require_inside(self._latest, self._uri)
+                self._checked = self._latest.version()
         except TableNotFoundError:
             return None
         except DeltaError:
@@ -245,9 +295,11 @@ class StoredTable:
     def _at(self, version: int) -> DeltaTable:
         try:
             with explained(self._place.uri):
-                return self._open(version)
+                handle = self._open(version)
         except DeltaError as error:
             raise self.lost(version) from error
+        _require_inside(handle, self._uri)
+        return handle
 
     def _create(self) -> DeltaTable:
         try:

@@ -4,6 +4,7 @@ import contextlib
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from curation.converters.exchanged import Place, Refused
 from curation.converters.files import Source, Target
 from schemas.config.sections import LakeConfig
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.table import utc_now
 from storage.blobs import MANIFEST, Blobs
 from storage.lake import Lake
 from storage.objects import LocalStore, open_store
@@ -50,6 +52,50 @@ def test_a_store_reads_and_writes_below_its_place_alone(tmp_path: Path, name: st
         assert store.get(name) != b"secret" and "secret" not in store.sizes(name)
     except ALLOWED:
         return
+
+
+@pytest.mark.parametrize(
+    "leading",
+    [
+        "../../../private/secret.parquet",
+        "%2e%2e/%2E%2E/..%2f{private}",
+        "%252e%252e/x",
+        "{private}",
+        "file://{private}",
+    ],
+)
+@pytest.mark.parametrize("latest", [True, False])
+def test_a_log_that_names_a_file_outside_of_its_table_is_refused_and_nothing_is_read(
+    tmp_path: Path, leading: str, latest: bool
+) -> None:
+    config = LakeConfig(uri=str(tmp_path / "lake"))
+    lake, private = Lake.open(config), tmp_path / "private/secret.parquet"
+    gone = {"reason": "x", "policies": [], "screenshots": [], "done": True, "created_at": utc_now()}
+    lake.append("forgotten", [{"trajectory_id": "ours", **gone}])
+    private.parent.mkdir()
+    pq.write_table(lake.read("forgotten"), private)
+    log, path = tmp_path / "lake/tables/forgotten/_delta_log", leading.format(private=private)
+    names = {action: {"path": path, "dataChange": True} for action in ("add", "remove")}
+    names["add"] |= {"partitionValues": {}, "size": private.stat().st_size, "modificationTime": 1}
+    here = len(list(log.glob("*.json")))
+    for number, action in enumerate(["add"] if latest else ["add", "remove"]):
+        (log / f"{here + number:020d}.json").write_text(json.dumps({action: names[action]}))
+    version = None if latest else here
+    pins = None if latest else {"forgotten": here}
+    for one in (lake, Lake.open(config)):
+        for ask in (
+            lambda one=one: one.read("forgotten", version=version),
+            lambda one=one: one.count("forgotten", version=version),
+            lambda one=one: list(one.batches("forgotten", ["reason"], version=version)),
+            lambda one=one: one.connect(["forgotten"], pins),
+            *([lambda one=one: one.compact("forgotten"), one.maintain] if latest else []),
+        ):
+            with pytest.raises(LakeError, match=r"tables/forgotten names the file .*does not lie there") as refused:
+                ask()
+            assert repr(path) in refused.value.problem
+    if not latest:
+        lake.maintain(0)
+    assert private.exists()
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/passwd", "a\0b", ".."])

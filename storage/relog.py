@@ -1,0 +1,159 @@
+"""Entries of a table's Delta log written anew, where files of earlier versions are replaced by others.
+
+Every reader takes size, number of rows and bounds of a file from the log, so a file that is put anew in its place would
+be unreadable: the new one has a name of its own, and the log names it. Log and files cannot change in one step, and
+whoever is killed leaves a log of which each version reads: its files are replaced one by one, newest first, so what an
+entry adds under its new name is removed under that name by all that come later. The old names stay among what is
+removed, for processes that still know a version by them.
+"""
+
+import io
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storage.objects import ObjectStore
+
+LOG = "_delta_log"
+HINT = f"{LOG}/_last_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file that is to take the place of another one of its folder."""
+
+    name: str
+    """Below the table."""
+    size: int
+    """Bytes."""
+    rows: int
+    nulls: Mapping[str, int]
+    bounds: Mapping[str, tuple[Any, Any]]
+    """The least and the greatest value, of columns of text and of whole numbers."""
+
+    @classmethod
+    def of(cls, name: str, size: int, rows: pa.Table) -> "Copy":
+        """What the log is to say of a file of these rows."""
+        nulls = {column: rows[column].null_count for column in rows.column_names}
+        bounds: dict[str, tuple[Any, Any]] = {}
+        for field in rows.schema:
+            if pa.types.is_integer(field.type) or field.type in (pa.string(), pa.large_string()):
+                found: dict[str, Any] = pc.call_function("min_max", [rows[field.name]]).as_py()
+                if found["min"] is not None:
+                    bounds[field.name] = found["min"], found["max"]
+        return cls(name, size, rows.num_rows, nulls, bounds)
+
+    def path(self, before: str) -> str:
+        """Its path as the log writes it, given that of the file whose place it takes."""
+        folder, slash, _ = before.rpartition("/")
+        return folder + slash + self.name.rpartition("/")[2]
+
+    def stats(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """Its statistics, of the columns that those of the other file have."""
+        bounded = [column for column in before.get("minValues", {}) if column in self.bounds]
+        return {
+            "numRecords": self.rows,
+            "minValues": {column: self.bounds[column][0] for column in bounded},
+            "maxValues": {column: self.bounds[column][1] for column in bounded},
+            "nullCount": {column: self.nulls[column] for column in before.get("nullCount", {}) if column in self.nulls},
+        }
+
+
+def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[str]) -> None:
+    """Lets the log of a table name files by others; the statistics of no file name a secret after it.
+
+    Args:
+        store: the table's files; both the old and the new ones are there.
+        copies: by the names of the files whose place they take.
+        secret: texts that go from the bounds of files that are not there any more, too.
+    """
+    for name in sorted((one for one in store.sizes(LOG) if one[len(LOG) + 1 :][:20].isdigit()), reverse=True):
+        if not name.endswith((".json", ".parquet")):
+            continue
+        data = store.get(name)
+        changed = (_commit if name.endswith(".json") else _checkpoint)(data, copies, secret)
+        if changed is not None:
+            _put(store, name, changed)
+            if name.endswith(".parquet"):
+                _hint(store, name, len(changed))
+
+
+def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
+    """A commit's file with the new names; None where there is nothing to change."""
+    lines = [line for line in data.decode().splitlines() if line.strip()]
+    actions: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    gone = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
+    said: list[str] = []
+    for line, action in zip(lines, actions, strict=True):
+        added = _added(action["add"], copies, secret) if "add" in action else None
+        said.append(line if added is None else _line({**action, "add": added}))
+        removed: dict[str, Any] = action.get("remove", {})
+        copy = copies.get(unquote(removed.get("path", "")))
+        if copy is not None and copy.name not in gone:
+            said.append(_line({"remove": {**removed, "path": copy.path(removed["path"]), "size": copy.size}}))
+    return None if said == lines else "\n".join(said).encode()
+
+
+def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
+    """The same of a checkpoint: all that is there at a version, in Parquet."""
+    table = pq.read_table(io.BytesIO(data))
+    if "add" not in table.column_names:
+        return None
+    before: list[dict[str, Any] | None] = table["add"].to_pylist()
+    changed = [one and _added(one, copies, secret) for one in before]
+    if not any(changed):
+        return None
+    place = table.schema.get_field_index("add")
+    rows = [new or old for new, old in zip(changed, before, strict=True)]
+    sink, field = io.BytesIO(), table.schema.field(place)
+    pq.write_table(table.set_column(place, field, pa.array(rows, field.type)), sink)
+    return sink.getvalue()
+
+
+def _added(add: dict[str, Any], copies: Mapping[str, Copy], secret: Collection[str]) -> dict[str, Any] | None:
+    """What the log says of a file that is added, of its copy instead; None where that is to stay."""
+    copy, stats = copies.get(unquote(add["path"])), json.loads(add.get("stats") or "{}")
+    if copy is not None:
+        said = {"path": copy.path(add["path"]), "size": copy.size}
+        stats = stats and copy.stats(stats)
+    elif any(text in secret for side in ("minValues", "maxValues") for text in _texts(stats.get(side, {}))):
+        said, stats = {}, {"numRecords": stats["numRecords"]}
+    else:
+        return None
+    parsed = {"stats_parsed": None} if "stats_parsed" in add else {}
+    return {**add, **said, **parsed, "stats": json.dumps(stats) if stats else None}
+
+
+def _texts(bounds: Mapping[str, Any]) -> list[str]:
+    return [value for value in bounds.values() if isinstance(value, str)]
+
+
+def _line(action: Mapping[str, Any]) -> str:
+    return json.dumps(action, separators=(",", ":"))
+
+
+def _put(store: ObjectStore, name: str, data: bytes) -> None:
+    """Writes a file of the log anew; its time of change, by which readers ask for a moment's version, stays."""
+    path = store.local_path(name)
+    about = path and path.stat()
+    store.put(name, data)
+    if path and about:
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def _hint(store: ObjectStore, checkpoint: str, size: int) -> None:
+    """Corrects what the log says of its last checkpoint, where it is this one."""
+    try:
+        said = json.loads(store.get(HINT))
+    except FileNotFoundError:
+        return
+    if said.get("version") == int(checkpoint[len(LOG) + 1 :][:20]):
+        said.pop("checksum", None)
+        store.put(HINT, json.dumps({**said, "sizeInBytes": size}).encode())
