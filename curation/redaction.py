@@ -6,6 +6,7 @@ trajectory. What was taken out is counted, and so are pictures whose text nobody
 """
 
 import io
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,15 +15,31 @@ from typing import Any, cast
 from PIL import Image, ImageDraw
 
 from curation.converters.exchanged import Exchanged, ExchangedStep, Picture
-from curation.private import without
+from curation.private import Secrets, shown, without
 from schemas.action import Action, Finished, Navigate, Type, point_of
 from schemas.observation import Element, element_at
 
 PASSWORD = "password field"
-LEAST = 4
-"""Characters of a password that is looked for everywhere; a shorter one is in many words."""
 Screens = Mapping[str, Sequence[Element]]
 """By sha256 of a picture, what it shows; of a picture that is not here nobody knows."""
+
+_NUMBER = r"-?\d{1,5}(?:\.\d{1,17})?"
+_PLACE = rf"[(\[]{{0,2}}{_NUMBER}(?:[\s,()\[\]]{{1,4}}{_NUMBER}){{0,7}}[)\]]{{0,2}}"
+_ARGUMENT = rf"(?:\w{{1,20}}\s?=\s?)?['\"]?(?:<[a-z_|]{{2,14}}>)?\s?{_PLACE}\s?(?:<[/a-z_|]{{2,14}}>)?['\"]?"
+COORDINATES = re.compile(
+    rf"<\|?(?:bbox|box|point|box_start|point_start)\|?>\s?{_PLACE}\s?<"
+    rf"|\b(?:\w{{0,10}}[cC]lick|(?:left|right)_\w{{1,10}}|long_press|drag|scroll|swipe|tap|hover|move)\w{{0,10}}"
+    rf"\({_ARGUMENT}(?:,\s?{_ARGUMENT}){{0,3}}"
+)
+"""What stands between the parentheses of an action that points, and in the tokens of boxes and points."""
+NUMBERED = re.compile(
+    r"(?:^|_)(?:ids?|uuid|seed|size|width|height|resolution|step|index|time|times|timestamps?|ts|date|at|ms|us|ns"
+    r"|hash|sha256|bbox|box|boxes|points?|coordinates?|position|images?|screenshots?|files?|paths?)$"
+)
+"""Fields that hold ids, times, sizes, places and files, as formats call them."""
+TYPED = "typed"
+VERBATIM = frozenset({TYPED, "content", "text", "message", "value"})
+"""Fields that may hold what was typed and nothing else."""
 
 
 class Redactor:
@@ -39,7 +56,7 @@ class Redactor:
         """Boxes painted over."""
         self.left_out = 0
         """Screens after a last step, left out because nobody knows their text."""
-        self._made: dict[tuple[str, frozenset[str]], Picture] = {}
+        self._made: dict[tuple[str, Secrets], Picture] = {}
 
     def numbers(self) -> dict[str, Any]:
         """The count, for a program."""
@@ -54,11 +71,10 @@ class Redactor:
     def record(self, record: Exchanged, screens: Screens) -> Exchanged:
         """The trajectory without what is found in it."""
         secrets = typed([(one.screen.sha256, one.action) for one in record.steps], screens)
-        known = long_enough(secrets)
         about = record.about.model_copy(
             update={
-                "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, known),
-                "extra": self.value(record.about.extra, known),
+                "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, secrets),
+                "extra": self.value(record.about.extra, secrets),
             }
         )
         after = record.after
@@ -66,68 +82,71 @@ class Redactor:
             after, self.left_out = None, self.left_out + 1
         return replace(
             record,
-            name=self.text(record.name, known),
-            instruction=self.text(record.instruction, known),
-            steps=tuple(self._step(step, screens, secrets, known) for step in record.steps),
-            after=after and self.picture(after, screens, known),
+            name=self.text(record.name, secrets, "id"),
+            instruction=self.text(record.instruction, secrets),
+            steps=tuple(self._step(step, screens, secrets) for step in record.steps),
+            after=after and self.picture(after, screens, secrets),
             about=about,
-            extra=self.value(record.extra, known),
+            extra=self.value(record.extra, secrets),
         )
 
-    def _step(
-        self, step: ExchangedStep, screens: Screens, secrets: frozenset[str], known: frozenset[str]
-    ) -> ExchangedStep:
-        found = step.found and replace(step.found, reflection=self.text(step.found.reflection, known))
+    def _step(self, step: ExchangedStep, screens: Screens, secrets: Secrets) -> ExchangedStep:
+        found = step.found and replace(step.found, reflection=self.text(step.found.reflection, secrets))
         about = step.about.model_copy(
             update={
-                "error": step.about.error and self.text(step.about.error, known),
-                "extra": self.value(step.about.extra, known),
+                "error": step.about.error and self.text(step.about.error, secrets),
+                "extra": self.value(step.about.extra, secrets),
             }
         )
         return replace(
             step,
-            screen=self.picture(step.screen, screens, known),
-            thought=self.text(step.thought, known),
-            action=step.action and self.action(step.action, secrets, known),
-            text=self.text(step.text, known),
-            error=step.error and self.text(step.error, known),
+            screen=self.picture(step.screen, screens, secrets),
+            thought=self.text(step.thought, secrets),
+            action=step.action and self.action(step.action, secrets),
+            text=self.text(step.text, secrets),
+            error=step.error and self.text(step.error, secrets),
             found=found,
             about=about,
-            extra=self.value(step.extra, known),
+            extra=self.value(step.extra, secrets),
         )
 
-    def action(self, action: Action, secrets: frozenset[str], known: frozenset[str]) -> Action:
-        """The action with its words redacted: what is typed, an address, a last message.
-
-        Args:
-            action: any.
-            secrets: everything that was typed into a password field.
-            known: those of them that are looked for within other words.
-        """
+    def action(self, action: Action, secrets: Secrets) -> Action:
+        """The action with its words redacted: what is typed, an address, a last message."""
         if not isinstance(action, Type | Navigate | Finished):
             return action
-        whole = known | {action.content.rstrip("\n")} if action.content.rstrip("\n") in secrets else known
-        text = self.text(action.content, whole)
+        text = self.text(action.content, secrets, TYPED)
         return action if text == action.content else action.model_copy(update={"content": text})
 
-    def text(self, text: str, secrets: frozenset[str]) -> str:
-        """The text without what is found in it, and without these secrets."""
-        left, kinds = without(text, secrets)
+    def text(self, text: str, secrets: Secrets, field: str = "") -> str:
+        """The text without what is found in it, and without these secrets.
+
+        Args:
+            text: any.
+            secrets: passwords that are known.
+            field: what holds it, as it is called there: numbers in ids and times are left alone, and what is typed and
+                nothing else is a secret however short it is.
+        """
+        if field in VERBATIM and (plain := text.rstrip("\n")) in secrets.all and plain:
+            self.texts["password"] += 1
+            return shown("password") + text[len(plain) :]
+        whole = NUMBERED.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field).lower())
+        places = [one.span() for one in COORDINATES.finditer(text)] if field != TYPED else []
+        left, kinds = without(text, secrets, [(0, len(text))] if whole else places)
         self.texts.update(kinds)
         return left
 
-    def value(self, value: Any, secrets: frozenset[str]) -> Any:
+    def value(self, value: Any, secrets: Secrets, field: str = "") -> Any:
         """The same in all texts of a JSON value; keys stay."""
         if isinstance(value, str):
-            return self.text(value, secrets)
+            return self.text(value, secrets, field)
         if isinstance(value, Mapping):
             held = cast(Mapping[str, Any], value)
-            return {key: self.value(one, secrets) for key, one in held.items()}
+            return {key: self.value(one, secrets, key) for key, one in held.items()}
         if isinstance(value, list | tuple):
-            return [self.value(one, secrets) for one in cast(Sequence[Any], value)]
+            return [self.value(one, secrets, field) for one in cast(Sequence[Any], value)]
         return value
 
-    def picture(self, picture: Picture, screens: Screens, secrets: frozenset[str]) -> Picture:
+    def picture(self, picture: Picture, screens: Screens, secrets: Secrets) -> Picture:
         """The picture with every box painted over that shows what is found, or one of these secrets."""
         name = picture.sha256
         if name not in screens:
@@ -143,11 +162,6 @@ class Redactor:
         return self._made[key]
 
 
-def long_enough(secrets: frozenset[str]) -> frozenset[str]:
-    """Those that may be looked for within other words."""
-    return frozenset(one for one in secrets if len(one) >= LEAST)
-
-
 def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]) -> Picture:
     """The picture with these boxes, in fractions of it, painted over; a pixel more on every side."""
     with Image.open(io.BytesIO(picture.png)) as image:
@@ -161,7 +175,7 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
     return Picture(made.getvalue(), picture.width, picture.height)
 
 
-def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> frozenset[str]:
+def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:
     """What was typed into password fields: where the last click was on one, or one held it on a later screen.
 
     Args:
@@ -179,4 +193,4 @@ def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> froze
             aimed = element_at(point, shown)
         elif isinstance(action, Type) and aimed is not None and aimed.kind == PASSWORD:
             found.add(action.content.rstrip("\n"))
-    return frozenset(one for one in found if one)
+    return Secrets(frozenset(one for one in found if one))

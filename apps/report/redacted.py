@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from curation.converters.exchanged import Picture
-from curation.redaction import Redactor, long_enough, typed
+from curation.private import Secrets
+from curation.redaction import Redactor, typed
 from schemas.action import from_json, to_json
 from schemas.observation import Element, elements_of
 from storage.lake import Lake
@@ -29,20 +30,19 @@ class Shown:
             action = from_json(step["action"]) if step["action"] else None
             actions.setdefault(step["trajectory_id"], []).append((step["screenshot"], action))
         found = (typed(one, self._screens) for one in actions.values())
-        self._secrets = frozenset(secret for secrets in found for secret in secrets)
-        self._known = long_enough(self._secrets)
+        self._secrets = Secrets(frozenset(secret for secrets in found for secret in secrets.all))
 
     def row(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of a trajectory or a step, its texts redacted."""
-        texts = {key: self._redactor.text(row[key], self._known) for key in TEXTS if row.get(key)}
+        texts = {key: self._redactor.text(row[key], self._secrets) for key in TEXTS if row.get(key)}
         if row.get("action"):
-            texts["action"] = to_json(self._redactor.action(from_json(row["action"]), self._secrets, self._known))
+            texts["action"] = to_json(self._redactor.action(from_json(row["action"]), self._secrets))
         return {**row, **texts}
 
     def png(self, row: dict[str, Any]) -> bytes:
         """The picture of a row of `screenshots`, painted over where it shows what must not be shown."""
         picture = Picture(row["png"], row["width"], row["height"])
-        return self._redactor.picture(picture, self._screens, self._known).png
+        return self._redactor.picture(picture, self._screens, self._secrets).png
 
 
 def _screens(lake: Lake, steps: Sequence[dict[str, Any]]) -> dict[str, list[Element]]:

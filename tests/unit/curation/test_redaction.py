@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from curation.converters.exchanged import About, Exchanged, ExchangedStep, Found, Picture, StepAbout
-from curation.redaction import Redactor, painted
+from curation.redaction import Redactor, painted, typed
 from schemas.action import Click, Type
 from schemas.observation import Element
 
@@ -89,6 +89,40 @@ def test_a_short_password_is_taken_out_of_what_was_typed_and_not_of_other_words(
     left = Redactor().record(Exchanged("one", "concatenate", steps), {screen.sha256: FORM})
     assert left.instruction == "concatenate" and left.steps[1].thought == "a cat"
     assert left.steps[1].action == Type(content="[redacted password]")
+
+
+def test_coordinates_ids_and_times_stay_and_what_is_typed_does_not() -> None:
+    screen, card = picture(200), "4111 1111 1111 1111"
+    reply = f"Action: click(start_box='<bbox>{card}</bbox>')\nAction: type(content='{card}')"
+    kept = {"messages": [{"content": reply}], "frameId": "4111111111111111", "started_at": ["4111111111111111"]}
+    steps = (ExchangedStep(screen, f"<|box_start|>({card})<|box_end|>", Type(content=f"<point>{card}</point>")),)
+    left = Redactor().record(Exchanged("4111111111111111", "Pay", steps, extra={"ui-tars": kept}), {})
+    assert left.extra["ui-tars"] == {
+        **kept,
+        "messages": [{"content": reply.replace(f"content='{card}", "content='[redacted card]")}],
+    }
+    assert (left.name, left.steps[0].thought) == ("4111111111111111", f"<|box_start|>({card})<|box_end|>")
+    assert left.steps[0].action == Type(content="<point>[redacted card]</point>")
+    assert Redactor().value({"id": MAIL, "note": "4111111111111111"}, typed([], {})) == {
+        "id": "[redacted e-mail]",
+        "note": "[redacted card]",
+    }
+
+
+def test_a_password_that_is_a_short_word_leaves_the_word_in_the_trajectory() -> None:
+    screen = picture(200)
+    kept = {"messages": [{"content": "I open it\nAction: type(content='open\\n')"}], "value": "open"}
+    steps = (
+        ExchangedStep(screen, "", Click(x=0.2, y=0.45)),
+        ExchangedStep(screen, "I open it", Type(content="open\n"), extra={"ui-tars": kept}),
+    )
+    left = Redactor().record(Exchanged("one", "Please open the door", steps), {screen.sha256: FORM})
+    assert (left.instruction, left.steps[1].thought) == ("Please open the door", "I open it")
+    assert left.steps[1].action == Type(content="[redacted password]\n")
+    assert left.steps[1].extra["ui-tars"] == {
+        "messages": [{"content": "I open it\nAction: type(content='[redacted password]\\n')"}],
+        "value": "[redacted password]",
+    }
 
 
 @pytest.mark.parametrize("box", [(0.0, 0.0, 1.0, 1.0), (-5.0, 0.5, 9.0, 0.6), (0.5, 0.5, 0.5, 0.5)])

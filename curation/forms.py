@@ -1,0 +1,231 @@
+"""The forms that keys, passwords and personal data have: a table of kinds, what each looks like, and what of it counts.
+
+Every pattern is bounded and most begin at the beginning of a word, so that a text of any length and content takes a
+time in proportion to its length. What its form leaves open (any sixteen digits may be a card's) is settled by a check:
+issuers, lengths, check digits, area codes, or whether a word looks like a secret at all.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_START, _END = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
+_NUMBER = r"(?<![\w.-])"
+"""Before a number that is not part of another one, of a name or of a version."""
+
+CARDS: dict[str, range | tuple[int, ...]] = {
+    "4": (13, 16, 19),  # Visa
+    "5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720": (16,),  # Mastercard
+    "3[47]": (15,),  # American Express
+    "30[0-5]|309|3[689]": (14, 16),  # Diners Club
+    "6011|64[4-9]|65": range(16, 20),  # Discover
+    "352[89]|35[3-8]": range(16, 20),  # JCB
+    "62|81": range(16, 20),  # UnionPay
+    "5018|5020|5038|5893|6304|6759|676[1-3]": range(13, 20),  # Maestro
+    "220[0-4]": range(16, 20),  # Mir
+    "60|82": (16,),  # RuPay
+}
+"""How many digits an issuer's cards have, by what they begin with."""
+GROUPS = ((4, 4, 4, 4, 3), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
+"""How cards write their digits."""
+ACCOUNTS = {
+    country: int(length)
+    for length, countries in {
+        15: "NO", 16: "BE", 18: "DK FK FI FO GL NL SD", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK",
+        21: "CH HR LI LV", 22: "BG BH CR DE GB GE IE ME RS VA", 23: "AE GI IL IQ OM SO TL",
+        24: "AD CZ DZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST", 26: "IS TR", 27: "BI DJ FR GR IT MC MR SM",
+        28: "AL AZ BY CY DO GT HN HU LB NI PL SV", 29: "BR EG PS QA UA", 30: "JO KW MU YE", 31: "MT SC", 32: "LC",
+        33: "RU",
+    }.items()
+    for country in countries.split()
+}  # fmt: skip
+"""How many letters and digits an account number of a country has (the IBAN registry of SWIFT)."""
+
+
+def card(text: str) -> int:
+    """All of it, where an issuer has such cards and the check digit is right (ISO/IEC 7812-1); not one digit over and
+    over."""
+    digits = re.sub(r"\D", "", text)
+    if len(set(digits)) == 1 or not any(
+        len(digits) in lengths and re.match(begins, digits) for begins, lengths in CARDS.items()
+    ):
+        return 0
+    doubled = [sum(divmod(2 * int(one), 10)) if at % 2 else int(one) for at, one in enumerate(reversed(digits))]
+    return 0 if sum(doubled) % 10 else len(text)
+
+
+def account(text: str) -> int:
+    """As much of it as an account number of its country has, where the check digits are right (ISO 13616: mod 97)."""
+    places = [at for at, one in enumerate(text) if one.isalnum()]
+    length = ACCOUNTS.get(text[:2].upper(), 99)
+    if len(places) < length or text[(end := places[length - 1] + 1) : end + 1].isalnum():
+        return 0
+    plain = "".join(text[at] for at in places[:length])
+    return end if int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1 else 0
+
+
+def domestic(text: str) -> int:
+    """Its longest beginning that has the ten or eleven digits of a telephone number with its leading zero."""
+    ends = (len(text), *(at for at in range(len(text) - 1, 8, -1) if text[at] in " -"))
+    return next((end for end in ends if 10 <= sum(one.isdigit() for one in text[:end]) <= 11), 0)
+
+
+_NO_SECRET = re.compile(
+    r"[*•●·.xX_…-]+|<.*|\$?\{.*|\$[A-Z_]+|%\w+%|\[redacted.*|(?i:null|none|nil|true|false|undefined)"
+)
+"""What stands in the place of a secret."""
+
+
+def given(word: str) -> int:
+    """A password that stands right after its name: any word that is not one's placeholder."""
+    return 0 if _NO_SECRET.fullmatch(word.rstrip(".,;:!?)]}")) or _NO_SECRET.fullmatch(word) else len(word)
+
+
+def told(word: str) -> int:
+    """A password in a sentence: a word in small letters is none, since `the password is required` names none."""
+    plain = word.rstrip(".!?)")
+    return 0 if plain.isalpha() and plain.islower() else given(word)
+
+
+def odd(word: str) -> int:
+    """A password further off: a word with a digit or a sign in it that sentences do not have."""
+    return given(word) if any(one.isdigit() or one in "!@#$%^&*+=~|_" for one in word.rstrip(".!?):")) else 0
+
+
+def token(word: str) -> int:
+    """A key or token: letters and digits, or long and not in small letters alone."""
+    letters, digits = any(one.isalpha() for one in word), any(one.isdigit() for one in word)
+    mixed = word.lower() != word and len(word) >= 20
+    return given(word) if len(word) >= 6 and letters and (digits or mixed) else 0
+
+
+def basic(word: str) -> int:
+    """All of it, where it stands for a name and a password (RFC 7617)."""
+    try:
+        plain = base64.b64decode(word, validate=True)
+    except binascii.Error:
+        return 0
+    return len(word) if b":" in plain and plain.isascii() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of a kind: the pattern, in which group `secret`, if there is one, is what is meant; and how many of its
+    characters count, none where it only looks like one."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    counts: Callable[[str], int] = len
+
+
+def _form(kind: str, pattern: str, counts: Callable[[str], int] = len) -> Form:
+    return Form(kind, re.compile(pattern), counts)
+
+
+def _everywhere(pattern: str) -> str:
+    """Found at every place, also within what was no secret after all."""
+    return f"(?=(?P<secret>{pattern}))"
+
+
+def _cards(groups: tuple[int, ...]) -> Form:
+    first, *rest = groups
+    pattern = rf"\d{{{first}}}(?P<by>[ \xa0.-])" + "(?P=by)".join(rf"\d{{{length}}}" for length in rest)
+    return _form("card", _NUMBER + _everywhere(pattern + r"(?!\w|\.\d|-\w{5})"), card)
+
+
+_AREA = r"[2-9](?!11)\d\d"
+"""An area or an exchange of the North American plan."""
+_GAP = r"[ \xa0./-]?"
+_ABROAD = (
+    rf"(?:1{_GAP}\(?{_AREA}\)?{_GAP}{_AREA}{_GAP}\d{{4}}"
+    rf"|[2-9]\d{{0,2}}{_GAP}(?:\(\d{{1,4}}\){_GAP}\d|[1-9])(?:{_GAP}\d){{6,12}})"
+)
+"""After a plus or two zeros."""
+_CALLED = (
+    r"(?i:(?<![a-z])(?:(?:tele|cell|smart)?phone|tel|fax|mobile|mob|cell|call|dial|sms|whatsapp|ring)s?|手机号?码?|电话)\.?"
+    r"(?i: (?:numbers?|no\.?|nr\.?|me|us|at|on|with|to)){0,2}(?: is)?[ \t\n:：=#\"']{0,3}"
+)
+
+_NAME = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
+"""Before a name that is a word of a longer one: `DB_PASSWORD`, `userPassword`."""
+_PASSWORD = r"(?i:pass(?:word|wd|phrase|code|wort)|pwd|secret|kennwort|mot de passe|contraseña|senha|密码)"
+_KEY = (
+    r"(?i:(?:api|access|secret|account|private|auth|signing|encryption|client|shared)[ _-]?(?:access[ _-]?)?"
+    r"(?:key|token)|token)"
+)
+_MARK = r"(?:\\{0,3}[\"'])"
+_ASSIGNED = rf"(?:[_-]?\d{{1,2}})?{_MARK}?[ \t]{{0,3}}(?:=>|:=|[:=：])[ \t]{{0,3}}"
+_SAID = r"(?i: is| to be) "
+_REST = r"(?:[^\s\"'”,;\\]|\\(?![nrt\"']))"
+_WORD = rf"(?P<quote>{_MARK}|“)?(?P<secret>(?(quote)(?:[^\"'”\n\\]|\\(?![\"'])){{3,500}}|{_REST}{{4,2000}}))"
+"""A word, or all between quotation marks."""
+
+KEYS = (
+    r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,250}|whsec_[A-Za-z0-9+/]{16,100}",  # Stripe
+    r"(?:gh[pousr]|glpat|gl(?:rt|dt|ptt|soat)|xox[abeprs]|xapp)[_-][A-Za-z0-9_-]{16,250}",  # GitHub, GitLab, Slack
+    r"github_pat_[A-Za-z0-9_]{20,250}",
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}",  # Amazon
+    r"AIza[0-9A-Za-z_-]{30,60}|ya29\.[0-9A-Za-z_-]{16,2000}|GOCSPX-[0-9A-Za-z_-]{20,60}",  # Google
+    r"SG\.[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{10,100}",  # SendGrid
+    r"shp(?:at|ca|pa|ss|ua)_[A-Fa-f0-9]{16,64}",  # Shopify
+    r"dapi[0-9a-f]{32}(?:-\d)?",  # Databricks
+    r"do[opr]_v1_[a-f0-9]{32,64}",  # DigitalOcean
+    r"pypi-AgE[A-Za-z0-9_-]{13,500}",
+    r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9/_-]{16,250}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{20,80}|hvs\.[A-Za-z0-9_-]{20,200}|dckr_pat_[A-Za-z0-9_-]{16,60}",
+    r"\d{8,10}:AA[A-Za-z0-9_-]{33}",  # Telegram
+)
+"""Keys that say whose they are."""
+LIKELY_KEYS = (
+    r"sk-[A-Za-z0-9_-]{16,250}",
+    r"(?:npm|hf|gsk|pypi|r8|nvapi)[_-][A-Za-z0-9_-]{16,500}",
+)
+"""Beginnings that names have as well."""
+
+FORMS: tuple[Form, ...] = (
+    _form(
+        "key",
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?s:[^-]|-(?!----)){0,20000}"
+        r"(?:-----END(?: [A-Z ]{3,50}-----)?)?",
+    ),
+    _form("key", _START + f"(?:{'|'.join(KEYS)})"),
+    _form("key", _START + f"(?:{'|'.join(LIKELY_KEYS)})", token),
+    _form("key", r"(?<![\w-])eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,2000}"),
+    _form("key", r"(?i:\bbearer)[ \t]{1,3}(?P<secret>[A-Za-z0-9._~+/=-]{12,2000})", token),
+    _form("key", r"(?i:\bbasic)[ \t]{1,3}(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})", basic),
+    _form("password", r"://[^\s/:@]{0,100}:(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
+    _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
+    _form("password", _NAME + _KEY + _SAID + _WORD, token),
+    _form("password", _NAME + _PASSWORD + _ASSIGNED + _WORD, given),
+    _form("password", _NAME + _PASSWORD + rf"(?:{_SAID}| (?=[\"'“]))" + _WORD, told),
+    _form("password", _NAME + _PASSWORD + rf"(?::\s{{0,3}}\n\s{{0,8}}| )(?P<secret>{_REST}{{6,200}})", odd),
+    _form("password", rf"(?<![\w-])--(?:\w{{1,20}}-)?(?:{_PASSWORD}|{_KEY}) (?P<secret>[^\s\"'-][^\s\"']{{3,200}})"),
+    _form("password", r"(?i:(?<![a-z])(?:pin|otp|cvc|cvv)2?)(?: is |[ \t]?[:=][ \t]?)(?P<secret>\d{3,8})(?![\w.,])"),
+    _form(
+        "e-mail",
+        r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?!\dx\.)(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}" + _END,
+    ),
+    _form("account", _START + _everywhere(r"[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,31}"), account),
+    *(_cards(groups) for groups in GROUPS),
+    _form("card", _NUMBER + r"\d{13,19}(?!\w|\.\d|-\w{5})", card),
+    _form("number of a person", r"(?<![\d-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\d-])"),
+    _form("phone", rf"(?<![\w+.])\+{_ABROAD}(?!\d)"),
+    _form("phone", rf"(?<![\w.,-])00{_ABROAD}(?!\d)"),
+    _form(
+        "phone",
+        rf"{_NUMBER}(?:1[ .-]?)?(?:\({_AREA}\) ?{_AREA}[ .-]|{_AREA}(?P<by>[.-]){_AREA}(?P=by))\d{{4}}(?![\d.-]?\d)",
+    ),
+    _form(
+        "phone",
+        r"(?<![\w.,-])" + _everywhere(r"\(?0[1-9]\d{1,3}\)?[ /-]\d{3,8}(?:[ -]\d{2,4}){0,2}(?!\d)"),
+        domestic,
+    ),
+    _form(
+        "phone",
+        _CALLED + r"(?P<secret>\(?\d{3}\)?[ .-]?\d{3}[ .-]?\d{4}|0[1-9](?:[ ./-]?\d){7,9}|1[3-9]\d{9}|\d{3}-\d{4})"
+        r"(?!\d|[ .-]\d)",
+    ),
+)
+"""The first that finds a stretch names it."""
