@@ -1,12 +1,14 @@
 """Measuring a policy, without touching the champion."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from prefect import flow
 
 from schemas.config import Config
 from tasks.measure import measure_policy
-from tasks.running.run import run_name
+from tasks.running.run import open_run, run_name
+from tasks.shared.paths import lake_if_any
 
 
 @flow(name="evaluate", flow_run_name=run_name)
@@ -26,4 +28,5 @@ def evaluate(
         seeds: first and one past the last seed, at least 1,000,000; the test split's first 50 if not given.
         attempts: 1 for one greedy trajectory per seed, more for so many sampled at the temperature of data.
     """
-    return measure_policy(config, policy, tasks, seeds, attempts)
+    with open_run(config, create=False) if lake_if_any(config) else nullcontext():
+        return measure_policy(config, policy, tasks, seeds, attempts)

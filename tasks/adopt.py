@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from models.safe import require_safetensors
 from models.soundness import require_sound
 from models.tiny.layout import is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError
+from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
@@ -19,7 +17,7 @@ TAKEN = (".safetensors", ".json", ".txt", ".jinja", ".model")
 """What a model directory is made of: weights, settings, vocabularies, templates."""
 
 
-@task(name="adopt", cache_policy=NO_CACHE)
+@boundary("adopt")
 def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     """Copies a checkpoint into the lake and registers it as a candidate without a parent; returns its version.
 

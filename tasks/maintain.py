@@ -1,14 +1,12 @@
 """The upkeep of a lake, outside an iteration."""
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
+from tasks.running.boundary import boundary
 from tasks.running.console import say
 from tasks.running.run import run_of
 
 
-@task(name="maintain", cache_policy=NO_CACHE)
+@boundary("maintain")
 def maintain_lake(config: Config) -> dict[str, int]:
     """See `storage.lake.Lake.maintain`; returns the lake's bytes before and after."""
     lake = run_of(config, create=False).lake

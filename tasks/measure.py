@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from environments.catalog import tasks_named
 from models.policy import Policy
 from models.vlm import VlmPolicy
@@ -16,6 +13,7 @@ from schemas.tables.evaluation import Evaluation
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
+from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.paths import lake_if_any
 from tasks.shared.suite import made_named
@@ -24,7 +22,7 @@ from tasks.shared.weights import load_policy
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 
 
-@task(name="measure", cache_policy=NO_CACHE)
+@boundary("measure")
 def measure_policy(
     config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> dict[str, Any]:

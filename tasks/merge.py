@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from learning.algorithms.merging import check_alike, check_shares, grid, merge_checkpoints
 from models.vlm import VlmPolicy
 from schemas.config import Config
@@ -16,6 +13,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
 from tasks.measure import measured
+from tasks.running.boundary import boundary
 from tasks.running.console import err
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
@@ -52,7 +50,7 @@ def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None
     return names, origin
 
 
-@task(name="merge", cache_policy=NO_CACHE)
+@boundary("merge")
 def merge_policies(config: Config, named: list[str], shares: list[float] | None, parts: int) -> str:
     """Interpolates the policies' weights and registers the result as a candidate; returns its version.
 

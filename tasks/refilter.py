@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.stage import turn
@@ -19,6 +16,7 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
 from tasks.filter import decide_routes
+from tasks.running.boundary import boundary
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
 from tasks.shared.paths import work_folder
@@ -30,7 +28,7 @@ Decided = Mapping[str, Sequence[str | None]]
 """By trajectory: the route, the gate that turned it away (None for none), and the reason."""
 
 
-@task(name="refilter", cache_policy=NO_CACHE)
+@boundary("refilter")
 def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
     """Runs the configured gates over the trajectories of these iterations, annotates what they newly accept, and
     compares the decisions with those before. Cut short, the same call goes on, and its report is of both.

@@ -34,7 +34,7 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
     return {**pins, "version": claim(lake, "retrained", {**pins, "versions": read})}
 
 
-@boundary("retrain")
+@boundary("train")
 def train_retrained(config: Config, pins: dict[str, Any]) -> str:
     """Trains from the pins and registers the candidate; returns its version."""
     lake = run_of(config, create=False).lake

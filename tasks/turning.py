@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from storage.lake import Lake
-from tasks.running.now import published
 from tasks.shared import holding
 from tasks.shared.holding import Holder
 
@@ -18,7 +17,7 @@ def turning(lake: Lake) -> Iterator[None]:
     Raises:
         UsageError: another run does; names its machine and process.
     """
-    with holding.holding(lake, FOLDER), published(lake):
+    with holding.holding(lake, FOLDER):
         yield
 
 

@@ -23,6 +23,7 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
     """
     from models.judges.registry import required_judge, version_of
     from tasks.judge import judge_again
+    from tasks.running.boundary import alone
 
     lake = open_lake(config)
     judge = required_judge(config.judge)
@@ -31,14 +32,18 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
             f"`--version {version}`: the judge of the config is {judge.name}.",
             "Set judge.kind and judge.options to it.",
         )
-    return judge_again(config, lake, iterations)
+    with alone(lake, "judge"):
+        return judge_again(config, lake, iterations)
 
 
 def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> dict[str, Any]:
     """Trains a judge from what verifiers found in the lake; raises UsageError where there is too little."""
     from tasks.judge_training import train_judge
+    from tasks.running.boundary import alone
 
-    return train_judge(config, open_lake(config), name, iterations)
+    lake = open_lake(config)
+    with alone(lake, "judge"):
+        return train_judge(config, lake, name, iterations)
 
 
 def show_trained(made: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from storage.lake import Lake
 from tasks.promote.events import decisions
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
-from tasks.running.now import Now, now_of
+from tasks.running.now import Now, all_now
 from tasks.running.pausing import pause_of
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.policies import reigning
@@ -138,22 +138,23 @@ def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:
     """What happens at this moment, and the pause, if there is one."""
     pause = pause_of(lake)
     stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
-    moment, turn = now_of(lake), turn_of(lake)
-    if moment is not None and moment.stage:
-        return f"{stands}now {_under_way(moment, rows)}; process {moment.process} of {moment.host}"
-    if turn is None:
-        return stands.rstrip() or "nobody turns it now"
-    done = rows[-1]["stages_s"] if rows and not is_finished(rows[-1]) else {}
-    stage = next((one for one in STAGES if one not in done), STAGES[-1])
-    lasts = f" for {_since(lake):.0f} s" if rows else ""
-    return f"{stands}now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}"
+    moments, turn = [one for one in all_now(lake) if one.stage], turn_of(lake)
+    lines = [f"now {_under_way(one, rows)}; process {one.process} of {one.host}" for one in moments]
+    if turn is not None and (turn.process, turn.host) not in [(one.process, one.host) for one in moments]:
+        done = rows[-1]["stages_s"] if rows and not is_finished(rows[-1]) else {}
+        stage = next((one for one in STAGES if one not in done), STAGES[-1])
+        lasts = f" for {_since(lake):.0f} s" if rows else ""
+        lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
+    return (stands + "\n".join(lines)).rstrip() or "nobody turns it now"
 
 
 def _under_way(moment: Now, rows: list[dict[str, Any]]) -> str:
     """A stage, how far it has come, and how long it still takes or took the last time."""
-    so_far = f"{moment.stage} for {max(0.0, moment.heard - moment.since):.0f} s"
+    turned = moment.iteration is not None
+    head = "" if turned or moment.flow in ("", moment.stage) else f"{moment.flow}: "
+    so_far = f"{head}{moment.stage} for {max(0.0, moment.heard - moment.since):.0f} s"
     if not moment.total:
-        return so_far + _last_time(moment.stage, rows)
+        return so_far + (_last_time(moment.stage, rows) if turned else "")
     left = "" if moment.left_s is None else f", about {lasting(moment.left_s)} left"
     return f"{so_far}, {moment.done:,.0f} of {moment.total:,.0f}{left}"
 

@@ -11,9 +11,12 @@ from tasks.running.console import out
 
 def think_of_stored(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
     """Thinks about what the lake holds; raises UsageError where nobody is to think, or about nothing."""
+    from tasks.running.boundary import alone
     from tasks.think.think import think_again
 
-    return think_again(config, open_lake(config), iterations)
+    lake = open_lake(config)
+    with alone(lake, "think"):
+        return think_again(config, lake, iterations)
 
 
 def show_thoughts(found: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from apps.report.build import vega
 from apps.report.gather import label
 from schemas.failure import UsageError
 from tasks.quality.drift import MEASURES
-from tasks.running.now import now_of
+from tasks.running.now import Now, all_now
 from tasks.shared.policies import policies
 
 if TYPE_CHECKING:
@@ -94,10 +94,9 @@ def live_router(desk: "Desk") -> APIRouter:
 
     @routes.get("/api/now")
     def now() -> JSONResponse:
-        """What the run of this lake is at, and a text that changes with the lake."""
-        at = now_of(lake)
-        shown = at and at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
-        return JSONResponse({"now": shown, "revision": found.revision()})
+        """What each run of this lake is at, the first of them as `now`, and a text that changes with the lake."""
+        runs = [_told(one) for one in all_now(lake)]
+        return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 
     @routes.get("/api/charts/{name}")
     def charts(name: str) -> JSONResponse:
@@ -131,6 +130,10 @@ def _listed(
     ids = newest["trajectory_id"].slice(number * size, size).to_pylist()
     rows = desk.lake.read("trajectories", COLUMNS, {"trajectory_id": ids}).to_pylist() if ids else []
     return sorted(rows, key=lambda row: ids.index(row["trajectory_id"])), order.num_rows
+
+
+def _told(at: Now) -> dict[str, Any]:
+    return at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
 
 
 def _where(iteration: int | None) -> str:

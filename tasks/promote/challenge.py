@@ -12,7 +12,7 @@ from tasks.running.run import run_of
 from tasks.shared.policies import policy_row
 
 
-@boundary("evaluate-challenger")
+@boundary("evaluate")
 def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
     """The policy on both suites' held-out seeds, until it is decided."""
     lake = run_of(config, create=False).lake

@@ -3,9 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
 from schemas.tables import TABLES
@@ -16,6 +13,7 @@ from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
 from tasks.quality.overrides import not_overridden
+from tasks.running.boundary import boundary
 from tasks.running.console import say
 from tasks.running.events import emit_failure
 from tasks.running.run import Run, run_of
@@ -46,7 +44,7 @@ def check_again(run: Run, iteration: int) -> dict[str, Any]:
     return passed(run, iteration, examine(run, iteration, tables, whole=False))
 
 
-@task(name="quality", cache_policy=NO_CACHE)
+@boundary("quality")
 def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
     """The gate over every table of an iteration, whenever it is asked for.
 

@@ -1,9 +1,12 @@
 """The boundaries between stages, where a flow ends whose lake is paused or whose budget is spent."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+from uuid import uuid4
 
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
@@ -11,11 +14,13 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from schemas.failure import Paused
+from storage.lake import Lake
 from tasks.running.budget import Exhausted, exhausted
-from tasks.running.console import say
+from tasks.running.console import err, now, say, say_part
 from tasks.running.events import PAUSED, emit
+from tasks.running.now import MOMENT, published
 from tasks.running.pausing import Pause, pause_of
-from tasks.running.run import Run
+from tasks.running.run import Run, flow_name, run_id_under_way
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,5 +72,43 @@ class Boundary(Task[P, R]):
 
 
 def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
-    """Makes a function such a task, done anew whenever it is called."""
-    return lambda work: Boundary(work, name=name, cache_policy=NO_CACHE)
+    """Makes a function such a task, a `part` of its run that is done anew whenever it is called."""
+
+    def wrap(work: Callable[P, R]) -> Boundary[P, R]:
+        @wraps(work)
+        def told(*args: P.args, **kwargs: P.kwargs) -> R:
+            flow = flow_name()
+            with part(flow if flow != name else "", name):
+                return work(*args, **kwargs)
+
+        return Boundary(told, name=name, cache_policy=NO_CACHE)
+
+    return wrap
+
+
+@contextmanager
+def part(head: str, name: str) -> Iterator[None]:
+    """Says what is within when it begins, unless a terminal shows it meanwhile, and when it has ended; and lets those
+    who look from elsewhere see it (`tasks.running.now`).
+
+    Args:
+        head: what the run is of.
+        name: the part's.
+    """
+    if not err().is_terminal:
+        say_part(head, name, "begins", last=False)
+    begun = time.perf_counter()
+    MOMENT.enter(run_id_under_way(), None, name)
+    try:
+        with now(head, name):
+            yield
+    finally:
+        MOMENT.leave()
+    say_part(head, name, f"{time.perf_counter() - begun:6.1f} s")
+
+
+@contextmanager
+def alone(lake: Lake, name: str) -> Iterator[None]:
+    """The same for work on a lake that is no flow's."""
+    with published(lake, str(uuid4()), name), part("", name):
+        yield

@@ -78,7 +78,7 @@ def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
 
 
 @contextmanager
-def now(iteration: int, name: str, last_time: Callable[[], float | None]) -> Iterator[None]:
+def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: None) -> Iterator[None]:
     """One line on a terminal while a stage works: what happens, and how long it took the last time, asked for there."""
     console = err()
     if not console.is_terminal:
@@ -86,7 +86,7 @@ def now(iteration: int, name: str, last_time: Callable[[], float | None]) -> Ite
         return
     about_s = last_time()
     duration = "" if about_s is None else f"about {lasting(about_s)}, as the last time"
-    with console.status(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), " ", (duration, "dim"))):
+    with console.status(_line(head, name, (duration, "dim"))):
         yield
 
 
@@ -110,11 +110,30 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
         sys.stderr.flush()
         return
     message = harmless(str(numbers.get("say", "")))
-    err().print(Text.assemble(_head(iteration), "  ", (f"{name:<10}", "bold"), f" {wall_s:6.1f} s  {message}"))
+    err().print(_line(head_of(iteration), name, f"{wall_s:6.1f} s  {message}"))
 
 
-def _head(iteration: int) -> tuple[str, str]:
-    return f"{'start' if iteration == PREPARE else label_of(iteration):>12}", "dim"
+def say_part(head: str, name: str, text: str, last: bool = True) -> None:
+    """One line on a part of a run that turns no iteration.
+
+    Args:
+        head: what the run is of.
+        name: the part's.
+        text: what to say of it.
+        last: whether the part is over; that it begins is not news to those who `listen`.
+    """
+    err().print(_line(head, name, text))
+    for heard in _heard if last else ():
+        heard(f"{head}  {name} {text.strip()}".strip())
+
+
+def head_of(iteration: int) -> str:
+    """What the lines on an iteration begin with."""
+    return "start" if iteration == PREPARE else label_of(iteration)
+
+
+def _line(head: str, name: str, rest: str | tuple[str, str]) -> Text:
+    return Text.assemble((f"{head:>12}", "dim"), "  ", (f"{name:<10}", "bold"), " ", rest)
 
 
 class _Reporting(Progress):

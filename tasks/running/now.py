@@ -1,8 +1,8 @@
 """What a run is at this moment, for whoever looks from elsewhere: stage, progress, loss, sandboxes.
 
-One process has one such moment. A run that turns a lake writes it there every few seconds while it changes, so the
-dashboard and `flywheel status --watch` see it from any machine; nothing rests on it. The file of a run that was killed
-stays; its age gives it away.
+One process has one such moment. A run writes it to its lake every few seconds, each to a file of its own, so the
+dashboard and `flywheel status --watch` see all that happens there from any machine; nothing rests on it. The file of a
+run that was killed stays until a later run takes it away; its age gives it away.
 """
 
 import contextlib
@@ -18,10 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from environments.leased import Leased, leased_now
 from storage.lake import Lake
 
-NAME = "live/now.json"
+FOLDER = "live"
+"""Among the lake's blobs: a file for each run."""
 EVERY_S = 2.0
 SILENT_S = 30.0
 """A moment that was written longer ago is of a run that is gone; clocks of machines may differ by less."""
+GONE_S = 3600.0
+"""A file that is older is of nobody, whatever the clocks of machines differ by."""
 POINTS = 200
 """Of a training's curve; every other one goes when there are more."""
 
@@ -36,6 +39,8 @@ class Now(BaseModel):
     heard: float = 0.0
     """When it was written, in seconds since 1970."""
     run_id: str = ""
+    flow: str = ""
+    """What the run is of: `flywheel`, `retrain`, `evaluate`, ..."""
     iteration: int | None = None
     stage: str = ""
     """What is under way; empty between two stages."""
@@ -68,8 +73,8 @@ class Moment:
         self._lock = threading.Lock()
         self._now = Now()
 
-    def enter(self, run_id: str, iteration: int, stage: str) -> None:
-        """A stage begins."""
+    def enter(self, run_id: str, iteration: int | None, stage: str) -> None:
+        """A stage begins, or a part of a run that turns no iteration."""
         self._set(Now(run_id=run_id, iteration=iteration, stage=stage, since=time.time()))
 
     def leave(self) -> None:
@@ -103,10 +108,16 @@ MOMENT = Moment()
 
 
 @contextmanager
-def published(lake: Lake) -> Iterator[None]:
-    """Keeps the lake's file of the moment up to date within, and takes it away at the end."""
+def published(lake: Lake, run_id: str, flow: str) -> Iterator[None]:
+    """Keeps the lake's file of a run's moment up to date within, and takes it away at the end.
+
+    Args:
+        lake: what the run works on.
+        run_id: the run's, a UUID.
+        flow: what it is of.
+    """
     over = threading.Event()
-    writer = threading.Thread(target=_publish, args=(lake, over), name="now", daemon=True)
+    writer = threading.Thread(target=_publish, args=(lake, run_id, flow, over), name="now", daemon=True)
     writer.start()
     try:
         yield
@@ -114,19 +125,56 @@ def published(lake: Lake) -> Iterator[None]:
         over.set()
         writer.join(timeout=EVERY_S)
         with contextlib.suppress(Exception):  # nothing rests on it
-            lake.blobs.store.delete(NAME)
+            lake.blobs.store.delete(file_of(run_id))
 
 
-def _publish(lake: Lake, over: threading.Event) -> None:
+def file_of(run_id: str) -> str:
+    """Where a run's moment is, among the lake's blobs."""
+    return f"{FOLDER}/{run_id}.json"
+
+
+def _publish(lake: Lake, run_id: str, flow: str, over: threading.Event) -> None:
+    store, swept = lake.blobs.store, False
     while not over.wait(EVERY_S):
         with contextlib.suppress(Exception):  # nothing rests on it
-            lake.blobs.store.put(NAME, MOMENT.read().model_dump_json().encode())
+            now = MOMENT.read().model_copy(update={"run_id": run_id, "flow": flow})
+            store.put(file_of(run_id), now.model_dump_json().encode())
+            if not swept:
+                _sweep(lake)
+                swept = True
+
+
+def _sweep(lake: Lake) -> None:
+    """Takes away what runs that were killed left."""
+    for name, found in _files(lake).items():
+        if found is None or abs(time.time() - found.heard) > GONE_S:
+            lake.blobs.store.delete(name)
+
+
+def all_now(lake: Lake) -> list[Now]:
+    """What each run of a lake is at that was heard of lately: the one that turns its iterations first, then the others
+    in the order in which they began."""
+    found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
+    return sorted(found, key=lambda one: (one.iteration is None, one.run_id))
 
 
 def now_of(lake: Lake) -> Now | None:
-    """What the run of a lake is at; None where none was heard of lately."""
+    """The first of `all_now`; None where no run was heard of lately."""
+    return next(iter(all_now(lake)), None)
+
+
+def _files(lake: Lake) -> dict[str, Now | None]:
+    """The files of runs; None for what says nothing."""
+    found: dict[str, Now | None] = {}
+    for name in lake.blobs.store.sizes(FOLDER):
+        if name.endswith(".json"):
+            with contextlib.suppress(FileNotFoundError):  # its run has just ended
+                found[name] = _read(lake.blobs.store.get(name))
+    return found
+
+
+def _read(data: bytes) -> Now | None:
     try:
-        found = Now.model_validate_json(lake.blobs.store.get(NAME))
-    except (FileNotFoundError, ValidationError):
+        return Now.model_validate_json(data)
+    except ValidationError:
         return None
-    return found if abs(time.time() - found.heard) < SILENT_S else None

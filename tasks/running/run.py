@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.running.now import published
 from tasks.running.traces import set_up, span
 from tasks.shared.paths import home
 
@@ -52,7 +53,7 @@ _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
-    """The run that the stages within belong to.
+    """The run that the stages within belong to; what it is at is seen from elsewhere (`tasks.running.now`).
 
     Args:
         config: the resolved config.
@@ -65,7 +66,8 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     before = _under_way.set(run)
     set_up(config, home())
     try:
-        with span("run", {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}):
+        about = {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}
+        with published(run.lake, run.run_id, flow_name()), span("run", about):
             yield run
     finally:
         _under_way.reset(before)
@@ -77,6 +79,18 @@ def run_of(config: Config, create: bool = True) -> Run:
     if run is not None and run.config.lake == config.lake:
         return replace(run, config=config)
     return Run(config, Lake.open(config.lake, create), _identity())
+
+
+def run_id_under_way() -> str:
+    """The id of the run under way; empty where there is none."""
+    run = _under_way.get()
+    return run.run_id if run else ""
+
+
+def flow_name() -> str:
+    """The name of the flow under way; empty where there is none."""
+    context = FlowRunContext.get()
+    return context.flow.name if context and context.flow else ""
 
 
 def run_name() -> str:

@@ -22,7 +22,7 @@ from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
-from tasks.running.console import now, say_stage
+from tasks.running.console import head_of, now, say_stage
 from tasks.running.events import emit_failure, emit_stage
 from tasks.running.now import MOMENT
 from tasks.running.run import Run, run_of
@@ -65,7 +65,7 @@ def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
     started, begun, waited = utc_now(), time.perf_counter(), run.clock.waited()
     about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
-    with span(f"stage {name}", about) as traced, now(iteration, name, lambda: last_time(run.lake, name)):
+    with span(f"stage {name}", about) as traced, now(head_of(iteration), name, lambda: last_time(run.lake, name)):
         MOMENT.enter(run.run_id, iteration, name)
         try:
             with emitted(run, name, f"iteration {iteration}") as made:

@@ -3,22 +3,20 @@
 from difflib import get_close_matches
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from environments.catalog import catalog
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
+from tasks.running.boundary import boundary
 from tasks.running.iterations import finished_iterations
 from tasks.running.run import run_of
 from tasks.shared.suite import made_tasks
 from tasks.synthesize.synthesize import synthesize
 
 
-@task(name="synthesize", cache_policy=NO_CACHE)
+@boundary("synthesize")
 def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
     """Makes tasks for the iteration that is turned next; done again, it makes no more unless `synthesis.proposals` is
     raised.

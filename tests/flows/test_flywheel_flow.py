@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from prefect import get_client
@@ -17,7 +18,9 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tasks.running import now
 from tasks.running.iterations import finished_iterations
+from tasks.running.now import Now, all_now
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
@@ -176,6 +179,35 @@ def test_retraining_from_the_same_pins_makes_the_same_weights(turned: Turned):
     with pytest.raises(FlywheelError, match="training set of policy-0000 cannot be made again: its pictures"):
         retrain(small, like="policy-0000")
     assert lake.read("policies").num_rows == 3
+
+
+def test_a_retraining_is_seen_from_elsewhere_while_it_works_and_says_what_it_is_at(
+    turned: Turned, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    small = turned(1)
+    lake, seen, over = Lake.open(small.lake), list[Now](), Event()
+    monkeypatch.setattr(now, "EVERY_S", 0.02)
+
+    def look() -> None:
+        while not over.wait(0.02):
+            seen.extend(all_now(lake))
+
+    looking = Thread(target=look)
+    looking.start()
+    retrain(small)
+    measured = len(seen)
+    evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_003))
+    over.set()
+    looking.join()
+    assert {("retrain", "train"), ("retrain", "evaluate")} <= {(one.flow, one.stage) for one in seen[:measured]}
+    assert any(one.curve and one.done for one in seen[:measured] if one.stage == "train")
+    assert ("evaluate", "measure") in {(one.flow, one.stage) for one in seen[measured:]}
+    assert all_now(lake) == []
+    said = [line.split() for line in capfd.readouterr().err.splitlines()]
+    assert [words[1:] for words in said if words[-1] == "begins"][:5] == [
+        [part, "begins"] for part in ("verify", "pin", "train", "evaluate", "challenge")
+    ]
+    assert any(words[:2] == ["retrain", "train"] and words[-1] == "s" for words in said)
 
 
 def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(turned: Turned):

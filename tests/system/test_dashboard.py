@@ -88,7 +88,7 @@ def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, b
             seen: set[str] = set()
 
             def looked() -> bool:
-                seen.add(browser.find_element(By.ID, "now-what").text)
+                seen.add(browser.find_element(By.ID, "runs").text)
                 return run.poll() is not None
 
             until(looked)

@@ -30,40 +30,59 @@ async function draw() {
 
 const duration = (seconds) => seconds < 90 ? `${Math.round(seconds)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
-function show(now) {
-  if (at("now")) at("now").hidden = !now;
-  if (at("idle")) at("idle").hidden = Boolean(now);
-  if (now && at("now")) {
-    const where = now.where === "start" ? "start" : now.where === "" ? "" : `iteration ${now.where}`;
-    at("now-what").textContent = [where, now.stage || "between two stages"].filter(Boolean).join(" · ");
-    const more = [`for ${duration(Math.max(0, now.heard - now.since))}`];
-    if (now.total) more.push(`${Math.round(now.done)} of ${Math.round(now.total)}`);
-    if (now.left_s !== null) more.push(`about ${duration(now.left_s)} left`);
-    if (now.message) more.push(now.message);
-    more.push(`process ${now.process} of ${now.host}`);
-    at("now-more").textContent = more.join(" · ");
-    at("now-bar").hidden = !now.total;
-    if (now.total) at("now-bar").value = Math.min(1, now.done / now.total);
+const what = (run) => {
+  const where = run.where === "start" ? "start" : run.where === "" ? (run.flow === run.stage ? "" : run.flow) : `iteration ${run.where}`;
+  return [where, run.stage || "between two stages"].filter(Boolean).join(" · ");
+};
+
+function show(runs) {
+  if (at("runs")) {
+    at("idle").hidden = runs.length > 0;
+    at("runs").replaceChildren(...runs.map(card));
   }
-  if (at("curve")) curve(now ? now.curve : []);
-  if (at("sandboxes")) sandboxes(now ? now.sandboxes : [], now ? now.heard : 0);
+  if (at("curves")) curves(runs.filter((run) => run.curve.length >= 2));
+  if (at("sandboxes")) sandboxes(runs.flatMap((run) => run.sandboxes.map((one) => [one, run.heard])));
 }
 
-function curve(points) {
-  at("curve").hidden = points.length < 2;
-  at("no-curve").hidden = points.length >= 2;
-  if (points.length < 2) return;
-  embed("#curve", {
-    data: { values: points.map(([step, loss]) => ({ step, loss })) }, width: "container", height: 260,
-    mark: { type: "line", color: "#3b7dd8", interpolate: "monotone" },
-    encoding: { x: { field: "step", type: "quantitative" }, y: { field: "loss", type: "quantitative", scale: { zero: false } } },
-  });
+function card(run) {
+  const made = at("now").content.cloneNode(true), bar = made.querySelector("progress");
+  made.querySelector(".what").textContent = what(run);
+  const more = [`for ${duration(Math.max(0, run.heard - run.since))}`];
+  if (run.total) more.push(`${Math.round(run.done)} of ${Math.round(run.total)}`);
+  if (run.left_s !== null) more.push(`about ${duration(run.left_s)} left`);
+  if (run.message) more.push(run.message);
+  more.push(`process ${run.process} of ${run.host}`);
+  made.querySelector(".more").textContent = more.join(" · ");
+  bar.hidden = !run.total;
+  if (run.total) bar.value = Math.min(1, run.done / run.total);
+  return made;
 }
 
-function sandboxes(leased, heard) {
+function curves(runs) {
+  at("no-curve").hidden = runs.length > 0;
+  const there = new Map([...at("curves").children].map((one) => [one.dataset.run, one]));
+  at("curves").replaceChildren(...runs.map((run) => there.get(run.run_id) ?? place(run.run_id)));
+  for (const [number, run] of runs.entries()) {
+    embed(at("curves").children[number], {
+      title: runs.length > 1 ? `${what(run)} · process ${run.process} of ${run.host}` : undefined,
+      data: { values: run.curve.map(([step, loss]) => ({ step, loss })) }, width: "container", height: 260,
+      mark: { type: "line", color: "#3b7dd8", interpolate: "monotone" },
+      encoding: { x: { field: "step", type: "quantitative" }, y: { field: "loss", type: "quantitative", scale: { zero: false } } },
+    });
+  }
+}
+
+function place(run) {
+  const made = document.createElement("div");
+  made.className = "chart";
+  made.dataset.run = run;
+  return made;
+}
+
+function sandboxes(leased) {
   at("sandboxes").hidden = leased.length === 0;
   at("no-sandboxes").hidden = leased.length > 0;
-  at("sandboxes").tBodies[0].replaceChildren(...leased.map((one) => {
+  at("sandboxes").tBodies[0].replaceChildren(...leased.map(([one, heard]) => {
     const row = document.createElement("tr");
     for (const [text, number] of [[one.environment], [one.task_id], [one.seed, true], [(heard - one.since).toFixed(1), true]]) {
       const cell = row.insertCell();
@@ -77,7 +96,7 @@ function sandboxes(leased, heard) {
 async function look() {
   try {
     const answer = await (await fetch("/api/now")).json();
-    show(answer.now);
+    show(answer.runs);
     if (revision && answer.revision !== revision && page) location.reload();
     revision = answer.revision;
   } catch { /* the server is being started anew; the next look tells */ }

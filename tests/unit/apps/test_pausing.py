@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apps.commands.status import show_status
-from tasks.running.now import NAME, Now
+from tasks.running.now import Now, file_of
 from tasks.running.pausing import FILE, pause, pause_of
 from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
@@ -56,11 +56,19 @@ def test_status_says_what_happens_now(own: Place, capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert "now collect for" in out and "s the last time; process" in out
     moment = Now(iteration=2, stage="collect", since=time.time() - 50, heard=time.time(), done=30, total=40)
-    own.lake.blobs.store.put(NAME, moment.model_dump_json().encode())
+    own.lake.blobs.store.put(file_of("wheel"), moment.model_dump_json().encode())
     pause(own.lake, "we look", "ann")
     show_status(own.lake)
     out = capsys.readouterr().out
     assert "by ann: we look." in out and "now collect for 50 s, 30 of 40, about 17 s left; process" in out
+    beside = Now(run_id="b", flow="retrain", stage="train", since=time.time() - 5, heard=time.time(), done=1, total=2)
+    own.lake.blobs.store.put(file_of("beside"), beside.model_dump_json().encode())
+    show_status(own.lake)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" for ")[0] for line in lines if line.startswith("now ")] == [
+        "now collect",
+        "now retrain: train",
+    ]
     code, _, err = flywheel("status", "--watch", "--config", own.file)
     assert code == 2 and "terminal" in err
     assert flywheel("status", "--watch", "--json", "--config", own.file)[0] == 2

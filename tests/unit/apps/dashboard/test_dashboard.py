@@ -11,7 +11,7 @@ from apps.desk.app import make_app
 from environments.leased import Leased
 from schemas.config import config_of
 from storage.lake import Lake
-from tasks.running.now import NAME, Now
+from tasks.running.now import Now, file_of
 from tests.unit.apps.conftest import Place, make_place
 
 PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live", "/quality")
@@ -99,7 +99,7 @@ def test_a_policy_says_what_it_was_made_from_and_an_unknown_one_is_named(site: T
 
 def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:
     def says(**fields: object) -> None:
-        fresh.lake.blobs.store.put(NAME, Now(**fields).model_dump_json().encode())  # type: ignore[arg-type]
+        fresh.lake.blobs.store.put(file_of("one"), Now(**fields).model_dump_json().encode())  # type: ignore[arg-type]
 
     assert site.get("/api/now").json()["now"] is None
     leased = Leased(environment="fake", task_id="fake/two-steps", seed=7, since=time.time())
@@ -109,8 +109,17 @@ def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: Te
     assert now["sandboxes"][0]["task_id"] == "fake/two-steps"
     says(heard=time.time() - 3600, iteration=2, stage="collect")
     assert site.get("/api/now").json()["now"] is None
-    fresh.lake.blobs.store.put(NAME, b"{half a mom")
+    fresh.lake.blobs.store.put(file_of("one"), b"{half a mom")
     assert site.get("/api/now").json()["now"] is None
+
+
+def test_runs_at_once_are_told_side_by_side_and_the_wheel_first(fresh: Place, site: TestClient) -> None:
+    for name, iteration, flow in (("a", None, "retrain"), ("b", 3, "flywheel"), ("c", None, "evaluate")):
+        now = Now(heard=time.time(), run_id=name, flow=flow, iteration=iteration, stage="train")
+        fresh.lake.blobs.store.put(file_of(name), now.model_dump_json().encode())
+    told = site.get("/api/now").json()
+    assert [one["flow"] for one in told["runs"]] == ["flywheel", "retrain", "evaluate"]
+    assert told["now"] == told["runs"][0]
 
 
 def test_a_page_knows_of_a_change_of_the_lake(fresh: Place, site: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running import now
 from tasks.running.console import bar
-from tasks.running.now import MOMENT, POINTS, Moment, Now, now_of, published
+from tasks.running.now import GONE_S, MOMENT, POINTS, Moment, Now, all_now, file_of, now_of, published
 
 
 @pytest.fixture
@@ -53,19 +53,31 @@ def test_sandboxes_are_listed_while_they_are_leased() -> None:
 def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.05)
     MOMENT.enter("run", 1, "train")
-    with published(lake):
+    with published(lake, "one", "retrain"):
         until = time.monotonic() + 10
         while now_of(lake) is None and time.monotonic() < until:
             time.sleep(0.02)
         found = now_of(lake)
-        assert found is not None and found.stage == "train"
+        assert found is not None and found.stage == "train" and (found.run_id, found.flow) == ("one", "retrain")
     assert now_of(lake) is None
     MOMENT.leave()
+
+
+def test_what_killed_runs_left_is_taken_away_and_other_runs_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(now, "EVERY_S", 0.02)
+    for name, ago in (("killed", GONE_S + 60), ("beside", 1.0)):
+        lake.blobs.store.put(file_of(name), Now(heard=time.time() - ago, run_id=name).model_dump_json().encode())
+    with published(lake, "one", "retrain"):
+        until = time.monotonic() + 10
+        while lake.blobs.store.exists(file_of("killed")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert {one.run_id for one in all_now(lake)} == {"one", "beside"}
+        assert not lake.blobs.store.exists(file_of("killed"))
 
 
 def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.02)
     monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
-    with published(lake):
+    with published(lake, "one", "retrain"):
         time.sleep(0.2)
     assert now_of(lake) is None
