@@ -90,15 +90,22 @@ def told(word: str) -> int:
 
 
 def odd(word: str) -> int:
-    """A password further off: a word with a digit or a sign in it that sentences do not have."""
-    return given(word) if any(one.isdigit() or one in "!@#$%^&*+=~|_" for one in word.rstrip(".!?):")) else 0
+    """A password further off: digits, or a word with a digit or a sign in it that sentences do not have."""
+    plain = word.rstrip(".!?):")
+    signed = any(one.isdigit() or one in "!@#$%^&*+=~|_" for one in plain)
+    return given(word) if plain.isdigit() or (signed and any(one.isalpha() for one in plain)) else 0
+
+
+_NO_TOKEN = re.compile(r"[^\w.~+/=:%|-]")
 
 
 def token(word: str) -> int:
-    """A key or token: letters and digits, or long and not in small letters alone."""
-    letters, digits = any(one.isalpha() for one in word), any(one.isdigit() for one in word)
-    mixed = word.lower() != word and len(word) >= 20
-    return given(word) if len(word) >= 6 and letters and (digits or mixed) else 0
+    """A key or token, as far as one goes: letters and digits, or long and not in small letters alone; no call."""
+    plain = _NO_TOKEN.split(word, maxsplit=1)[0]
+    letters, digits = any(one.isalpha() for one in plain), any(one.isdigit() for one in plain)
+    mixed = plain.lower() != plain and len(plain) >= 20
+    right = len(plain) >= 6 and letters and (digits or mixed) and word[len(plain) :][:1] not in ("(", "[")
+    return given(plain) if right else 0
 
 
 def basic(word: str) -> int:
@@ -180,7 +187,7 @@ KEYS = (
 """Keys that say whose they are."""
 LIKELY_KEYS = (
     r"sk-[A-Za-z0-9_-]{16,250}",
-    r"(?:npm|hf|gsk|pypi|r8|nvapi)[_-][A-Za-z0-9_-]{16,500}",
+    r"(?:npm|hf|gsk|r8)_[A-Za-z0-9]{16,250}|nvapi-[A-Za-z0-9_-]{16,250}",
 )
 """Beginnings that names have as well."""
 

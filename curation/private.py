@@ -13,6 +13,8 @@ from curation.forms import FORMS
 PASSWORD = "password"
 NUMBERS = frozenset({"card", "account", "number of a person", "phone"})
 """Kinds that coordinates, ids and times may look like."""
+YIELDS = "e-mail"
+"""A password before a host, `://name:password@host`, is no address; all else takes what nothing else has taken."""
 _KINDS = (*dict.fromkeys(form.kind for form in FORMS),)
 _RUN = re.compile(rb"([^\0])\1*", re.DOTALL)
 LEAST = 4
@@ -81,9 +83,10 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
         for match in form.pattern.finditer(text):
             start = match.start(group)
             end = start + form.counts(match[group])
-            free = not held[start:end].strip(bytes([0, number]))
-            if free and not (form.kind in NUMBERS and 0 not in numbers[start:end]):
-                held[start:end] = bytes([number]) * (end - start)
+            stretch = held[start:end]
+            if (form.kind in NUMBERS and 0 not in numbers[start:end]) or (form.kind == YIELDS and any(stretch)):
+                continue
+            held[start:end] = stretch.replace(b"\0", bytes([number]))
     for start, end in secrets.within(text):
         if 0 in held[start:end] and (0 in numbers[start:end] or not text[start:end].isdigit()):
             held[start:end] = bytes([_KINDS.index(PASSWORD) + 1]) * (end - start)

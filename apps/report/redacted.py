@@ -1,4 +1,4 @@
-"""The report is passed on, so the trajectories on it hold no secrets and no personal data (`curation.redaction`)."""
+"""The report is passed on, so what looks like a secret or personal data is taken out of its trajectories."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -203,6 +203,19 @@ def test_numbers_in_what_is_set_apart_stay_and_keys_do_not() -> None:
     assert without(text, apart=[(0, 19)])[1] == ["key", "phone"]
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("password: 4111 1111 1111 1111.", "password: [redacted password][redacted card]."),
+        ("token: sk-proj-abcdefghij0123456789/x1", "token: [redacted key][redacted password]"),
+        ("https://ada:s3cret@db.example.com/x", "https://ada:[redacted password]@db.example.com/x"),
+        ("cls_token = AddedToken2(x), facebook/hf-seamless-m4t-medium", None),
+    ],
+)
+def test_of_two_forms_that_overlap_nothing_is_left(text: str, left: str | None) -> None:
+    assert without(text)[0] == (text if left is None else left)
+
+
 def test_what_was_redacted_once_is_not_redacted_again() -> None:
     once, _ = without("; ".join(KEYS))
     assert without(once) == (once, []) and find(once) == []
