@@ -1,7 +1,8 @@
 """What a Prefect server does by itself, as code: made once by name, and brought up to date in place.
 
 Retraining is begun by events that the `watch` deployment emits (`tasks.watch`): it counts in the lake, where the state
-is, and a server only has to react. Whoever has other reasons emits `flywheel.retraining.wanted`.
+is, and a server only has to react. Whoever has other reasons emits `flywheel.retraining.wanted`. A server may be
+others', too: only the events of our own lake and the runs of our own deployments are heeded.
 """
 
 from collections.abc import Iterator
@@ -14,13 +15,15 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from apps.schedule.deployments import deployment
+from apps.schedule.deployments import deployment, deployments, lake_of
+from schemas.failure import UsageError
 from tasks.running.events import DUE, ITERATION_COMPLETED, LAKE
 
 SILENT_S = 120
 """Runs give a sign of life every 30 s; one that was silent for so long is dead."""
 DEAD = "Its process gave no sign of life."
-ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
+ANY = "prefect.flow-run.*"
+"""Also a state that a run waits in, whatever it is called: no process has to be alive then."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 
 
@@ -28,6 +31,9 @@ def put(client: SyncPrefectClient) -> list[str]:
     """Makes or renews all automations and returns their names; whether one is switched on stays as it is.
 
     One that is as it should be is left alone: what is written anew forgets which runs it waits for.
+
+    Raises:
+        UsageError: nothing is deployed, or no lake is known of it.
     """
     made: list[str] = []
     for automation in _automations(client):
@@ -49,34 +55,36 @@ def _rule(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
-    retrain, report = (deployment(client, name).id for name in ("retrain", "report"))
+    retrain, report = (deployment(client, name) for name in ("retrain", "report"))
+    if (lake := lake_of(retrain)) is None:
+        raise UsageError("It is not known of which lake the deployments are.", "Deploy by `flywheel schedule deploy`.")
     for event, why in DUE.items():
-        yield _run(f"flywheel: retrain {why}", event, retrain)
-    yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report)
+        yield _run(f"flywheel: retrain {why}", event, retrain.id, *lake)
+    yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report.id, *lake)
     yield AutomationCore(
         name="flywheel: end runs whose process died",
         description=f"A run that gives no sign of life for {SILENT_S} s is crashed, and the next one can begin.",
         trigger=EventTrigger(
             after={HEARTBEAT},
-            expect={HEARTBEAT, *ENDED},
+            expect={ANY},
             match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related={
+                "prefect.resource.role": "deployment",
+                "prefect.resource.id": [f"prefect.deployment.{one.id}" for one in deployments(client).values()],
+            },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
             within=timedelta(seconds=SILENT_S),
         ),
-        actions=[
-            ChangeFlowRunState(
-                name=None, state=StateType.CRASHED, message="Its process gave no sign of life.", force=False
-            )
-        ],
+        actions=[ChangeFlowRunState(name=None, state=StateType.CRASHED, message=DEAD, force=False)],
     )
 
 
-def _run(name: str, event: str, what: UUID) -> AutomationCore:
+def _run(name: str, event: str, what: UUID, lake_id: str, lake: str) -> AutomationCore:
     return AutomationCore(
         name=name,
-        description=f"On the event {event} of any lake.",
-        trigger=EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.*"}, threshold=1),
+        description=f"On the event {event} of the lake at {lake}.",
+        trigger=EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.{lake_id}"}, threshold=1),
         actions=[RunDeployment(source="selected", deployment_id=what, parameters=None, job_variables=None)],
     )

@@ -1,6 +1,7 @@
 """What `prefect.yaml` says is deployed, put on a server, and when it runs there.
 
-Deploying again changes code, parameters and places, never a schedule: that is whoever's who set it.
+Deploying again changes code, parameters and places, never a schedule: that is whoever's who set it. A server has the
+deployments of one lake, which their tags name: another lake's are taken over where that is asked for alone.
 """
 
 import re
@@ -27,6 +28,7 @@ from pydantic import ValidationError
 import flows
 from schemas.config.profiles import config_file
 from schemas.failure import FlywheelError, UsageError
+from storage.lake import Lake
 
 POOL = "flywheel"
 TURNS = "turns"
@@ -34,6 +36,8 @@ TURNS = "turns"
 Schedule = CronSchedule | IntervalSchedule
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_S = 60
+OF_LAKE, AT = "flywheel.lake.", "lake "
+"""What begins the tags of a deployment that say whose it is: the lake's id, and where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,17 @@ class Place:
 
     folder: Path
     """Of a process pool: the folder that relative paths are meant in."""
+    lake_id: str
+    lake: str
+    """Its address."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What every deployment is given: `config` and `overrides`."""
 
 
-def place_of(config: Path | None, overrides: Sequence[str]) -> Place:
-    """Runs work in this folder, with this config and these overrides of it."""
+def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> Place:
+    """Runs work in this folder and on this lake, with this config and these overrides of it."""
     named = str(config_file(config).absolute()) if config is not None else ""
-    return Place(Path.cwd(), {"config": named, "overrides": list(overrides)})
+    return Place(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
 
 
 @cache
@@ -60,14 +67,20 @@ def described() -> list[dict[str, Any]]:
     return yaml.safe_load(file.read_text())["deployments"]
 
 
-def deploy(client: SyncPrefectClient, place: Place, pool: str = POOL) -> list[str]:
+def deploy(client: SyncPrefectClient, place: Place, pool: str = POOL, replace: bool = False) -> list[str]:
     """Puts every deployment on the server and returns their names.
 
     Args:
         client: of the server.
         place: where their runs work.
         pool: the work pool; a process pool of this name is made if there is none.
+        replace: take over what is deployed for another lake, its schedules with it.
+
+    Raises:
+        UsageError: those of another lake are there; names it and its folder.
     """
+    if not replace:
+        _require_ours(client, place)
     kind = _pool_kind(client, pool)
     return [_deploy(client, one, place, pool, kind) for one in described()]
 
@@ -76,6 +89,12 @@ def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
     """Those of ours that are on the server, by name, in the order of `prefect.yaml`."""
     there = {name: _there(client, name) for name in names()}
     return {name: one for name, one in there.items() if one is not None}
+
+
+def lake_of(there: DeploymentResponse) -> tuple[str, str] | None:
+    """The id and the address of a deployment's lake; None where its tags do not say."""
+    tags = {begin: one.removeprefix(begin) for begin in (OF_LAKE, AT) for one in there.tags if one.startswith(begin)}
+    return (tags[OF_LAKE], tags.get(AT, "")) if OF_LAKE in tags else None
 
 
 def names() -> list[str]:
@@ -176,6 +195,21 @@ def _there(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
         return None
 
 
+def _require_ours(client: SyncPrefectClient, place: Place) -> None:
+    for name, there in deployments(client).items():
+        lake, folder = lake_of(there), there.job_variables.get("working_dir") or there.path
+        known = [one["entrypoint"] for one in described()]
+        ours = lake[0] == place.lake_id if lake else there.entrypoint in known and folder in (None, str(place.folder))
+        if not ours:
+            whose = f"of the lake at {lake[1]}" if lake else f"of {there.entrypoint}, of which no lake is known"
+            raise UsageError(
+                f"`{name}` is deployed there already: {whose}, in {folder or 'a place of its own'}.",
+                "A Prefect server has the deployments of one lake: use another one (`flywheel up` starts one where "
+                "PREFECT_API_URL is not set), or take these over with their schedules by `flywheel schedule deploy "
+                "--replace`.",
+            )
+
+
 def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
     """The kind of a work pool, made if there is none, with a queue for what must not run twice at once."""
     try:
@@ -197,6 +231,7 @@ def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: Place, poo
     client.create_deployment(
         flow_id=client.create_flow(flow),
         name=one["name"],
+        tags=[f"{OF_LAKE}{place.lake_id}", f"{AT}{place.lake}"],
         description=one["description"],
         entrypoint=one["entrypoint"],
         parameters={**one["parameters"], **place.parameters},

@@ -32,7 +32,8 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         port: of the Prefect server, if none is configured.
 
     Raises:
-        UsageError: another one runs in this work folder, or the configured server does not answer.
+        UsageError: another one runs in this work folder, the configured server does not answer, or another lake's
+            deployments are on it.
         FlywheelError: a part did not start, or ended.
     """
     make_prefect_home()
@@ -48,9 +49,9 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         ends.enter_context(_alone(parts.folder))
         ends.callback(lambda: end_all(parts.kept))
         _say("prefect", parts.server(port))
-        Lake.open(config.lake)  # the pages are of one that is there
+        lake = Lake.open(config.lake)  # the pages are of one that is there
         with connected() as client:
-            deployed = deploy(client, place_of(file, overrides))
+            deployed = deploy(client, place_of(file, overrides, lake))
             automations.put(client)
         _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` says when each runs")
         _say("worker", parts.worker())

@@ -18,7 +18,7 @@ def list_(as_json: AsJson = False) -> None:
     """Show every deployment, when it runs, and whether that is switched on."""
     make_prefect_home()
     from apps.schedule.connection import connected
-    from apps.schedule.deployments import deployments, in_words
+    from apps.schedule.deployments import deployments, in_words, lake_of
 
     with connected() as client:
         rows = [
@@ -26,6 +26,7 @@ def list_(as_json: AsJson = False) -> None:
                 "name": name,
                 "schedules": [{"when": in_words(one.schedule), "on": one.active} for one in there.schedules],
                 "parameters": there.parameters,
+                **dict(zip(("lake_id", "lake"), lake_of(there) or (None, None), strict=True)),
             }
             for name, there in deployments(client).items()
         ]
@@ -92,6 +93,7 @@ def deploy(
     overrides: Overrides = None,
     config: ConfigFile = None,
     pool: Annotated[str, typer.Option(help="A work pool; a process pool of this name is made if there is none.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Take over those of another lake that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Put all deployments on the server, without `flywheel up`; schedules that are there stay."""
@@ -99,10 +101,11 @@ def deploy(
     from apps.options import resolve
     from apps.schedule.connection import connected
     from apps.schedule.deployments import POOL, deploy, place_of
+    from storage.lake import Lake
 
-    resolve(config, overrides)
+    lake = resolve(config, overrides).lake
     with connected() as client:
-        names = deploy(client, place_of(config, overrides or ()), pool or POOL)
+        names = deploy(client, place_of(config, overrides or (), Lake.open(lake)), pool or POOL, replace)
     if as_json:
         print_json({"deployed": names, "pool": pool or POOL})
     else:
@@ -163,6 +166,8 @@ def _show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for one in row["schedules"] or [{"when": "only when asked", "on": False}]:
             table.add_row(row["name"], one["when"], Text("on", "green") if one["on"] else "off")
+    for lake_id, lake in {(row["lake_id"], row["lake"]) for row in rows if row["lake_id"]}:
+        out().print(f"flywheel.lake.{lake_id} at {lake}", markup=False, soft_wrap=True, highlight=False)
     out().print(table if rows else "Nothing is deployed: `flywheel up` and `flywheel schedule deploy` do that.")
 
 
