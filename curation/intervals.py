@@ -89,7 +89,9 @@ def paired(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[st
     """What two policies did on the same tasks and seeds; tasks are strata.
 
     Within a task, with b trajectories that only the candidate won and c that only the champion won among n, the
-    difference is (b - c)/n with variance (b + c - (b - c)²/n)/n²; half a win each is added over all tasks together.
+    difference is (b - c)/n with variance (b + c - (b - c)²/n)/(n(n - 1)); half a win each is added over all tasks
+    together. One pair tells no variance: the task of a single one has that of all pairs together, which is no smaller
+    on average ("collapsed strata", Cochran, Sampling Techniques, 1977, 5A.12).
 
     Args:
         candidate: success by (task, seed).
@@ -102,7 +104,9 @@ def paired(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[st
         return Paired(0, 0, 0, math.nan, math.nan)
     changes = [change for one in pairs.values() for change in one]
     mean = sum(sum(one) / len(one) for one in pairs.values()) / len(pairs)
-    variance = sum(_change_variance(one, 1 / len(pairs)) for one in pairs.values()) / len(pairs) ** 2
+    added, whole = 1 / len(pairs), _change_variance(changes, 1.0)
+    of_tasks = (_change_variance(one, added) / len(one) if len(one) > 1 else whole for one in pairs.values())
+    variance = sum(of_tasks) / len(pairs) ** 2
     return Paired(len(changes), changes.count(1), changes.count(-1), mean, variance)
 
 
@@ -111,5 +115,6 @@ def _smoothed(successes: int, trials: int) -> float:
 
 
 def _change_variance(changes: list[int], added: float) -> float:
+    """Of one change, with Bessel's correction; of a single change the greatest there is, 1."""
     n, total = len(changes), sum(changes)
-    return (sum(map(abs, changes)) + added - total**2 / n) / n**2
+    return (sum(map(abs, changes)) + added - total**2 / n) / (n - 1) if n > 1 else 1.0

@@ -10,6 +10,7 @@ import pytest
 from prefect import get_client
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.server.events.schemas.automations import EventTrigger as ServerTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.states import Completed, Running
@@ -87,7 +88,8 @@ def test_deploying_again_keeps_schedules_the_queue_s_limit_and_what_automations_
         assert {one.name: one for one in client.read_automations()} == before and not before[made[0]].enabled
         assert client.read_work_queue_by_name(TURNS, POOL).concurrency_limit == 3
         (kept,) = deployment(client, "collect").schedules
-        assert kept.active and kept.schedule.interval.total_seconds() == 5400
+        assert kept.active and isinstance(kept.schedule, IntervalSchedule)
+        assert kept.schedule.interval.total_seconds() == 5400
         assert [one.active for one in deployment(client, "watch").schedules] == [True]
         client.update_work_queue(queue.id, concurrency_limit=1)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.intervals import mean_interval, paired_difference, wilson
+from curation.intervals import mean_interval, paired, paired_difference, wilson
 
 
 def test_wilson_agrees_with_a_published_value() -> None:
@@ -89,3 +89,24 @@ def test_the_difference_is_covered_in_about_95_percent_of_draws() -> None:
         interval = paired_difference(candidate, champion)
         hits += interval.low <= 0.0 <= interval.high
     assert hits >= 560
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4, 15])
+@pytest.mark.parametrize("disagree", [0.2, 0.6])
+def test_the_difference_is_covered_as_often_with_few_seeds(seeds: int, disagree: float) -> None:
+    dice, hits = random.Random(4), 0
+    for _ in range(800):
+        drawn = {(f"t{task}", seed): dice.random() for task in range(15) for seed in range(seeds)}
+        new = {key: value < disagree / 2 for key, value in drawn.items()}
+        old = {key: disagree / 2 <= value < disagree for key, value in drawn.items()}
+        interval = paired_difference(new, old)
+        hits += interval.low <= 0.0 <= interval.high
+    assert hits >= 0.92 * 800  # 15 pairs and the normal distribution: a little less than 0.95
+
+
+def test_a_task_of_one_pair_is_as_uncertain_as_all_pairs_together_and_a_single_pair_says_nothing() -> None:
+    many = {("a", seed): seed % 2 == 0 for seed in range(10)}
+    none = dict.fromkeys(many, False)
+    alone, beside = paired(many, none), paired({**many, ("b", 0): True}, {**none, ("b", 0): False})
+    assert beside.variance > alone.variance
+    assert paired_difference({("a", 0): True}, {("a", 0): False})[1:3] == (pytest.approx(-0.96, abs=0.001), 1.0)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,17 +16,19 @@ CAUTIOUS = not_worse(0.03, 0.05, 0.05, 0.05, hold=True)
 REPRODUCTION = better(0.05, 0.05, 0.05)
 
 
-def outcomes(rule: Rule, difference: float, disagree: float, times: int = 400) -> tuple[dict[str, float], float]:
+def outcomes(
+    rule: Rule, difference: float, disagree: float, times: int = 400, looks: Sequence[int] = LOOKS
+) -> tuple[dict[str, float], float]:
     """Shares of the outcomes where two policies disagree so often and differ by so much, and the mean of the pairs."""
     dice, found, pairs = random.Random(1), Counter[str](), 0
     wins, losses = (disagree + difference) / 2, (disagree - difference) / 2
     for _ in range(times):
-        drawn = [[dice.random() for _ in range(LOOKS[-1])] for _ in range(TASKS)]
-        for seeds in LOOKS:
+        drawn = [[dice.random() for _ in range(looks[-1])] for _ in range(TASKS)]
+        for seeds in looks:
             shown = {(f"t{task}", seed): drawn[task][seed] for task in range(TASKS) for seed in range(seeds)}
             old = {key: wins <= value < wins + losses for key, value in shown.items()}
             new = {key: value < wins for key, value in shown.items()}
-            decision = look(rule, paired(new, old), seeds == LOOKS[-1])
+            decision = look(rule, paired(new, old), seeds == looks[-1])
             if decision is not None:
                 found[decision.outcome] += 1
                 pairs += decision.pairs
@@ -37,6 +40,18 @@ def outcomes(rule: Rule, difference: float, disagree: float, times: int = 400) -
 def test_what_is_worse_by_the_first_hypothesis_is_promoted_as_rarely_as_stated(disagree: float) -> None:
     shares, _ = outcomes(CAUTIOUS, CAUTIOUS.low, disagree)
     assert shares["promote"] <= CAUTIOUS.alpha
+
+
+@pytest.mark.parametrize("between", [1, 2])
+@pytest.mark.parametrize(
+    ("rule", "difference", "wrong"),
+    [(CAUTIOUS, CAUTIOUS.low, "promote"), (CAUTIOUS, CAUTIOUS.high, "reject"), (REPRODUCTION, 0.0, "promote")],
+)
+def test_looking_after_every_seed_errs_no_more_often_than_stated(
+    rule: Rule, difference: float, wrong: str, between: int
+) -> None:
+    shares, _ = outcomes(rule, difference, 0.4, looks=[*range(between, 15, between), 15])
+    assert shares[wrong] <= 0.05
 
 
 @pytest.mark.parametrize("disagree", [0.1, 0.2, 0.4])
