@@ -169,6 +169,14 @@ _REST = r"(?:[^\s\"'”,;\\]|\\(?![nrt\"']))"
 _WORD = rf"(?P<quote>{_MARK}|“)?(?P<secret>(?(quote)(?:[^\"'”\n\\]|\\(?![\"'])){{3,500}}|{_REST}{{4,2000}}))"
 """A word, or all between quotation marks."""
 
+_CALLS = ((re.compile(_NAME + _KEY + r"$"), token), (re.compile(_NAME + _PASSWORD + r"$"), given))
+
+
+def called(field: str, text: str) -> int:
+    """How much of a field's text is a secret because of what the field is called: `password`, `apiKey`."""
+    return max((counts(text) for name, counts in _CALLS if name.search(field)), default=0)
+
+
 KEYS = (
     r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,250}|whsec_[A-Za-z0-9+/]{16,100}",  # Stripe
     r"(?:gh[pousr]|glpat|gl(?:rt|dt|ptt|soat)|xox[abeprs]|xapp)[_-][A-Za-z0-9_-]{16,250}",  # GitHub, GitLab, Slack
@@ -202,7 +210,7 @@ FORMS: tuple[Form, ...] = (
     _form("key", r"(?<![\w-])eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,2000}"),
     _form("key", r"(?i:\bbearer)[ \t]{1,3}(?P<secret>[A-Za-z0-9._~+/=-]{12,2000})", token),
     _form("key", r"(?i:\bbasic)[ \t]{1,3}(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})", basic),
-    _form("password", r"://[^\s/:@]{0,100}:(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
+    _form("password", r"://[^\s/:@]{0,100}:(?!\d{1,5}[?#])(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
     _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
     _form("password", _NAME + _KEY + _SAID + _WORD, token),
     _form("password", _NAME + _PASSWORD + _ASSIGNED + _WORD, given),

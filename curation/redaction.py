@@ -15,6 +15,7 @@ from typing import Any, cast
 from PIL import Image, ImageDraw
 
 from curation.converters.exchanged import Exchanged, ExchangedStep, Picture
+from curation.forms import called
 from curation.private import Secrets, shown, without
 from schemas.action import Action, Finished, Navigate, Type, point_of
 from schemas.observation import Element, element_at
@@ -126,7 +127,8 @@ class Redactor:
             field: what holds it, as it is called there: numbers in ids and times are left alone, and what is typed and
                 nothing else is a secret however short it is.
         """
-        if field in VERBATIM and (plain := text.rstrip("\n")) in secrets.all and plain:
+        plain = text.rstrip("\n")
+        if plain and ((field in VERBATIM and plain in secrets.all) or called(field, plain) == len(plain)):
             self.texts["password"] += 1
             return shown("password") + text[len(plain) :]
         whole = NUMBERED.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field).lower())

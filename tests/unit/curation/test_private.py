@@ -165,6 +165,7 @@ def test_coordinates_times_ids_and_calendars_are_nobody_s_numbers(name: str) -> 
         "basic authentication, basic settings, bearer authentication, npm_config_registry_url, sk-learn-one-of-many",
         "881 857 6290, the call at 1920 1080 2020, scroll +120 -340, icon@2x.png, UTC+0200, 000012345678",
         "0010 0020 0030 0040, 0123 0124 0125, 01 02 03 04 05 06 07, 000-12-3456, 900-12-3456",
+        "http://localhost:8080?mail=a@b, http://localhost:8080/x@y",
         "px20 click the button now and then, at 10 gb29 or gb29 nwbk",
         "Click the password field and press enter. Password Field. The password is required.",
         "4111 1111 1111 1112, 1234567890123, 0000 0000 0000 0000",

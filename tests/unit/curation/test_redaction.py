@@ -109,6 +109,18 @@ def test_coordinates_ids_and_times_stay_and_what_is_typed_does_not() -> None:
     }
 
 
+def test_a_field_that_is_called_a_password_holds_one() -> None:
+    held = {
+        "password": "hunter two",
+        "apiKey": "0a1b2c3d4e5f",
+        "token": "click",
+        "dbPassword": "******",
+        "maxTokens": "9",
+    }
+    left = Redactor().value({"form": held}, typed([], {}))["form"]
+    assert left == held | {"password": "[redacted password]", "apiKey": "[redacted password]"}
+
+
 def test_a_password_that_is_a_short_word_leaves_the_word_in_the_trajectory() -> None:
     screen = picture(200)
     kept = {"messages": [{"content": "I open it\nAction: type(content='open\\n')"}], "value": "open"}
