@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Collection
 from typing import Any
 
-from apps.commands.lineage import readers_of
+from apps.commands.lineage import made_from_readers, readers_of
 from apps.report.build import report_folder
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -14,8 +14,9 @@ from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successo
 from storage.lake import Lake
 from storage.objects import open_store
 from tasks.running.console import out
+from tasks.running.working import require_idle
 from tasks.shared.paths import home
-from tasks.turning import require_free
+from tasks.turning import require_free, turning
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
@@ -29,14 +30,15 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     cut short. Exports, and copies of the lake, are out of reach.
 
     Returns:
-        trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (by trajectory),
-        unknown (policies of which nobody knows any more what they read), rows (by table), screenshots (how many),
-        dry_run.
+        trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (whose training read
+        them, by trajectory), through (policies that were made from those), unknown (policies of which nobody knows any
+        more whether they did), rows (by table), screenshots (how many), dry_run.
 
     Raises:
-        UsageError: an id that is none, or a run turns the lake.
+        UsageError: an id that is none, or a run, a training or the like is under way in the lake.
     """
     require_free(lake)
+    require_idle(lake)
     before = {row.trajectory_id: row for row in lake.rows(Forgotten, {"trajectory_id": list(names)})}
     there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
     if unknown := sorted(set(names) - there - before.keys()):
@@ -52,17 +54,20 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     everything = set(policies)
     pictures = own_screenshots(lake, everything) | (kept - _shown(lake, kept, everything))
     doomed = Doomed(sorted(everything), sorted(pictures))
+    through, unknown = made_from_readers(lake, {one for learnt in policies.values() for one in learnt}, unknown)
     found: dict[str, Any] = {
         "trajectories": sorted(everything),
         "with_them": sorted(with_them),
         "policies": {name: policies[name] for name in sorted(policies)},
+        "through": through,
         "unknown": unknown,
         "rows": rows_of(lake, doomed),
         "screenshots": len(pictures),
         "dry_run": dry_run,
     }
     if not dry_run:
-        _remove(lake, doomed, policies, reason or NO_REASON)
+        with turning(lake):
+            _remove(lake, doomed, policies, reason or NO_REASON)
     return found
 
 
@@ -124,7 +129,9 @@ def show_forgotten(found: dict[str, Any]) -> None:
         console.print(f"{table:<14} {count:>7,}")
     reached = sorted({policy for policies in found["policies"].values() for policy in policies})
     console.print(f"policies that learned from them: {', '.join(reached) or 'none'}", soft_wrap=True)
+    if found["through"]:
+        console.print(f"policies that were made from those: {', '.join(found['through'])}", soft_wrap=True)
     if found["unknown"]:
-        console.print(f"of these nobody knows any more what they read: {', '.join(found['unknown'])}", soft_wrap=True)
+        console.print(f"of these nobody knows any more: {', '.join(found['unknown'])}", soft_wrap=True)
     if not found["dry_run"]:
         console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")

@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-import pyarrow.dataset as pads
 from rich.table import Table
 from rich.text import Text
 
-from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import label_of
@@ -20,8 +18,8 @@ from storage.lake import Lake
 from tasks.promote.events import event_of, shown
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
-from tasks.shared.learnt import decisions_of
-from tasks.shared.policies import policies, policy_row
+from tasks.shared.learnt import decisions_of, read_by
+from tasks.shared.policies import made_from, policies, policy_row
 
 GONE = ("reason", "policies", "done", "created_at")
 VERDICT = ("gate", "gate_version", "passed", "reason", "route")
@@ -35,7 +33,8 @@ def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
     if rows:
         return _of_trajectory(lake, rows[0])
     if gone := lake.read("forgotten", where={"trajectory_id": name}).to_pylist():
-        return {"kind": "forgotten", "trajectory": name, **{key: gone[0][key] for key in GONE}}
+        through = made_from(lake, gone[0]["policies"])
+        return {"kind": "forgotten", "trajectory": name, **{key: gone[0][key] for key in GONE}, "through": through}
     known = ", ".join(policies(lake)) or "none"
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
@@ -92,14 +91,12 @@ def _learnt_from(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
 
 
 def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
-    """The trajectories whose data a policy's training read; a success that a group was shown is not told apart."""
-    nothing: dict[str, Any] = {"count": 0, "by": [], "ids": []}
+    """The trajectories whose data a policy's training read."""
     versions = policy.pins
-    if not {"verdicts", "trajectories"} <= versions.keys():
-        return nothing
-    ids = sorted(_read_by(lake, policy))
+    perceives = json.loads(policy.config)["train"].get("ct", {}).get("perception", 0)
+    ids = sorted(read_by(lake, policy.method, policy.iteration, versions, bool(perceives)))
     if not ids:
-        return nothing
+        return {"count": 0, "by": [], "ids": []}
     stored = lake.read(
         "trajectories",
         ["trajectory_id", "iteration", "task_id"],
@@ -109,25 +106,6 @@ def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
     counts = Counter((row["iteration"], row["task_id"]) for row in stored)
     by = [{"iteration": iteration, "task": task, "n": n} for (iteration, task), n in sorted(counts.items())]
     return {"count": len(ids), "by": by, "ids": ids}
-
-
-def _read_by(lake: Lake, policy: PolicyVersion) -> set[str]:
-    """Ids of trajectories by the policy's method: groups of its iteration, pairs so far, or all that was routed."""
-    source, versions = _source(policy.method), policy.pins
-    if source in (Source.GROUPS, Source.TRAJECTORIES):
-        where = (pads.field("iteration") == policy.iteration) & pads.field("group_id").is_valid()
-        stored = lake.read(
-            "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), versions["trajectories"]
-        )
-        return set(stored["trajectory_id"].to_pylist())
-    if source is Source.PAIRS:
-        sides = ["trajectory_id", "rejected_trajectory_id"]
-        pairs = lake.read("pairs", sides, version=versions["pairs"])
-        return {name for side in sides for name in pairs[side].to_pylist() if name}
-    perceives = json.loads(policy.config)["train"].get("ct", {}).get("perception", 0)
-    routes = ["ct"] if source is Source.FAILURES and not perceives else ["sft", "ct"]
-    decisions = ask(lake, "decisions", versions, iteration=None).to_pylist()
-    return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -144,12 +122,12 @@ def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]]
     return found, unknown
 
 
-def _source(method: str) -> Any:
-    """What a method reads; all that was routed where nobody knows the method any more."""
-    try:
-        return METHODS.instance_of(method).source
-    except UsageError:
-        return Source.ACCEPTED
+def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[str]) -> tuple[list[str], list[str]]:
+    """The policies that were made from readers, as children or by merging; and those of which nothing is known, with
+    what was made from them."""
+    through = made_from(lake, readers)
+    known = {*readers, *through}
+    return through, [name for name in [*unknown, *made_from(lake, unknown)] if name not in known]
 
 
 def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +137,7 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         key=lambda one: (one["created_at"], one["gate"] == DECISION),
     )
     trained, unknown = readers_of(lake, [name])
+    through, unknown = made_from_readers(lake, trained[name], unknown)
     shown = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
     return {
         "kind": "trajectory",
@@ -169,6 +148,7 @@ def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
         "thoughts": _thoughts(lake, name),
         "reviews": _reviews(lake, name),
         "policies": trained[name],
+        "through": through,
         "unknown": unknown,
     }
 
@@ -197,7 +177,14 @@ def _show_forgotten(found: dict[str, Any]) -> None:
     console = out()
     for key in ("trajectory", "created_at", "reason"):
         console.print(f"{'forgotten' if key == 'created_at' else key:<15} {found[key]}")
-    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")
+    _show_reached(found)
+
+
+def _show_reached(found: dict[str, Any]) -> None:
+    console = out()
+    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}", soft_wrap=True)
+    if found["through"]:
+        console.print(f"{'made from these':<15} {', '.join(found['through'])}", soft_wrap=True)
 
 
 def _show_policy(found: dict[str, Any]) -> None:
@@ -247,6 +234,6 @@ def _show_trajectory(found: dict[str, Any]) -> None:
         console.print(f"{'person':<15} {one['person']}: {one['decision']}")
     for one in found["thoughts"]:
         console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}")
-    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}")
+    _show_reached(found)
     if found["unknown"]:
-        console.print(f"{'not known':<15} {', '.join(found['unknown'])}: what they read is not there any more")
+        console.print(f"{'not known':<15} {', '.join(found['unknown'])}: what was read for them is not there any more")

@@ -21,6 +21,7 @@ from tasks.running.events import PAUSED, emit
 from tasks.running.now import MOMENT, published
 from tasks.running.pausing import Pause, pause_of
 from tasks.running.run import Run, flow_name, run_id_under_way
+from tasks.running.working import working
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,5 +111,5 @@ def part(head: str, name: str) -> Iterator[None]:
 @contextmanager
 def alone(lake: Lake, name: str) -> Iterator[None]:
     """The same for work on a lake that is no flow's."""
-    with published(lake, str(uuid4()), name), part("", name):
+    with working(lake, name), published(lake, str(uuid4()), name), part("", name):
         yield

@@ -19,6 +19,7 @@ from schemas.config import Config
 from storage.lake import Lake
 from tasks.running.now import published
 from tasks.running.traces import set_up, span
+from tasks.running.working import working
 from tasks.shared.paths import home
 
 
@@ -67,7 +68,11 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     set_up(config, home())
     try:
         about = {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}
-        with published(run.lake, run.run_id, flow_name()), span("run", about):
+        with (
+            working(run.lake, flow_name() or "run"),
+            published(run.lake, run.run_id, flow_name()),
+            span("run", about),
+        ):
             yield run
     finally:
         _under_way.reset(before)

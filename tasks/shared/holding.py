@@ -85,13 +85,13 @@ def holding(lake: Lake, folder: str, wait: bool = False) -> Iterator[None]:
 
 def require_free(lake: Lake, folder: str) -> None:
     """Raises UsageError where a process holds it, naming that."""
-    _refuse(lake, _holders(lake.blobs.store, folder))
+    _refuse(lake, holders(lake.blobs.store, folder))
 
 
 def holder(lake: Lake, folder: str) -> Holder | None:
     """Who holds it now, or None."""
-    holders = _holders(lake.blobs.store, folder).values()
-    return next((one for one in holders if one is not None and not one.over), None)
+    there = holders(lake.blobs.store, folder).values()
+    return next((one for one in there if one is not None and not one.over), None)
 
 
 def _awaited(lake: Lake, folder: str) -> str:
@@ -108,13 +108,13 @@ def _awaited(lake: Lake, folder: str) -> str:
 def _held(lake: Lake, folder: str) -> str:
     """The name of a file that is now ours, the one file of a process that lives."""
     store = lake.blobs.store
-    there = _holders(store, folder)
+    there = holders(store, folder)
     _refuse(lake, there)
     name = f"{folder}/{1 + max((_number(one) for one in there), default=-1):06d}.json"
     if not store.put_once(name, _now()):
-        _refuse(lake, _holders(store, folder))
+        _refuse(lake, holders(store, folder))
         raise UsageError(f"Another run of the lake at {lake.uri} began or ended just now.", "Start this one again.")
-    seen = _holders(store, folder)
+    seen = holders(store, folder)
     others = {one: other for one, other in seen.items() if one != name}
     try:
         _refuse(lake, others)  # whoever looked before our file was there
@@ -128,7 +128,7 @@ def _held(lake: Lake, folder: str) -> str:
     return name
 
 
-def _holders(store: ObjectStore, folder: str) -> dict[str, Holder | None]:
+def holders(store: ObjectStore, folder: str) -> dict[str, Holder | None]:
     """The files of holders, in order; None for one that went while it was read, and for what says nothing."""
     found: dict[str, Holder | None] = {}
     for name in sorted(one for one in store.sizes(folder) if one.endswith(".json")):
@@ -139,8 +139,8 @@ def _holders(store: ObjectStore, folder: str) -> dict[str, Holder | None]:
     return found
 
 
-def _refuse(lake: Lake, holders: dict[str, Holder | None]) -> None:
-    for one in holders.values():
+def _refuse(lake: Lake, there: dict[str, Holder | None]) -> None:
+    for one in there.values():
         if one is not None and not one.over:
             until = datetime.fromtimestamp(one.heard + SILENT_S).astimezone()
             counts = "" if one.is_here else f"If it is gone already, it counts until {until:%H:%M:%S}. "
@@ -156,10 +156,10 @@ def _beat(lake: Lake, folder: str, name: str, done: Event) -> None:
     newer: dict[str, float] = {}
     while not done.wait(BEAT_S):
         try:
-            holders, before = _holders(store, folder), newer
-            newer = {one: other.heard for one, other in holders.items() if other and _number(one) > _number(name)}
+            there, before = holders(store, folder), newer
+            newer = {one: other.heard for one, other in there.items() if other and _number(one) > _number(name)}
             # one that is about to be refused has a file, too, for a moment, but gives no second sign of life
-            if name not in holders or any(before.get(one, heard) != heard for one, heard in newer.items()):
+            if name not in there or any(before.get(one, heard) != heard for one, heard in newer.items()):
                 break
             store.put(name, _now())
         except Exception:

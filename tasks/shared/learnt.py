@@ -1,4 +1,4 @@
-"""What policies learned from people, and what that was worth on the tasks that people touched.
+"""What policies learned from: trajectories, and people, with what that was worth on the tasks that people touched.
 
 What a policy learned from is what holds in the tables that its training was pinned to. What is new in it is what its
 parent had not learned; the worth is the policy's success on those tasks minus its parent's, on the same held-out seeds.
@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow.dataset as pads
 
 from curation.intervals import NOTHING, Interval, paired_difference
 from learning.algorithms.method import METHODS, Source
@@ -83,6 +85,35 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:
     return [one for one in found if _read(one, source, only)]
 
 
+def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
+    """Ids of the trajectories whose data a training reads, by its method: groups of its iteration, pairs so far, or all
+    that was routed. A success that a group was shown is not told apart.
+
+    Args:
+        lake: where it reads.
+        method: of the training.
+        iteration: of the policy that it makes.
+        pins: the versions of the tables; none without those of verdicts and trajectories.
+        perceives: whether it reads perception data, too.
+    """
+    source = _source(method)
+    if not {"verdicts", "trajectories"} <= pins.keys() or (source is Source.PAIRS and "pairs" not in pins):
+        return set()
+    if source in (Source.GROUPS, Source.TRAJECTORIES):
+        where = (pads.field("iteration") == iteration) & pads.field("group_id").is_valid()
+        stored = lake.read(
+            "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), pins["trajectories"]
+        )
+        return set(stored["trajectory_id"].to_pylist())
+    if source is Source.PAIRS:
+        sides = ["trajectory_id", "rejected_trajectory_id"]
+        pairs = lake.read("pairs", sides, version=pins["pairs"])
+        return {name for side in sides for name in pairs[side].to_pylist() if name}
+    routes = ["ct"] if source is Source.FAILURES and not perceives else ["sft", "ct"]
+    decisions = ask(lake, "decisions", pins, iteration=None).to_pylist()
+    return {row["trajectory_id"] for row in decisions if row["route"] in routes}
+
+
 def learnt_from_people(lake: Lake) -> list[Learnt]:
     """Every policy that learned from a decision, oldest first."""
     rows = policies(lake)
@@ -146,6 +177,7 @@ def _read(one: Decided, source: Any, only_verified: bool) -> bool:
 
 
 def _source(method: str) -> Any:
+    """What a method reads; all that was routed where nobody knows the method any more."""
     try:
         return METHODS.instance_of(method).source
     except UsageError:

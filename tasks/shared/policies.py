@@ -1,7 +1,7 @@
 """Policies by version: which one is champion, and what a new one is registered as."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,15 @@ def origin_of(lake: Lake) -> PolicyVersion | None:
     while row is not None and row.parent in rows:
         row = rows[row.parent]
     return row
+
+
+def made_from(lake: Lake, names: Collection[str]) -> list[str]:
+    """The policies whose weights come from these, from parent to child or by merging, without them; oldest first."""
+    rows, found = policies(lake), set(names)
+    sources = {name: {row.parent, *json.loads(row.metrics or "{}").get("merged", {})} for name, row in rows.items()}
+    while new := {name for name, above in sources.items() if above & found} - found:
+        found |= new
+    return [name for name in rows if name in found.difference(names)]
 
 
 def candidate_of(lake: Lake, iteration: int) -> PolicyVersion | None:

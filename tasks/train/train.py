@@ -11,6 +11,7 @@ from learning.engines.choice import optimizer_of
 from learning.identity import sweep
 from learning.job import Job
 from schemas.config import Config
+from schemas.failure import FlywheelError
 from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.running.run import Run
@@ -22,6 +23,7 @@ from tasks.shared.reviews import settle
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material
+from tasks.train.kept import read_for, require_kept
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.sameness import digests_of, require_same
@@ -73,8 +75,10 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     A training of the same recipe that was cut short goes on from its last checkpoint.
 
     Raises:
-        FlywheelError: the trainer stopped with an error; nothing was stored.
+        FlywheelError: the trainer stopped with an error, or what it read was forgotten meanwhile; nothing was stored.
     """
+    read = read_for(config, lake, recipe)
+    require_kept(lake, read)
     source = method_of(config.train).source
     material = (MATERIAL[source] if isinstance(source, Source) else source)(config, lake, recipe)
     if material.nothing:
@@ -86,6 +90,11 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
         require_same(lake, recipe, learnt)
     sweep(job)
     metrics = {**_run(job, folder), **material.numbers, "learning_rate": job.learning_rate}
+    try:
+        require_kept(lake, read)
+    except FlywheelError:
+        shutil.rmtree(folder)
+        raise
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
     shutil.rmtree(folder)

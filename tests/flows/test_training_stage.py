@@ -4,10 +4,13 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from apps.commands.forgetting import forget_trajectories
+from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
 from models.policy import Context
 from models.random_vlm import build_random
@@ -16,12 +19,15 @@ from schemas.config import Config
 from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
+from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.shared.material import Recipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder, load_policy
-from tasks.train.train import PINNED, train_from
+from tasks.train import train
+from tasks.train.kept import read_for
+from tasks.train.train import PINNED, pins_of, train_from
 from tests.flows.conftest import Turned
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
@@ -72,3 +78,38 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned) -
     assert metrics["resumed_at"] >= 5
     assert not folder.exists()
     assert policy_row(lake, "again").status == "candidate"
+
+
+def test_no_policy_is_made_of_what_was_forgotten_while_it_was_trained(
+    turned: Turned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = turned(1)
+    lake, trained = Lake.open(small.lake), train._run
+    recipe = Recipe("late", "policy-initial", 0, pins_of(lake))
+    name = min(read_for(small, lake, recipe))
+
+    def forgotten_meanwhile(*arguments: Any) -> dict[str, Any]:
+        metrics = trained(*arguments)
+        forget_trajectories(Lake.open(small.lake), [name], "asked for")
+        return metrics
+
+    monkeypatch.setattr(train, "_run", forgotten_meanwhile)
+    with pytest.raises(FlywheelError, match=rf"1 trajectory that this training reads .*{name} .*no policy is made"):
+        train_from(small, lake, recipe)
+    assert not lake.count("policies", {"policy_version": "late"}) and not list(work_folder(lake, "late").iterdir())
+    assert not lake.blobs.store.sizes("checkpoints/late")
+    monkeypatch.setattr(train, "_run", trained)
+    train_from(small, lake, recipe)
+    assert name not in lineage_of(lake, "late")["trajectories"]["ids"]
+
+
+def test_nothing_is_trained_on_what_a_forgetting_that_was_cut_short_left(turned: Turned) -> None:
+    small = turned(1)
+    lake = Lake.open(small.lake)
+    recipe = Recipe("late", "policy-initial", 0, pins_of(lake))
+    name = min(read_for(small, lake, recipe))
+    row = {"reason": "x", "policies": [], "screenshots": [], "done": False, "created_at": utc_now()}
+    lake.append("forgotten", [{"trajectory_id": name, **row}])
+    with pytest.raises(FlywheelError, match=rf"`flywheel forget {name}` end"):
+        train_from(small, lake, recipe)
+    assert not lake.count("policies", {"policy_version": "late"})

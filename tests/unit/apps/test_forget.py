@@ -1,6 +1,7 @@
 """A forgotten trajectory rests nowhere, does not come back, and the policies that learned from it are named."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 from apps.commands.forgetting import forget_trajectories, show_forgotten
 from apps.commands.lineage import lineage_of, show_lineage
 from schemas.failure import UsageError
+from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting
 from storage.lake import Lake
+from tasks.running.run import open_run
 from tasks.shared.paths import home
+from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
 
 
@@ -165,3 +169,69 @@ def test_a_policy_whose_data_is_not_readable_any_more_is_named_and_stops_nothing
     assert lineage_of(lake, name)["unknown"] == ["policy-0000"]
     found = forget_trajectories(lake, [name], "")
     assert (found["policies"][name], found["unknown"]) == (["policy-0001"], ["policy-0000"])
+
+
+def child(lake: Lake, name: str, parent: str, **fields: Any) -> None:
+    row = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()[0]
+    made = {"policy_version": name, "parent": parent, "data_versions": "{}", "status": "held", "created_at": utc_now()}
+    lake.append("policies", [{**row, **made, **fields}])
+
+
+def test_policies_made_from_those_that_learned_from_it_are_named_as_such_also_merged_ones(
+    own: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    late = lineage_of(lake, "policy-0001")["trajectories"]["ids"]
+    new = next(one for one in late if one not in lineage_of(lake, "policy-0000")["trajectories"]["ids"])
+    child(lake, "other", "policy-initial")
+    child(lake, "merged-0000", "policy-initial", metrics=json.dumps({"merged": {"policy-0001": 0.5, "other": 0.5}}))
+    child(lake, "grandchild", "merged-0000")
+    found = lineage_of(lake, new)
+    assert (found["policies"], found["through"]) == (["policy-0001"], ["merged-0000", "grandchild"])
+    forgotten = forget_trajectories(lake, [new], "")
+    assert (forgotten["policies"], forgotten["through"]) == ({new: ["policy-0001"]}, ["merged-0000", "grandchild"])
+    child(lake, "made later", "grandchild")
+    gone = lineage_of(lake, new)
+    assert (gone["policies"], gone["through"]) == (["policy-0001"], ["merged-0000", "grandchild", "made later"])
+    show_forgotten(forgotten)
+    show_lineage(gone)
+    said = capsys.readouterr().out
+    assert "made from those: merged-0000, grandchild\n" in said and "merged-0000, grandchild, made later" in said
+    again = forget_trajectories(lake, [new, name], "", dry_run=True)
+    assert "made later" in again["through"] and "other" not in again["through"]
+
+
+def test_what_was_made_from_a_policy_whose_data_is_not_readable_is_not_known_either(own: Place) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    rows = lake.read("policies", where={"policy_version": "policy-0000"}).to_pylist()
+    lake.upsert("policies", [{**row, "data_versions": '{"verdicts":99,"trajectories":0}'} for row in rows])
+    child(lake, "beside", "policy-0000")
+    assert lineage_of(lake, name)["unknown"] == ["policy-0000", "beside"]
+
+
+def test_nothing_is_forgotten_while_a_flow_such_as_a_retraining_is_at_work(own: Place) -> None:
+    before, name = own.lake.versions(), used_one(own.lake)
+    with (
+        open_run(own.config, create=False),
+        pytest.raises(UsageError, match=rf"Process {os.getpid()} of .* works on the lake at {own.lake.uri} \(run\)"),
+    ):
+        forget_trajectories(own.lake, [name], "")
+    assert own.lake.versions() == before
+    assert forget_trajectories(own.lake, [name], "")["trajectories"] == [name]
+
+
+def test_no_run_begins_while_something_is_forgotten(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = list[UsageError]()
+    whole = forgetting._rewrite
+
+    def meanwhile(lake: Lake, *arguments: Any) -> None:
+        with pytest.raises(UsageError, match="in use by process") as error, turning(lake):
+            pass
+        refused.append(error.value)
+        whole(lake, *arguments)
+
+    monkeypatch.setattr(forgetting, "_rewrite", meanwhile)
+    forget_trajectories(own.lake, [used_one(own.lake)], "")
+    assert refused
+    with turning(own.lake):
+        pass

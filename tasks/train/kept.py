@@ -1,0 +1,29 @@
+"""No policy is made from what was forgotten: a training that read it ends without one."""
+
+from schemas.config import Config
+from schemas.failure import FlywheelError
+from schemas.text import counted
+from storage.lake import Lake
+from tasks.shared.learnt import read_by
+from tasks.shared.material import Recipe
+
+
+def read_for(config: Config, lake: Lake, recipe: Recipe) -> set[str]:
+    """Ids of the trajectories whose data the training of a recipe reads."""
+    train = config.train
+    return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))
+
+
+def require_kept(lake: Lake, read: set[str]) -> None:
+    """Refuses to go on where something of what a training reads was forgotten, or is about to be.
+
+    Raises:
+        FlywheelError: names it.
+    """
+    gone = sorted(read.intersection(lake.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist()))
+    if gone:
+        raise FlywheelError(
+            f"{counted(len(gone), 'trajectory', 'trajectories')} that this training reads were forgotten meanwhile, "
+            f"{gone[0]} for one; no policy is made.",
+            f"Let `flywheel forget {gone[0]}` end, then train again.",
+        )
