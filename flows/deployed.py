@@ -22,7 +22,7 @@ from tasks.running.budget import Exhausted
 from tasks.running.console import say
 from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
-from tasks.watch import watch_lake
+from tasks.watch import answering, watch_lake
 
 ConfigName = str
 Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
@@ -69,7 +69,9 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") 
         overrides: config keys, one a line, such as train.steps=100.
         like: a version whose training is repeated; empty for today's data.
     """
-    return retraining.retrain.fn(load_config(config or None, overrides), like or None)
+    resolved = load_config(config or None, overrides)
+    with answering(resolved):
+        return retraining.retrain.fn(resolved, like or None)
 
 
 @flow(name="quality", flow_run_name=run_name, persist_result=False)

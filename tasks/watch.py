@@ -1,9 +1,12 @@
 """Whether there is enough new to train on: counted in the lake, against what the last training read.
 
 A server starts a retraining at the events that are emitted here (`apps.schedule.automations`). What was asked for is
-kept in the lake, so the same data asks once, whoever looks and however often; and again when as much has come anew.
+kept in the lake, so the same data asks once, whoever looks and however often; and again when as much has come anew, or
+when the retraining that answered came to nothing.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from prefect import task
@@ -19,11 +22,16 @@ from tasks.running.console import say
 from tasks.running.events import emit
 from tasks.running.pausing import pause_of
 from tasks.running.run import run_of
+from tasks.shared.claims import Owner
 from tasks.shared.policies import policies, reigning
 from tasks.shared.status import verified
 
 FILE = "control/asked.json"
 """Among the lake's blobs."""
+ANSWER = "control/answer.json"
+"""The retraining that was begun since then, if one was."""
+TRIES = 3
+"""How often the same data asks where retraining comes to nothing."""
 
 
 class Asked(BaseModel):
@@ -31,6 +39,25 @@ class Asked(BaseModel):
 
     since: str = ""
     counts: dict[str, float] = {}
+    tries: int = 1
+    """How often it was asked for."""
+
+
+class Answer(Owner):
+    """The process of a retraining."""
+
+    over: bool = False
+
+
+@contextmanager
+def answering(config: Config) -> Iterator[None]:
+    """Lets whoever watches know, as long as no policy came of it, whether the retraining within is still at it."""
+    store = Lake.open(config.lake, create=False).blobs.store
+    store.put(ANSWER, Answer.this().model_dump_json().encode())
+    try:
+        yield
+    finally:
+        store.put(ANSWER, Answer.this(over=True).model_dump_json().encode())
 
 
 @task(name="watch", cache_policy=NO_CACHE)
@@ -44,11 +71,13 @@ def watch_lake(config: Config) -> dict[str, Any]:
         say("watch: the lake has no champion yet")
         return {}
     last = last_trained(lake)
-    found, asked = due(config, lake, last), _asked(lake, last)
+    asked = _to_ask(lake, last)
+    found = due(config, lake, last, asked)
     emitted = [event for event, one in found.items() if emit(lake, event, {**one, "since": asked.since})]
     if emitted:
         counts = {**asked.counts, **{event: float(found[event]["count"]) for event in emitted}}
-        lake.blobs.store.put(FILE, Asked(since=asked.since, counts=counts).model_dump_json().encode())
+        lake.blobs.store.delete(ANSWER)
+        lake.blobs.store.put(FILE, asked.model_copy(update={"counts": counts}).model_dump_json().encode())
     for event, one in found.items():
         say(f"watch: {event}: {one['why']}")
     if not found:
@@ -56,15 +85,18 @@ def watch_lake(config: Config) -> dict[str, Any]:
     return found
 
 
-def due(config: Config, lake: Lake, last: PolicyVersion | None) -> dict[str, dict[str, Any]]:
+def due(
+    config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | None = None
+) -> dict[str, dict[str, Any]]:
     """What a retraining would be begun for now, by event: its count, and why in words.
 
     Args:
         config: its `[triggers]` say how much is enough.
         lake: where to count.
         last: the policy that was trained last.
+        asked: what was asked for already; what the lake says if not given.
     """
-    asked, chosen = _asked(lake, last), config.triggers
+    asked, chosen = asked or _asked(lake, last), config.triggers
     pins = last.pins if last else {}
     steps = _count(lake, "accepted_steps") - (_count(lake, "accepted_steps", pins) if last else 0)
     decisions = _count(lake, "decision_count") - (_count(lake, "decision_count", pins) if last else 0)
@@ -86,6 +118,20 @@ def last_trained(lake: Lake) -> PolicyVersion | None:
     """The newest policy that was trained from data."""
     trained = [row for row in policies(lake).values() if row.pins and row.kind in ("iteration", "retrained")]
     return trained[-1] if trained else None
+
+
+def _to_ask(lake: Lake, last: PolicyVersion | None) -> Asked:
+    """What was asked for and needs no asking; nothing where the retraining for it came to nothing, `TRIES` times at
+    most."""
+    asked = _asked(lake, last)
+    try:
+        answer = Answer.model_validate_json(lake.blobs.store.get(ANSWER))
+    except (FileNotFoundError, ValidationError):
+        return asked
+    if not asked.counts or not (answer.over or answer.abandoned):
+        return asked
+    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` tells why")
+    return asked if asked.tries >= TRIES else Asked(since=asked.since, tries=asked.tries + 1)
 
 
 def _asked(lake: Lake, last: PolicyVersion | None) -> Asked:

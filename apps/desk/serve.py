@@ -75,5 +75,5 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         problem = f"`desk.port`: cannot listen at {host}, port {port}: {error.strerror or error}."
-        raise FlywheelError(problem, "Choose another one by --port.") from error
+        raise FlywheelError(problem, "Choose another one: `desk.port=0` takes any that is free.") from error
     return listening

@@ -1,5 +1,7 @@
 """What is due is counted against what the last training read, and asked for once."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from storage.lake import Lake
 from tasks import watch
 from tasks.running.pausing import pause, resume
 from tasks.shared.reviews import Draft, submit
-from tasks.watch import due, last_trained, watch_lake
+from tasks.watch import TRIES, answering, due, last_trained, watch_lake
 from tests.unit.apps.conftest import make_place
 
 
@@ -80,3 +82,39 @@ def submit_all(lake: Lake) -> int:
     for row in rows:
         submit(lake, Draft(row["trajectory_id"], 0, "ada", "accept"))
     return sum(row["n_steps"] for row in rows)
+
+
+def test_what_a_retraining_that_came_to_nothing_was_for_is_asked_for_again_a_few_times(
+    place: tuple[Config, Lake, list[Any]],
+) -> None:
+    config, lake, emitted = place
+    config = chosen(config, steps=0, decisions=2, success_drop=0)
+    names = sorted(lake.read("trajectories", ["trajectory_id"], {"iteration": 2})["trajectory_id"].to_pylist())
+    with answering(config):
+        pass  # one that nobody waits for
+    for name in names[:2]:
+        submit(lake, Draft(name, 0, "ada", "reject"))
+    for tried in range(1, TRIES + 2):
+        for _ in range(2):
+            watch_lake.fn(config)
+            assert len(emitted) == min(tried, TRIES)
+        with pytest.raises(MemoryError), answering(config):
+            watch_lake.fn(config)
+            assert len(emitted) == min(tried, TRIES)  # it is at it
+            raise MemoryError
+    for name in names[2:4]:
+        submit(lake, Draft(name, 0, "ada", "reject"))
+    watch_lake.fn(config)
+    assert [count for _, count in emitted] == [2] * TRIES + [4]
+
+
+def test_a_retraining_that_was_killed_outright_came_to_nothing(place: tuple[Config, Lake, list[Any]]) -> None:
+    config, lake, emitted = place
+    config = chosen(config, steps=0, decisions=1, success_drop=0)
+    submit(lake, Draft(failed(lake)[0], 0, "ada", "reject"))
+    watch_lake.fn(config)
+    dying = "import os, sys; from schemas.config import Config; from tasks.watch import answering\n"
+    dying += "with answering(Config.model_validate_json(sys.argv[1])): os._exit(9)"
+    subprocess.run([sys.executable, "-c", dying, config.model_dump_json()], check=False)
+    watch_lake.fn(config)
+    assert len(emitted) == 2
