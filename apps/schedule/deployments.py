@@ -242,7 +242,7 @@ def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: Place, poo
         work_queue_name=one["work_pool"]["work_queue_name"],
         job_variables=variables,
         enforce_parameter_schema=one["enforce_parameter_schema"],
-        parameter_openapi_schema=parameter_schema(flow).model_dump(),
+        parameter_openapi_schema={**parameter_schema(flow).model_dump(), "additionalProperties": False},
         pull_steps=[],
     )
     return one["name"]

@@ -11,6 +11,7 @@ from prefect import get_client
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import IntervalSchedule
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.server.events.schemas.automations import EventTrigger as ServerTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.states import Completed, Running
@@ -65,6 +66,8 @@ def test_of_all_that_trains_one_runs_at_a_time_and_the_rest_waits(
         for wrong in ({"iterations": "two"}, {"laps": 2}, {"overrides": ["steps"]}):
             with pytest.raises(UsageError):
                 run_now(client, "flywheel", wrong)
+            with pytest.raises(PrefectHTTPStatusError, match="409"):  # whoever asks the server itself
+                client.create_flow_run_from_deployment(deployment(client, "flywheel").id, parameters=wrong)
 
 
 def test_deploying_again_keeps_schedules_the_queue_s_limit_and_what_automations_are_switched_off(

@@ -1,14 +1,15 @@
 """Who may ask the desk, what it takes from them, and that what others wrote is never more than text."""
 
 import re
+import socket
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from apps.desk.app import make_app
-from apps.desk.serve import is_loopback, token_for
-from schemas.failure import UsageError
+from apps.desk.serve import is_loopback, serve, token_for
+from schemas.failure import FlywheelError, UsageError
 from tests.unit.apps.conftest import Place
 
 TOKEN = "a-long-random-text"
@@ -159,3 +160,12 @@ def test_elsewhere_than_on_this_machine_a_token_is_required(monkeypatch: pytest.
         token_for("127.0.0.1", "DESK")
     monkeypatch.setenv("DESK", TOKEN)
     assert token_for("0.0.0.0", "DESK") == TOKEN
+
+
+def test_a_port_that_is_taken_is_named_with_the_key_that_every_command_reads(place: Place) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(FlywheelError, match=rf"port {port}: .*`desk\.port=0`"):
+            serve(place.config, port=port)
