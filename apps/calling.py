@@ -29,6 +29,9 @@ class OncePerError(logging.Filter):
 def call(flow: str, *arguments: Any) -> Any:
     """What a flow returns; what it raises is raised and logged nowhere else.
 
+    A server of the user's own that is away when it begins, or goes away meanwhile, is named in one line, and the flow
+    goes on.
+
     Args:
         flow: its dotted path. It is imported while Prefect's temporary server starts, which takes seconds, too.
         arguments: its arguments.
@@ -48,8 +51,11 @@ def call(flow: str, *arguments: Any) -> Any:
     for handler in handlers:
         handler.addFilter(once)
     try:
-        if server is not None:
-            server.wait()
+        if server is None:
+            from apps.away import call_and_report
+
+            return call_and_report(called, arguments)
+        server.wait()
         return called(*arguments)
     finally:
         for handler in handlers:

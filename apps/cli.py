@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from apps.environment import settle
-from apps.interrupts import heeded, ignore
+from apps.interrupts import heeded, leave
 from schemas.failure import FlywheelError, of_the_disk
 from schemas.text import harmless
 from tasks.running import log
@@ -62,8 +62,7 @@ def main() -> None:
             code = _say(explanation)
         except SystemExit as end:
             code = end.code
-    ignore()
-    sys.exit(code)
+    leave(code)
 
 
 def _say(error: FlywheelError) -> int:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 
@@ -119,6 +119,23 @@ def heeded() -> Iterator[None]:
         interrupts.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_abandoned = threading.Event()
+
+
+def abandon() -> None:
+    """Waits at the end of this process for nothing that is still under way in the background."""
+    _abandoned.set()
+
+
+def leave(code: Any) -> NoReturn:
+    """Ends this process, whose work is done, with an exit status as `sys.exit` takes it."""
+    ignore()
+    if _abandoned.is_set():
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+    sys.exit(code)
 
 
 def ignore() -> None:

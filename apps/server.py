@@ -22,6 +22,8 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
 from environments import watchdog
 from schemas.failure import FlywheelError
+from tasks.running.answering import is_there
+from tasks.running.console import err
 
 PATIENCE_S = 120.0
 QUIET = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
@@ -53,7 +55,7 @@ class TemporaryServer:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, *served, "--log-level", "error"],
-                env={**os.environ, **QUIET},
+                env={**os.environ, **QUIET, "PREFECT_API_URL": self.url},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -117,5 +119,12 @@ def _take(lock: TextIO, made: Path) -> None:
 
 
 def server_if_needed() -> TemporaryServer | None:
-    """A server that starts, or None where one is configured."""
-    return None if PREFECT_API_URL.value() else TemporaryServer()
+    """A server that starts, or None where one is configured and there; says so where that one is away."""
+    configured = PREFECT_API_URL.value()
+    if not configured:
+        return TemporaryServer()
+    if is_there(configured):
+        return None
+    away = f"The Prefect server at {configured} (PREFECT_API_URL) does not answer: this goes on"
+    err().print(f"{away} with a temporary one of its own, and will not be on its page.", style="yellow")
+    return TemporaryServer()

@@ -1,6 +1,7 @@
 """`flywheel schedule`: when deployments run on the Prefect server that is configured, or that `flywheel up` started."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -79,8 +80,10 @@ def run(
 
     given = _parameters(parameters or [])
     with connected() as client:
+        there = deployment(client, name)
         if overrides:
-            given["overrides"] = [*deployment(client, name).parameters.get("overrides", []), *overrides]
+            given["overrides"] = [*there.parameters.get("overrides", []), *overrides]
+        _require_config({**there.parameters, **given}, (there.job_variables or {}).get("working_dir"))
         made = run_now(client, name, given)
         page = page_of(made)
     if as_json:
@@ -125,6 +128,28 @@ def automations(as_json: AsJson = False) -> None:
     else:
         typer.echo("\n".join(made))
         typer.echo("`flywheel schedule on watch` lets it look for new data.")
+
+
+def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
+    """Raises what a run of these parameters would, where the config that it reads is on this machine, too.
+
+    Args:
+        parameters: all that it is given.
+        folder: that it works in, as far as that is known.
+    """
+    from schemas.config import load_config
+    from schemas.config.profiles import OWN, config_file
+
+    named, overrides = parameters.get("config") or "", parameters.get("overrides") or []
+    if not isinstance(named, str) or not isinstance(overrides, list):
+        return  # Prefect's own check names the parameter
+    at = Path(folder or ".") / (named or OWN)
+    if not at.is_file() and named:
+        try:
+            at = config_file(named)
+        except UsageError:
+            return  # a file of the machine that it works on
+    load_config(at if at.is_file() else None, [one for one in overrides if isinstance(one, str)])
 
 
 def _switch(name: str, active: bool, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_API_URL
 
 from schemas.tables.stage import label_of
+from tasks.running.answering import is_there
 from tasks.running.console import listen
 
 P = ParamSpec("P")
@@ -66,6 +67,8 @@ def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture:
         stages: rows of a table, one for each of its stages.
         picture: an SVG of how the wheel learns.
     """
+    if not is_there(PREFECT_API_URL.value() or ""):
+        return  # Prefect would ask again for minutes
     about = label_of(iteration)
     create_table_artifact(key="flywheel-iteration", table=[dict(row) for row in stages], description=about)
     source = f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode()}"

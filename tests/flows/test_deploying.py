@@ -32,6 +32,7 @@ from apps.schedule.deployments import (
     set_schedule,
     switch,
 )
+from apps.schedule.verbs import run
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -148,3 +149,20 @@ def happened(event: str, resource: str, related: Sequence[dict[str, str]] = ()) 
     now = datetime.now(UTC)
     fields = {"occurred": now, "received": now, "event": event, "resource": about, "related": list(related)}
     return ReceivedEvent.model_validate({**fields, "id": uuid4()})
+
+
+def test_a_run_s_keys_are_checked_before_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "flywheel.toml"
+    own.write_text("[environments.fake]\n[suite]\ntasks = ['two-steps']\nheld_out = []\n")
+    with get_client(sync_client=True) as client:
+        deploy(client, place(tmp_path), replace=True)
+        for name in ("flywheel", "retrain"):
+            with pytest.raises(UsageError, match="stepz"):
+                run(name, overrides=["train.stepz=4"])
+            with pytest.raises(UsageError, match="stepz"):
+                run(name, ['overrides=["train.stepz=4"]'])
+        own.write_text(own.read_text() + "[train]\nstepy = 4\n")
+        with pytest.raises(UsageError, match="stepy"):
+            run("flywheel")
+        assert handed_out(client) == set()

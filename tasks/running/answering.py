@@ -1,0 +1,20 @@
+"""Whether a server answers; without Prefect, which takes a second to be imported and a minute to give up."""
+
+import ssl
+import urllib.error
+import urllib.request
+
+PATIENCE_S = 5.0
+
+
+def is_there(url: str) -> bool:
+    """Whether anything but a gateway's excuse answers at an API's address; who may ask is the API's business."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=PATIENCE_S):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except urllib.error.URLError as error:
+        return isinstance(error.reason, ssl.SSLError)
+    except (OSError, ValueError):
+        return False
