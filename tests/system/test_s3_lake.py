@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from storage.lake import Lake
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.preflight.preflight import probes
+from tasks.promote.throne import FOLDER
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, free_ports
 
@@ -43,6 +45,20 @@ lake, new = Lake.open(LakeConfig.model_validate_json(sys.argv[1])), 0
 for chunk in range(4):
     new += lake.append("curriculum", [dict(json.loads(sys.argv[2]), task_id=f"t{chunk}-{i}") for i in range(10)])
 print(new)
+"""
+
+DECIDE = """
+import json, sys, time
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+from tasks.promote.throne import deciding
+lake, spans = Lake.open(LakeConfig.model_validate_json(sys.argv[1]), create=False), []
+for _ in range(4):
+    with deciding(lake):
+        began = time.monotonic()
+        time.sleep(0.05)
+        spans.append((began, time.monotonic()))
+print(json.dumps(spans))
 """
 
 
@@ -92,6 +108,16 @@ def test_two_processes_that_write_the_same_keys_leave_each_once(config: LakeConf
     new = [int(writer.communicate(timeout=120)[0]) for writer in writers]
     keys = Lake.open(config, create=False).read("curriculum")["task_id"].to_pylist()
     assert sum(new) == len(keys) == len(set(keys)) == 40
+
+
+def test_of_processes_that_decide_at_once_one_does_and_the_others_wait(config: LakeConfig) -> None:
+    Lake.open(config)
+    words = [sys.executable, "-c", DECIDE, config.model_dump_json()]
+    all_of_them = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [json.loads(one.communicate(timeout=120)[0]) for one in all_of_them]
+    spans = sorted((began, ended) for found in said for began, ended in found)
+    assert len(spans) == 12 and all(ended <= began for (_, ended), (began, _) in pairwise(spans))
+    assert not Lake.open(config).blobs.store.sizes(FOLDER)
 
 
 def test_blobs_and_checkpoints_come_back(config: LakeConfig, tmp_path: Path) -> None:
