@@ -93,7 +93,7 @@ def _learnt_from(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
 def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
     """The trajectories whose data a policy's training read."""
     versions = policy.pins
-    perceives = json.loads(policy.config)["train"].get("ct", {}).get("perception", 0)
+    perceives = json.loads(policy.config).get("train", {}).get("ct", {}).get("perception", 0)
     ids = sorted(read_by(lake, policy.method, policy.iteration, versions, bool(perceives)))
     if not ids:
         return {"count": 0, "by": [], "ids": []}

@@ -183,7 +183,7 @@ def test_policies_made_from_those_that_learned_from_it_are_named_as_such_also_me
     lake, name = own.lake, used_one(own.lake)
     late = lineage_of(lake, "policy-0001")["trajectories"]["ids"]
     new = next(one for one in late if one not in lineage_of(lake, "policy-0000")["trajectories"]["ids"])
-    child(lake, "other", "policy-initial")
+    child(lake, "other", "policy-initial", config="{}")
     child(lake, "merged-0000", "policy-initial", metrics=json.dumps({"merged": {"policy-0001": 0.5, "other": 0.5}}))
     child(lake, "grandchild", "merged-0000")
     found = lineage_of(lake, new)
