@@ -11,7 +11,7 @@ import runpy
 import signal
 
 from apps.environment import settle
-from apps.interrupts import heeded, ignore
+from apps.interrupts import heeded, leave
 from schemas.failure import FlywheelError
 
 PR_SET_PDEATHSIG = 1
@@ -41,8 +41,12 @@ def main() -> None:
         heed_our_own()
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
             logging.getLogger(name).addFilter(InALine())
-        runpy.run_module("prefect.engine", run_name="__main__")
-    ignore()
+        try:
+            runpy.run_module("prefect.engine", run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+"""The process of a deployment's run, from outside."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HOLDING = """
+import threading, time
+import duckdb
+kept = duckdb.sql("select 1")
+threading.Thread(target=lambda kept=kept: time.sleep(1000), daemon=True).start()
+from apps.deployed import main
+main()
+"""
+
+
+def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: Path) -> None:
+    environ = {**os.environ, "PREFECT__FLOW_RUN_ID": "none", "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(tmp_path)}
+    words = [sys.executable, "-c", HOLDING]
+    done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "Invalid flow run id" in done.stderr
+    assert "leaked" not in done.stderr
