@@ -1,7 +1,6 @@
 """Two iterations from nothing to a candidate on the fake sandbox, and what a restart finds."""
 
 import json
-import time
 from pathlib import Path
 from threading import Event, Thread
 
@@ -56,22 +55,20 @@ def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small
     assert again.seconds == pytest.approx(took / 2, rel=0.05)
 
 
-def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to_the_wall_time(small: Config):
-    started = time.perf_counter()
-    flywheel(small)
-    wall = time.perf_counter() - started
+def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to_the_wall_time(turned: Turned):
+    small = turned(2)
     lake = Lake.open(small.lake)
     rows = lake.read("stages", ["iteration", "stage", "wall_s", "result", "started_at"]).to_pylist()
     between = {row["stage"]: json.loads(row["result"])["orchestration_s"] for row in rows if row["iteration"] == 1}
     assert set(between) == set(STAGES) and all(0 < seconds < 60 for seconds in between.values())
     second = iterations(lake)[-1]
     assert second["orchestration_s"] == pytest.approx(sum(between.values()), abs=0.01)
-    first = min(row["started_at"] for row in rows if row["iteration"] == 0)
-    last = max(row["started_at"] for row in rows if row["iteration"] == 1)
-    before = [row for row in rows if row["iteration"] >= 0 and row["started_at"] < last]
+    rows = [row for row in rows if row["iteration"] == 1]
+    first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
+    before = [row for row in rows if row["started_at"] < last]
     said = sum(row["wall_s"] + json.loads(row["result"])["orchestration_s"] for row in before)
     said += between["promote"] - json.loads(min(before, key=lambda row: row["started_at"])["result"])["orchestration_s"]
-    assert said == pytest.approx((last - first).total_seconds(), abs=0.5) and said < wall
+    assert said == pytest.approx((last - first).total_seconds(), abs=0.5)
 
 
 def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(small: Config):
