@@ -58,7 +58,8 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
 @pytest.mark.slow
 def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_process(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
-    config.write_text(CONFIG.format(lake=tmp_path / "lake").replace("steps_first = 30", "steps_first = 100000"))
+    text = CONFIG.format(lake=tmp_path / "lake").replace("processes = 1", "processes = 2")
+    config.write_text(text.replace("steps_first = 30", "steps_first = 100000"))
     run = start(config)
     while not any("learning.trainer" in command for command in run.left()):
         assert run.process.poll() is None

@@ -27,8 +27,13 @@ trajectories_per_task = 20
 chunk = 4
 relay_share = 0.2
 [policy]
+hidden = 64
+vision_hidden = 64
+layers = 1
+vision_layers = 1
 max_new_tokens = 8
 [train]
+processes = 1
 steps_first = 30
 steps = 30
 batch = 4
