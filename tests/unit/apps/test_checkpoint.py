@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from apps import cli
+from apps import cli, interrupts
 from learning.checkpoint import Checkpoints
 
 Call = Callable[..., tuple[int, str, str]]
@@ -19,7 +19,7 @@ Call = Callable[..., tuple[int, str, str]]
 def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     def call(*words: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["flywheel", "checkpoint", *map(str, words)])
-        monkeypatch.setattr(cli, "ignore", lambda: None)
+        monkeypatch.setattr(interrupts, "ignore", lambda: None)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps import cli
+from apps import cli, interrupts
 from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
 from schemas.failure import GateRefused
@@ -22,7 +22,7 @@ Call = Callable[..., tuple[int, str, str]]
 def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     def call(*words: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
-        monkeypatch.setattr(cli, "ignore", lambda: None)
+        monkeypatch.setattr(interrupts, "ignore", lambda: None)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr()
@@ -170,7 +170,7 @@ def test_an_unexpected_exception_keeps_its_traceback(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(verbs, "resolve", break_down)
     monkeypatch.setattr(sys, "argv", ["flywheel", "status", "--config", str(place.file)])
-    monkeypatch.setattr(cli, "ignore", lambda: None)
+    monkeypatch.setattr(interrupts, "ignore", lambda: None)
     with pytest.raises(RuntimeError, match="nobody expected this"):
         cli.main()
 
