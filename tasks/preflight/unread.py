@@ -15,7 +15,6 @@ from environments.catalog import catalog
 from environments.registry import verifier_of
 from learning.algorithms.method import method_of
 from learning.engines.choice import is_small
-from models.judges.registry import judge_of
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
@@ -164,7 +163,7 @@ RULES = (
     ),
     Rule(
         tuple(f"judge.{key}" for key in JudgeConfig.model_fields if key != "kind"),
-        lambda config: judge_of(config.judge) is None,
+        lambda config: config.judge.kind == "none",
         "there is no judge",
         "Set `judge.kind`, or remove it.",
     ),

@@ -63,7 +63,7 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             "environments": {"fake": {"sandboxes": 4}},
             "suite": {"tasks": ["click-target", "two-steps"], "held_out": []},
             "collect": {"trajectories_per_task": 8, "policy_share": 0.25, "relay_share": 0.25, "chunk": 4},
-            "policy": {"hidden": 64, "layers": 1, "vision_hidden": 64, "vision_layers": 1, "max_new_tokens": 8},
+            "policy": {"max_new_tokens": 8},
             "train": {"steps_first": 4, "steps": 4, "batch": 4, "processes": 1, "warmup": 1},
             "evaluate": {"seeds": 3, "held_out_seeds": 0, "explorer_seeds": 3},
             "promote": {"unparsable": 1},  # nobody learns to write in four steps

@@ -83,7 +83,7 @@ def test_what_cannot_be_loaded_is_refused_and_nothing_is_written(turned: Turned,
     ("keys", "said"),
     [
         ({"base": "other"}, r"policy\.base=.*other.*descends from policy-initial.*policy\.base=tiny"),
-        ({"hidden": 96}, r"policy\.hidden=96.*policy\.hidden=64"),
+        ({"hidden": 96}, r"policy\.hidden=96.*policy\.hidden=192"),
         ({"dialect": "point"}, r"policy\.dialect=point.*policy\.dialect=box_v1"),
     ],
 )

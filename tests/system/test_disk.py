@@ -33,7 +33,7 @@ def _run(*words: str) -> None:
 
 def config(tmp_path: Path, lake: Path) -> Path:
     text = CONFIG.format(lake=lake).replace("min_free_mb = 10", "min_free_mb = 0").replace("30", "4")
-    (tmp_path / "small.toml").write_text(text)
+    (tmp_path / "small.toml").write_text(text.replace("vision_layers = 1\n", "").replace("layers = 1\n", ""))
     return tmp_path / "small.toml"
 
 
