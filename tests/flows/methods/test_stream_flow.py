@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
-from tests.flows.test_group_flow import begun, grouped, result
+from tests.flows.methods.test_group_flow import begun, grouped, result
 
 __all__ = ["begun"]
 

@@ -14,7 +14,7 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
-from tests.flows.test_group_flow import sometimes
+from tests.flows.methods.test_group_flow import sometimes
 from tests.tier import FULL
 
 METHODS = ("ppo", "grpo", "dpo", "grpo stream") if FULL else ("ppo",)

@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
-from tests.flows.test_group_flow import begun, grouped, result  # noqa: F401  (fixtures)
+from tests.flows.methods.test_group_flow import begun, grouped, result  # noqa: F401  (fixtures)
 
 
 def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: int = 4, **ppo: Any) -> Config:

@@ -14,7 +14,7 @@ from models.random_vlm import KINDS, Kind
 from schemas.config.training import LoraConfig
 from tests.system.parts.plain import plain_logits
 from tests.system.parts.ranks import run
-from tests.system.test_resume import whole
+from tests.system.training.test_resume import whole
 from tests.tier import FULL
 from tests.unit.learning.chats import job
 

@@ -17,7 +17,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from tests.system.test_desk import CHROMIUM, FLAGS
+from tests.system.pages.test_desk import CHROMIUM, FLAGS
 
 WAIT_S = 240.0
 CONFIG = """

@@ -25,7 +25,7 @@ from tasks.shared.policies import champion
 from tasks.train.train import MATERIAL, job_of, pins_of
 from tests.clicker import clicked
 from tests.flows.conftest import wheel
-from tests.flows.test_group_flow import sometimes
+from tests.flows.methods.test_group_flow import sometimes
 from tests.taps import Taps
 
 OURS = re.compile(r"Action:|start_box|Thought:")
