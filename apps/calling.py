@@ -4,8 +4,10 @@ Prefect logs every exception with its traceback, once per task and flow that it 
 The command line shows it itself: one line for a `FlywheelError`, one traceback for anything else.
 """
 
+import contextlib
 import importlib
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from apps.environment import make_prefect_home
@@ -26,7 +28,7 @@ class OncePerError(logging.Filter):
         return not (isinstance(raised, FlywheelError) or record.getMessage().startswith(TWICE))
 
 
-def call(flow: str, *arguments: Any) -> Any:
+def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     """What a flow returns; what it raises is raised and logged nowhere else.
 
     A server of the user's own that is away when it begins, or goes away meanwhile, is named in one line, and the flow
@@ -35,6 +37,8 @@ def call(flow: str, *arguments: Any) -> Any:
     Args:
         flow: its dotted path. It is imported while Prefect's temporary server starts, which takes seconds, too.
         arguments: its arguments.
+        ahead: modules that its first stages would wait seconds for, imported meanwhile too. Not in a thread of their
+            own: of two that import at once, one may be given half a module.
 
     Raises:
         FlywheelError: Prefect's temporary server did not start, or died while it did.
@@ -45,6 +49,9 @@ def call(flow: str, *arguments: Any) -> Any:
     server = server_if_needed()
     module, _, name = flow.rpartition(".")
     called = getattr(importlib.import_module(module), name)
+    for other in ahead if server else ():
+        with contextlib.suppress(Exception):  # who needs it reports what fails
+            importlib.import_module(other)
     heed_our_own()
     once = OncePerError()
     handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up

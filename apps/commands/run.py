@@ -1,8 +1,5 @@
 """`flywheel run`: quick checks, the wheel, the report."""
 
-import contextlib
-import importlib
-import threading
 from typing import Any
 
 from apps.calling import call
@@ -19,6 +16,8 @@ from tasks.running.console import err, out
 from tasks.running.pausing import Pause, require_unpaused
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
+
+AHEAD = ("transformers.models.qwen3_vl.modeling_qwen3_vl", "great_expectations")
 
 
 def turn(config: Config, iterations: int) -> tuple[dict[str, Any], Pause | None]:
@@ -41,9 +40,8 @@ def turn(config: Config, iterations: int) -> tuple[dict[str, Any], Pause | None]
         require_unpaused(lake)
         require_budget(lake, config.budget)
 
-    threading.Thread(target=_import_ahead, name="import-ahead", daemon=True).start()
     try:
-        pause = call("flows.flywheel.flywheel", config, iterations)
+        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD)
     except GateRefused:
         err().print(f"The failing rows are in the report: {build_report(config)}")
         raise
@@ -54,10 +52,3 @@ def show_turned(config: Config, turned: dict[str, Any]) -> None:
     """The same for people."""
     show_status(open_lake(config))
     out().print(f"report {turned['report']}", markup=False)
-
-
-def _import_ahead() -> None:
-    """Imports, while Prefect's server starts, what the first stages would wait seconds for; they report what fails."""
-    for name in ("transformers.models.qwen3_vl.modeling_qwen3_vl", "great_expectations"):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)

@@ -149,15 +149,23 @@ def commit(store: ObjectStore, manifest: Manifest, metadata: Metadata) -> Manife
     sizes = store.sizes(folder)
     for name, entry in manifest.files.items():
         if sizes.get(f"{folder}/{name}") != entry.bytes:
-            problem = f"{store.path(folder)}/{name} is not there as it was written."
-            raise CheckpointError(problem, "Two runs cannot save to one place at the same time.")
+            raise _gone(store, f"{folder}/{name}")
     data = pickle.dumps(metadata)
     entry = FileEntry(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
     whole = manifest.model_copy(update={"files": {**manifest.files, METADATA: entry}})
-    if not store.put_once(f"{folder}/{MANIFEST}", _sealed(whole)):
+    try:
+        written = store.put_once(f"{folder}/{MANIFEST}", _sealed(whole))
+    except FileNotFoundError as error:  # another run cleared the place since
+        raise _gone(store, folder) from error
+    if not written:
         raise already_there(store, manifest.step)
     store.put(f"{folder}/{METADATA}", data)
     return whole
+
+
+def _gone(store: ObjectStore, name: str) -> CheckpointError:
+    problem = f"{store.path(name)} is not there as it was written."
+    return CheckpointError(problem, "Two runs cannot save to one place at the same time.")
 
 
 def set_aside(store: ObjectStore, step: int) -> str:

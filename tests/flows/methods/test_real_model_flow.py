@@ -38,7 +38,7 @@ def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     sometimes(lake, "fake/click-target", champion(lake).policy_version)
     method, _, streams = method.partition(" ")
     fields["train"] |= {"method": method, "group": {"groups": 3, "size": 4, "k": 2, "batch": 4}}
-    fields["train"]["stream"] |= {"on": bool(streams), "groups": 1}
+    fields["train"]["stream"] |= {"on": True, "groups": 1} if streams else {}
     fields["train"]["ppo"] |= {"value_steps": 3, "batch": 4}
     flywheel(clicked(config_of(fields), 0.5), iterations=1)
     row = policy_row(lake, "policy-0001")

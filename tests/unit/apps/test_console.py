@@ -97,7 +97,7 @@ def test_a_terminal_shows_in_one_line_what_happens_and_how_long_it_took(monkeypa
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "100")
-    with now(3, "train", lambda: 41.0), bar() as progress:
+    with now("iteration 3", "train", lambda: 41.0), bar() as progress:
         progress.update(progress.add_task("train", total=2, message="[/what]"), completed=1)
         progress.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
