@@ -198,6 +198,8 @@ def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there
     assert (again["judged"], again["skipped"], again["against"]) == (0, report["trajectories"], report["against"])
     assert again["skipped_why"]["judged by it already"] == report["judged"]
     assert sum(again["skipped_why"].values()) == again["skipped"]
+    with pytest.raises(FlywheelError, match=r"answered on none of .*nobody answers"):
+        judge_again(by(f"{__name__}:Silent"), lake, (0, 1))
     show_judging(again)
     assert f"{report['judged']} judged by it already" in " ".join(capsys.readouterr().out.split())
 

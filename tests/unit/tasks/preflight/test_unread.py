@@ -129,3 +129,19 @@ def test_the_default_config_sets_nothing_in_vain() -> None:
     plain: dict[str, Any] = load_config("configs/laptop.toml", [], {}).model_dump()
     assert plain["policy"]["device"] == "auto"
     refuse_unread(load_config("configs/laptop.toml", [], {}))
+
+
+def test_a_judge_that_is_only_asked_for_evidence_is_looked_at_before_anything_is_spent(tmp_path: Path) -> None:
+    missing = config("judge.kind=local", f'judge.options={{"checkpoint":"{tmp_path / "none"}"}}')
+    with pytest.raises(FlywheelError, match=r"judge\.options\.checkpoint"):
+        (judge,) = (one for one in probes(missing) if one.name == "judge")
+        judge.examine()
+    away = config("judge.kind=endpoint", 'judge.options={"url":"http://127.0.0.1:9/v1","model":"m"}')
+    (judge,) = (one for one in probes(away) if one.name == "judge")
+    with pytest.raises(FlywheelError, match=r"127\.0\.0\.1:9"):
+        judge.examine()
+
+
+def test_keys_of_continual_training_are_read_where_it_is_every_nth_iteration() -> None:
+    assert "train.ct" not in for_other_methods(config("train.ct_every=2", "train.ct.form=trajectories"))
+    assert "train.ct.form" in for_other_methods(config("train.ct.form=trajectories"))

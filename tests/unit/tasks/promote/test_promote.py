@@ -351,5 +351,20 @@ def test_a_held_out_task_that_ends_on_a_trained_task_s_screens_holds_the_candida
     lake.upsert("evaluations", [one.model_copy(update={"final_phash": near}) for one in held])
     found = leak(place.config, lake, row)
     assert found is not None and re.search(r"fake/enter-text \(1 of 1 in fake/click-target\)", found)
+    alike = place.config.promote.model_copy(update={"same_screens": "ignore"})
+    assert leak(place.config.model_copy(update={"promote": alike}), lake, row) is None
+    failed = [one.model_copy(update={"final_phash": near, "success": False}) for one in held]
+    lake.upsert("evaluations", failed)  # it ends where every task begins
+    assert leak(place.config, lake, row) is None
     lake.upsert("evaluations", [one.model_copy(update={"final_phash": "f" * 128}) for one in held])
     assert leak(place.config, lake, row) is None
+
+
+def test_a_beginner_that_writes_no_worse_than_the_champion_is_not_broken_by_it(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    lake.delete("evaluations", "true")
+    evaluated(lake, "first", lambda seed: seed % 2 == 0, unparsable=True)
+    policy(lake, config, tmp_path, "second", "first")
+    evaluated(lake, "second", always, unparsable=True)
+    assert challenge(config, lake, policy_row(lake, "second"))["decision"] == "promote"
