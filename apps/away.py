@@ -53,7 +53,7 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
             raise
         away.say()
     finally:
-        if away.said:
+        if away.reported:
             abandon()
         else:
             logging.raiseExceptions = before
@@ -75,18 +75,18 @@ class Away(logging.Filter):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        self.said = False
+        self.reported = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to show this record."""
-        if record.levelno >= logging.WARNING and not self.said and not is_there(self._url):
+        if record.levelno >= logging.WARNING and not self.reported and not is_there(self._url):
             self.say()
-        return not self.said
+        return not self.reported
 
     def say(self) -> None:
-        """Says it, unless it is said."""
-        if not self.said:
-            self.said = True
+        """Reports it, once."""
+        if not self.reported:
+            self.reported = True
             about = f"The Prefect server at {self._url} went away: what is under way goes on"
             err().print(f"{about}, and its page there lacks the rest.", style="yellow")
 

@@ -83,7 +83,7 @@ def given(word: str) -> int:
     return 0 if _NO_SECRET.fullmatch(word.rstrip(".,;:!?)]}")) or _NO_SECRET.fullmatch(word) else len(word)
 
 
-def told(word: str) -> int:
+def in_sentence(word: str) -> int:
     """A password in a sentence: a word in small letters is none, since `the password is required` names none."""
     plain = word.rstrip(".!?)")
     return 0 if plain.isalpha() and plain.islower() else given(word)
@@ -214,7 +214,7 @@ FORMS: tuple[Form, ...] = (
     _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
     _form("password", _NAME + _KEY + _SAID + _WORD, token),
     _form("password", _NAME + _PASSWORD + _ASSIGNED + _WORD, given),
-    _form("password", _NAME + _PASSWORD + rf"(?:{_SAID}| (?=[\"'“]))" + _WORD, told),
+    _form("password", _NAME + _PASSWORD + rf"(?:{_SAID}| (?=[\"'“]))" + _WORD, in_sentence),
     _form("password", _NAME + _PASSWORD + rf"(?::\s{{0,3}}\n\s{{0,8}}| )(?P<secret>{_REST}{{6,200}})", odd),
     _form("password", rf"(?<![\w-])--(?:\w{{1,20}}-)?(?:{_PASSWORD}|{_KEY}) (?P<secret>[^\s\"'-][^\s\"']{{3,200}})"),
     _form("password", r"(?i:(?<![a-z])(?:pin|otp|cvc|cvv)2?)(?: is |[ \t]?[:=][ \t]?)(?P<secret>\d{3,8})(?![\w.,])"),

@@ -90,15 +90,15 @@ def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) ->
     lines = [line for line in data.decode().splitlines() if line.strip()]
     actions: list[dict[str, Any]] = [json.loads(line) for line in lines]
     gone = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
-    said: list[str] = []
+    rewritten: list[str] = []
     for line, action in zip(lines, actions, strict=True):
         added = _added(action["add"], copies, secret) if "add" in action else None
-        said.append(line if added is None else _line({**action, "add": added}))
+        rewritten.append(line if added is None else _line({**action, "add": added}))
         removed: dict[str, Any] = action.get("remove", {})
         copy = copies.get(unquote(removed.get("path", "")))
         if copy is not None and copy.name not in gone:
-            said.append(_line({"remove": {**removed, "path": copy.path(removed["path"]), "size": copy.size}}))
-    return None if said == lines else "\n".join(said).encode()
+            rewritten.append(_line({"remove": {**removed, "path": copy.path(removed["path"]), "size": copy.size}}))
+    return None if rewritten == lines else "\n".join(rewritten).encode()
 
 
 def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
@@ -121,14 +121,14 @@ def _added(add: dict[str, Any], copies: Mapping[str, Copy], secret: Collection[s
     """What the log says of a file that is added, of its copy instead; None where that is to stay."""
     copy, stats = copies.get(unquote(add["path"])), json.loads(add.get("stats") or "{}")
     if copy is not None:
-        said = {"path": copy.path(add["path"]), "size": copy.size}
+        changed = {"path": copy.path(add["path"]), "size": copy.size}
         stats = stats and copy.stats(stats)
     elif any(text in secret for side in ("minValues", "maxValues") for text in _texts(stats.get(side, {}))):
-        said, stats = {}, {"numRecords": stats["numRecords"]}
+        changed, stats = {}, {"numRecords": stats["numRecords"]}
     else:
         return None
     parsed = {"stats_parsed": None} if "stats_parsed" in add else {}
-    return {**add, **said, **parsed, "stats": json.dumps(stats) if stats else None}
+    return {**add, **changed, **parsed, "stats": json.dumps(stats) if stats else None}
 
 
 def _texts(bounds: Mapping[str, Any]) -> list[str]:
@@ -151,9 +151,9 @@ def _put(store: ObjectStore, name: str, data: bytes) -> None:
 def _hint(store: ObjectStore, checkpoint: str, size: int) -> None:
     """Corrects what the log says of its last checkpoint, where it is this one."""
     try:
-        said = json.loads(store.get(HINT))
+        hint = json.loads(store.get(HINT))
     except FileNotFoundError:
         return
-    if said.get("version") == int(checkpoint[len(LOG) + 1 :][:20]):
-        said.pop("checksum", None)
-        store.put(HINT, json.dumps({**said, "sizeInBytes": size}).encode())
+    if hint.get("version") == int(checkpoint[len(LOG) + 1 :][:20]):
+        hint.pop("checksum", None)
+        store.put(HINT, json.dumps({**hint, "sizeInBytes": size}).encode())

@@ -34,7 +34,7 @@ A_DAY = {"Cache-Control": "private, max-age=86400"}
 def router(desk: "Desk") -> APIRouter:
     """The pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
-    lake, found, size = desk.lake, desk.gathered, desk.config.desk.page_size
+    lake, found = desk.lake, desk.gathered
 
     @routes.get("/")
     def wheel() -> HTMLResponse:
@@ -56,6 +56,20 @@ def router(desk: "Desk") -> APIRouter:
             raise HTTPException(404, f"There is no policy {name!r} in this lake.")
         shown = lineage_of(lake, name)
         return page("policy", **shown | {"ids": shown["trajectories"]["ids"][:SHOWN_IDS], "config": _pretty(shown)})
+
+    routes.include_router(_data_router(desk))
+
+    @routes.get("/running")
+    def running() -> HTMLResponse:
+        return page("running")
+
+    return routes
+
+
+def _data_router(desk: "Desk") -> APIRouter:
+    """The pages of what was collected and of its quality."""
+    routes = APIRouter(default_response_class=HTMLResponse)
+    lake, size = desk.lake, desk.config.desk.page_size
 
     @routes.get("/trajectories")
     def trajectories(
@@ -79,10 +93,6 @@ def router(desk: "Desk") -> APIRouter:
         except UsageError as error:
             raise HTTPException(404, str(error)) from None
         return page("quality", quality=shown, measures=tuple(MEASURES), viewer="/trajectory/")
-
-    @routes.get("/running")
-    def running() -> HTMLResponse:
-        return page("running")
 
     return routes
 

@@ -32,7 +32,7 @@ SILENT_S = 300.0
 """What is not heard of for so long is gone; clocks of machines may differ by less."""
 PATIENCE_S = 600.0
 """Whoever waits for another waits no longer: what is held while others wait is held for moments."""
-LOOK_S = 0.2
+POLL_S = 0.2
 """About how often whoever waits looks."""
 
 
@@ -102,7 +102,7 @@ def _awaited(lake: Lake, folder: str) -> str:
         except UsageError:
             if time.monotonic() > until:
                 raise
-        time.sleep(random.uniform(LOOK_S / 2, LOOK_S * 2))  # two that came at once do not meet again
+        time.sleep(random.uniform(POLL_S / 2, POLL_S * 2))  # two that came at once do not meet again
 
 
 def _held(lake: Lake, folder: str) -> str:
