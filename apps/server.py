@@ -11,8 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TextIO
 
@@ -22,7 +20,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
 from environments import watchdog
 from schemas.failure import FlywheelError
-from tasks.running.answering import is_there
+from tasks.running.answering import answers, is_there
 from tasks.running.console import err
 
 PATIENCE_S = 120.0
@@ -79,7 +77,7 @@ class TemporaryServer:
 
     def _wait(self) -> None:
         until = time.monotonic() + PATIENCE_S
-        while not self._answers():
+        while not answers(self.url):
             if self._process.poll() is not None or time.monotonic() > until:
                 ended = "it did not answer" if self._process.returncode is None else f"exit {self._process.returncode}"
                 raise FlywheelError(
@@ -96,13 +94,6 @@ class TemporaryServer:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
-                return answer.status == 200
-        except (urllib.error.URLError, OSError):
-            return False
 
 
 def _take(lock: TextIO, made: Path) -> None:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
@@ -14,18 +12,10 @@ from prefect.settings import PREFECT_API_URL
 
 from apps.environment import home
 from schemas.failure import UsageError
+from tasks.running.answering import answers
 
 NOTE = "up.json"
 """In the work folder: where the server of `flywheel up` is."""
-
-
-def answers(url: str) -> bool:
-    """Whether a Prefect server answers at an API's address."""
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
 
 
 def found_server() -> str | None:

@@ -80,7 +80,8 @@ class _Parts:
 
     def server(self, port: int) -> str:
         """Finds or starts it, and notes where it is; its page's address."""
-        from apps.schedule.connection import NOTE, answers, found_server, use_server
+        from apps.schedule.connection import NOTE, found_server, use_server
+        from tasks.running.answering import answers
 
         found, own = found_server(), f"http://{HOST}:{port}/api"
         if found and not answers(found):
@@ -96,8 +97,8 @@ class _Parts:
         return f"{self.api.removesuffix('/api')}  ({'was there' if found else 'started'})"
 
     def _start_server(self, port: int) -> None:
-        from apps.schedule.connection import answers
         from apps.server import SERVE
+        from tasks.running.answering import answers
 
         environ = {
             "PREFECT__SERVER_FINAL": "1",

@@ -7,6 +7,15 @@ import urllib.request
 PATIENCE_S = 5.0
 
 
+def answers(url: str) -> bool:
+    """Whether a server works at an API's address."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=PATIENCE_S) as answer:
+            return answer.status == 200
+    except (OSError, ValueError):
+        return False
+
+
 def is_there(url: str) -> bool:
     """Whether anything but a gateway's excuse answers at an API's address; who may ask is the API's business."""
     try:

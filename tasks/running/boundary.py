@@ -77,12 +77,12 @@ def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
 
     def wrap(work: Callable[P, R]) -> Boundary[P, R]:
         @wraps(work)
-        def published(*args: P.args, **kwargs: P.kwargs) -> R:
+        def as_part(*args: P.args, **kwargs: P.kwargs) -> R:
             flow = flow_name()
             with part(flow if flow != name else "", name):
                 return work(*args, **kwargs)
 
-        return Boundary(published, name=name, cache_policy=NO_CACHE)
+        return Boundary(as_part, name=name, cache_policy=NO_CACHE)
 
     return wrap
 
