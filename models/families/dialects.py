@@ -31,7 +31,7 @@ _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_QUOTED})\s*(?:,\s*|(?=\)))", re.DOTALL)
 _CALL = re.compile(rf"\s*(\w+)\(\s*((?:\w+\s*=\s*(?:{_QUOTED})\s*(?:,\s*|(?=\))))*)\)", re.DOTALL)
 _LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)\s*$""", re.DOTALL)
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:[ \t]*")
-_THOUGHT = re.compile(r"(?:Thought|Reflection|Action_Summary):[ \t]*")
+_LABEL = re.compile(r"(Thought|Reflection|Action_Summary):[ \t]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
 
@@ -104,7 +104,7 @@ def read_completion(completion: Completion, absolute: tuple[int, int] | None = N
         return replace(completion, thought=thought, action_text=action_text, action=action, error=error)
 
     parts = _ACTION.split(completion.text, maxsplit=1)
-    thought = _THOUGHT.sub("", parts[0]).strip() if len(parts) == 2 else ""
+    thought = _thought(parts[0]) if len(parts) == 2 else ""
     action_text = parts[-1].strip()
     call = _CALL.match(action_text) or _LOOSE_CALL.match(action_text.split("\n\n")[0])
     if call is None:
@@ -118,6 +118,12 @@ def read_completion(completion: Completion, absolute: tuple[int, int] | None = N
         return read(action_text, None, f"{where or 'action'}: {first['msg']} in {action_text[:80]!r}")
     except ValueError as error:
         return read(action_text, None, f"{error} in {action_text[:80]!r}")
+
+
+def _thought(text: str) -> str:
+    """What stands before the action, without its label, or without both of a reflection's."""
+    label = _LABEL.search(text)
+    return _LABEL.sub("", text, count=1 if label and label[1] == "Thought" else 2).strip()
 
 
 def _point(x: int, y: int, dialect: str) -> str:

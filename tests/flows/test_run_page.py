@@ -52,7 +52,7 @@ def test_a_server_hears_of_every_stage_and_its_page_has_the_lines_a_table_and_a_
     assert seen["flywheel.iteration.completed"]["policy"] == "policy-0000"
     accepted = seen["flywheel.data.accepted"]
     assert accepted["accepted"] == accepted["routes"].get("sft", 0)
-    artifacts = {one["key"]: one["data"] for one in asked("artifacts")}
+    artifacts = {one["key"]: one["data"] for one in reversed(asked("artifacts", sort="CREATED_DESC"))}
     assert "collect" in artifacts["flywheel-iteration"]
     kind, _, picture = artifacts["flywheel-success"].partition(",")
     assert kind == "data:image/svg+xml;base64" and xml.fromstring(base64.b64decode(picture)).tag.endswith("svg")
