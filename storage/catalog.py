@@ -5,17 +5,18 @@ ask is a view in `queries/views/`, which they name as they name a table.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from schemas.tables import TABLES
 from storage.lake import Lake
 
+R = TypeVar("R")
 FOLDER = Path(__file__).parent / "queries"
 VIEWS = tuple(sorted(path.stem for path in (FOLDER / "views").glob("*.sql")))
 TOGETHER = 2048
@@ -39,6 +40,13 @@ def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **para
     """
     with stream(lake, name, versions, **parameters) as batches:
         return batches.read_all()
+
+
+def answers(
+    lake: Lake, kind: Callable[..., R], name: str, versions: Mapping[str, int] | None = None, **parameters: Any
+) -> list[R]:
+    """A query's answer as typed rows, of a `kind` whose fields are the query's columns; else as `ask`."""
+    return [kind(**row) for row in ask(lake, name, versions, **parameters).to_pylist()]
 
 
 @contextmanager

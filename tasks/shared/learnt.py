@@ -18,7 +18,7 @@ from learning.algorithms.method import METHODS, Source
 from schemas.failure import UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
-from storage.catalog import ask
+from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.policies import policies
 
@@ -80,7 +80,7 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:
     """The decisions that a policy's training read; none for one whose pins do not tell."""
     if not policy.pins.keys() >= NEEDED:
         return []
-    found = [Decided(**row) for row in ask(lake, "people_decisions", policy.pins).to_pylist()]
+    found = answers(lake, Decided, "people_decisions", policy.pins)
     source, only = _source(policy.method), _only_verified(policy)
     return [one for one in found if _read(one, source, only)]
 

@@ -13,7 +13,7 @@ from schemas.action import from_json
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
 from schemas.tables.pair import Pair
-from storage.catalog import ask
+from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, pngs_of
 from tasks.shared.trajectories import stored
@@ -23,7 +23,7 @@ from tasks.shared.weights import policy_family
 def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
     """Writes the pairs of this iteration's trajectories, with each other and with older ones; returns how many. With
     `judge.pairwise` the judge has to prefer the same side of those that no verifier knows."""
-    rows = [PartingStep(**row) for row in ask(lake, "parting_trajectories", iteration=iteration).to_pylist()]
+    rows = answers(lake, PartingStep, "parting_trajectories", iteration=iteration)
     pairs = pairs_of(rows, iteration)
     if config.judge.pairwise:
         pairs = compared(config.judge, lake, pairs)
