@@ -6,7 +6,7 @@ site of entities with attributes and links, each attribute with the words it is 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -115,8 +115,8 @@ class World(_Part):
     site: Site | None = None
     roots: Mapping[str, Root] = {}
     """The environment's own task for each thing that can be asked: tasks made of that descend from it."""
-    parts: tuple[str, ...] = ()
-    """Own tasks that can be rolled out one after the other in one trajectory."""
+    parts: Mapping[str, str] = {}
+    """Own tasks that can be rolled out one after the other in one trajectory, each with its instruction."""
 
     def asked(self, checks: Iterable["Check"], initial: Mapping[str, Any]) -> tuple[str, ...]:
         """The own tasks that some checks ask for, whatever the words: those whose fields are to be changed or, where
@@ -125,6 +125,12 @@ class World(_Part):
         read = {one.field for one in checks if one.field not in guarded or not one.holds(initial)}
         parts = [name for field in self.fields if field.kind == "parts" for name in initial[field.name].split()]
         return tuple(dict.fromkeys([*(one.task for one in self.roots.values() if read & set(one.fields)), *parts]))
+
+    def guards(self, checks: Collection["Check"], initial: Mapping[str, Any]) -> tuple["Check", ...]:
+        """That what is not asked for stays as it was: a check on each guarded field that no other one reads."""
+        read = {one.field for one in checks}
+        kept = [field.name for field in self.fields if field.guarded and field.name not in read]
+        return tuple(Check(field=name, value=initial[name]) for name in kept)
 
     def problem(self, state: Mapping[str, Any]) -> str:
         """What is wrong with a state; empty if nothing is."""
@@ -144,7 +150,7 @@ class World(_Part):
             case "flag":
                 return isinstance(value, bool)
             case "parts":
-                return isinstance(value, str) and set(value.split()) <= set(self.parts)
+                return isinstance(value, str) and set(value.split()) <= self.parts.keys()
             case "counts":
                 goods = {one.key for one in entities if self.site and one.kind == self.site.goods}
                 return isinstance(value, dict) and all(

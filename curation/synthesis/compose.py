@@ -1,6 +1,7 @@
 """Compositions: two tasks in one. On a site their goals are joined; other tasks are rolled out one after the other."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
@@ -17,6 +18,7 @@ MOST_TRIED = 100
 class Compose(Maker[Section]):
     """Two parents; those that fail first."""
 
+    version = "2"
     needs_site = False
 
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
@@ -45,22 +47,31 @@ class Compose(Maker[Section]):
         return goals
 
     def _in_turn(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
-        """Pairs of the environment's own tasks, the likeliest to teach first: those that fail and succeed."""
-        usable = [one for one in material.parents if one.task_id.partition("/")[2] in material.world.parts]
+        """Pairs of the environment's own tasks that no other one shares its words with, those that fail most first."""
+        words = Counter(material.world.parts.values())
+        own = {name: said for name, said in material.world.parts.items() if words[said] == 1}
+        usable = [one for one in material.parents if one.instruction == own.get(one.task_id.partition("/")[2])]
         pairs = list(permutations(usable, 2))
         chance.shuffle(pairs)
         pairs.sort(key=lambda pair: -sum(one.failures for one in pair))
         for pair in pairs:
             parts = [one.task_id.partition("/")[2] for one in pair]
             initial: State = {"parts": " ".join(parts), "rewards": []}
+            golden: State = {**initial, "rewards": [1.0] * len(parts)}
+            others = [name for name in own if name not in parts][:1]
+            wrong = [" ".join(names) for names in (parts[::-1], *([parts[0], name] for name in others))]
+            undone = ([1.0], [1.0, 0.0], [0.0], [0.0, 1.0], [1.0, -1.0])
             yield Proposal(
                 maker=self.name,
                 version=self.version,
                 environment=material.environment,
                 instruction=in_turn([one.instruction for one in pair]),
                 initial=initial,
-                golden={**initial, "rewards": [1.0] * len(parts)},
-                near_misses=tuple({**initial, "rewards": one} for one in ([1.0], [1.0, 0.0], [0.0], [1.0, -1.0])),
+                golden=golden,
+                near_misses=(
+                    *({**golden, "rewards": one} for one in undone),
+                    *({**golden, "parts": one} for one in wrong),
+                ),
                 parents=tuple(one.task_id for one in pair),
                 max_steps=sum(one.max_steps for one in pair),
                 tags=(self.name, "multi-step"),

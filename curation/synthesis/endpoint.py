@@ -144,7 +144,8 @@ def _told(material: Material, chance: random.Random) -> str:
 
 
 def _schema(world: World) -> dict[str, Any]:
-    return {"fields": [field.model_dump() for field in world.fields], "other_pages": list(world.pages)}
+    tasks = {"tasks_in_turn": dict(world.parts)} if world.parts else {}
+    return {"fields": [field.model_dump() for field in world.fields], "other_pages": list(world.pages), **tasks}
 
 
 def _pages(world: World) -> list[dict[str, Any]]:

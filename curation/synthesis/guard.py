@@ -13,9 +13,7 @@ from schemas.world import Check, State, World, canonical
 def guards(checks: Collection[Check], initial: State, golden: State, world: World) -> tuple[Check, ...]:
     """That fields which are not to change have not: of those that the environment does not leave free, and that the
     reward does not read anyway."""
-    read = {one.field for one in checks}
-    kept = [one.name for one in world.fields if one.guarded and one.name not in read]
-    return tuple(Check(field=name, value=initial[name]) for name in kept if not _changes(name, initial, golden))
+    return tuple(one for one in world.guards(checks, initial) if not _changes(one.field, initial, golden))
 
 
 def left_out(initial: State, golden: State, world: World) -> list[State]:
@@ -29,7 +27,8 @@ def left_out(initial: State, golden: State, world: World) -> list[State]:
 
 
 def side_effects(golden: State, world: World) -> list[State]:
-    """The golden state with one change more: one for each field that the environment does not leave free."""
+    """The golden state with one change more: one for each field that the environment does not leave free, and of counts
+    one more, one less, and one gone."""
     found: list[State] = []
     for one in world.fields:
         value = golden[one.name]
@@ -39,7 +38,7 @@ def side_effects(golden: State, world: World) -> list[State]:
             case "flag":
                 found.append({**golden, one.name: not value})
             case "counts":
-                found += [{**golden, one.name: {**value, key: 1}} for key in _goods(world) if key not in value][:1]
+                found += [{**golden, one.name: counts} for counts in _beside(value, _goods(world))]
             case _:
                 continue
     return _distinct(found, golden)
@@ -53,6 +52,14 @@ def _changes(name: str, initial: State, golden: State) -> bool:
 def _but_one(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[str, int]]:
     changed = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
     return [{name: count for name, count in {**after, key: before.get(key, 0)}.items() if count} for key in changed]
+
+
+def _beside(counts: Mapping[str, int], goods: Iterable[str]) -> list[dict[str, int]]:
+    """Counts with another entry, and for each entry with one more of it and without it."""
+    more = [{**counts, key: 1} for key in goods if key not in counts][:1]
+    for key, count in counts.items():
+        more += [{**counts, key: count + 1}, {name: left for name, left in counts.items() if name != key}]
+    return more
 
 
 def _goods(world: World) -> list[str]:

@@ -24,14 +24,30 @@ _TURNS = re.compile(r"Do (\d) tasks one after the other: ")
 class Reader(RewardMaker[Section]):
     """Reads the sentences that our own makers write; whoever writes otherwise needs another reward maker."""
 
+    version = "2"
+
     def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
-        """One or two checks for each sentence."""
+        """One or two checks for each sentence; of tasks one after the other, which they are and that all are done."""
         turns = _TURNS.match(instruction)
         if turns and world.parts:
-            return (Check(field="rewards", value=list[JsonValue]([1.0] * int(turns[1]))),)
+            names = _parts(instruction[turns.end() :], int(turns[1]), world)
+            done = list[JsonValue]([1.0] * len(names))
+            return Check(field="parts", value=" ".join(names)), Check(field="rewards", value=done)
         if world.site is None:
             raise Unreadable("there are no pages, and the words name no tasks one after the other")
         return _Reading(world.site, instruction).checks()
+
+
+def _parts(words: str, count: int, world: World) -> list[str]:
+    """The names of the tasks that these words ask for, one after the other."""
+    found = re.fullmatch(" ".join(rf"\({number}\) (.+)" for number in range(1, count + 1)), words, re.DOTALL)
+    if found is None:
+        raise Unreadable(f"{words[:80]!r} are not {count} tasks")
+    fitting = [(said, [name for name, own in world.parts.items() if own == said]) for said in found.groups()]
+    for said, names in fitting:
+        if len(names) != 1:
+            raise Unreadable(f"{said[:80]!r} fits {len(names)} tasks, not one")
+    return [names[0] for _, names in fitting]
 
 
 class _Reading:

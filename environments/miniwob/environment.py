@@ -38,7 +38,8 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
     @property
     def world(self) -> World:
         """Its tasks one after the other; what is on their pages is decided by a seed, so nothing else can be set."""
-        return World(fields=FIELDS, start={"parts": "", "rewards": []}, parts=tuple(self.entries))
+        parts = {name: entry.instruction for name, entry in self.entries.items()}
+        return World(fields=FIELDS, start={"parts": "", "rewards": []}, parts=parts)
 
     @property
     def lineage(self) -> str:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 
-from environments.site.world import ROOTS, START
+from environments.site.world import ROOTS, START, world_of
 from schemas.tables.task import TaskEntry
 from schemas.world import Check, Setup, Site
 
@@ -21,7 +21,17 @@ ENTRIES: Mapping[str, TaskEntry] = {
 
 
 def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
-    """The instruction and the setup of one of them; each starts a click or two from where it is done."""
+    """The instruction and the setup of one of them; each starts a click or two from where it is done. Whoever changes
+    what it does not ask for as well (a cart, a note, an answer) has no reward, as in made tasks."""
+    words, page, wanted = _drawn(template, site, seed)
+    initial = {**START, "page": page}
+    checks = tuple(Check.model_validate({"field": name, "value": value}) for name, value in wanted.items())
+    guarded = (*checks, *world_of(site).guards(checks, initial))
+    return words, Setup.model_validate({"initial": initial, "checks": guarded})
+
+
+def _drawn(template: str, site: Site, seed: int) -> tuple[str, str, dict[str, object]]:
+    """The words, the page that it starts from, and what is to be in which field."""
     chance = random.Random(f"{template} {seed}")
     entity = chance.choice(site.entities)
     linked = {one.key: one for one in site.entities}
@@ -30,17 +40,13 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
         while not entity.links:
             entity = chance.choice(site.entities)
         target = linked[chance.choice(sorted(entity.links.values()))]
-        return words.format(target.title), _setup(entity.key, page=target.key)
+        return words.format(target.title), entity.key, {"page": target.key}
     if template == ROOTS["answer"].task:
         name = chance.choice(sorted(entity.values))
-        return words.format(name, entity.title), _setup(entity.key, answer=str(entity.values[name]), submitted=True)
+        wanted = {"answer": str(entity.values[name]), "submitted": True}
+        return words.format(name, entity.title), entity.key, wanted
     if template == ROOTS["cart"].task:
         entity, count = chance.choice(site.of_kind(site.goods)), chance.choice((1, 1, 2))
-        return words.format(count, entity.title), _setup(entity.key, cart={entity.key: count})
+        return words.format(count, entity.title), entity.key, {"cart": {entity.key: count}}
     text = chance.choice(WORDS)
-    return words.format(text), _setup("cart", note=text)
-
-
-def _setup(page: str, /, **wanted: object) -> Setup:
-    checks = tuple(Check.model_validate({"field": name, "value": value}) for name, value in wanted.items())
-    return Setup.model_validate({"initial": {**START, "page": page}, "checks": checks})
+    return words.format(text), "cart", {"note": text}

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from curation.synthesis.guard import side_effects
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.site.app import changed, shown
@@ -64,6 +65,47 @@ def test_what_is_done_changes_the_state_until_the_answer_is_handed_in() -> None:
     assert state == {**START, "cart": {"product-1": 1}, "answer": "red", "page": "cart"}
     over = changed(state, ("hand in",))
     assert changed(over, ("go", "home")) == over and over["submitted"]
+
+
+@pytest.mark.parametrize("template", list(DRAWN.entries))
+def test_an_own_task_that_is_done_with_something_else_changed_beside_it_is_not_rewarded(template: str) -> None:
+    site = site_of(0, 96)
+    for seed in range(20):
+        _, setup = instance(template, site, seed)
+        golden = {**setup.initial, **{check.field: check.value for check in setup.checks}}
+        beside = side_effects(golden, world_of(site))
+        assert score(setup.checks, golden) == 1.0 and len(beside) >= 4
+        assert [one for one in beside if score(setup.checks, one)] == []
+
+
+def test_whoever_fills_the_cart_where_a_note_was_asked_for_has_no_reward_until_it_is_undone() -> None:
+    verifier = verifier_of("state")
+    assert verifier is not None
+
+    async def rolled() -> list[Outcome]:
+        async with SandboxPool([DRAWN]) as pool, pool.lease(DRAWN.task("write-note"), 5) as sandbox:
+            assert isinstance(sandbox, SiteSandbox)
+            product, text = sandbox.site.of_kind("product")[0], sandbox.setup and sandbox.setup.checks[0].value
+            steps = (
+                "Home",
+                f"{product.values['type']}s",
+                product.title,
+                "Add to cart",
+                "Cart (1)",
+                "Note",
+                None,
+                "Less",
+            )
+            found: list[Outcome] = []
+            for name in steps:
+                shown = (await sandbox.observe(elements=True)).elements
+                x, y = next((one for one in shown if one.interactive and one.name == name), shown[0]).centre
+                await sandbox.perform(act.Click(x=x, y=y) if name else act.Type(content=str(text)))
+                found.append(await sandbox.verify(verifier))
+            return found
+
+    *_, written, undone = asyncio.run(rolled())
+    assert (written, undone) == (Outcome(False, 0.0), Outcome(True, 1.0))
 
 
 def test_a_made_task_starts_in_its_state_and_its_reward_is_what_its_checks_say() -> None:

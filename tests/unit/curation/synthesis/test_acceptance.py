@@ -12,7 +12,7 @@ from curation.synthesis import endpoint
 from curation.synthesis.acceptance import decide, identity, solvable
 from curation.synthesis.guard import left_out
 from curation.synthesis.leaks import held_out, leak, nearest, plain
-from curation.synthesis.maker import Proposal, maker_of
+from curation.synthesis.maker import Material, Parent, Proposal, maker_of
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from models.serving.openai import OpenAIClient
@@ -20,6 +20,7 @@ from schemas.config.section import Section
 from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
 from schemas.world import Check, World, score
+from tests.parts import miniwob
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, TASKS, WORLD, decided, holding_out, proposed
 
 
@@ -172,6 +173,40 @@ def test_what_our_makers_propose_is_rewarded_for_nothing_more_and_nothing_less(n
     for one in proposed(name, 60):
         decision = decided(one)
         assert decision.left_out and decision.side_effects and not any((*decision.left_out, *decision.side_effects))
+
+
+MINIWOB = miniwob(browsers=1, pages=1)
+
+
+def composed(*names: str) -> list[Proposal]:
+    tasks = [MINIWOB.task(name) for name in names]
+    parents = [Parent(one.task_id, one.instruction, one.max_steps) for one in tasks]
+    return list(maker_of("compose", {}).propose(Material("miniwob", MINIWOB.world, parents), random.Random(0)))
+
+
+def read_from_words(one: Proposal) -> Any:
+    return decide(one, MINIWOB.world, reward_maker_of("reader", {}), NOTHING, (), 3)
+
+
+def test_tasks_one_after_the_other_are_rewarded_for_those_that_the_words_name_in_their_order_and_no_others() -> None:
+    first, second = composed("click-test", "click-test-2")
+    for one in (first, second):
+        decision = read_from_words(one)
+        assert decision.accepted and len(decision.near_misses) >= 7
+        assert score(decision.checks, {**one.golden, "parts": "click-test click-link"}) == 0.0
+    swapped = replace(first, initial=second.initial, golden=second.golden, near_misses=second.near_misses)
+    assert read_from_words(swapped).reason == "golden"
+    three = replace(first, instruction=first.instruction.replace("(2)", "(3)"))
+    assert read_from_words(three).reason == "unreadable"
+
+
+def test_words_that_several_tasks_have_are_not_composed_of_and_not_rewarded() -> None:
+    assert composed("click-test", "choose-date") == []
+    (one, _) = composed("click-test", "click-test-2")
+    date = MINIWOB.task("choose-date").instruction
+    words = one.instruction.replace(MINIWOB.task("click-test").instruction, date)
+    decision = read_from_words(replace(one, instruction=words))
+    assert decision.reason == "unreadable" and "fits 4 tasks, not one" in decision.detail
 
 
 @pytest.mark.parametrize(
