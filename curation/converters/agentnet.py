@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from curation.converters.code import OutOfScreen, Point, Unmapped, read_code, write_code
+from curation.converters.code import OutOfScreen, Point, Unmapped, pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -114,12 +114,14 @@ class AgentNet(Format):
     ) -> tuple[ExchangedStep, Point | None]:
         screen = source.picture(entry.image, place, f"{where}.image")
         code, action, error = entry.value.code, None, None
+
+        def fraction(x: float, y: float) -> Point:
+            return fraction_of(x, y, unit, screen.width, screen.height)
+
         try:
-            action, pointer = read_code(
-                code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height), pointer
-            )
+            action, pointer = read_code(code, fraction, pointer)
         except Unmapped as unmapped:
-            error = str(unmapped)
+            error, pointer = str(unmapped), pointer_after(code, fraction, pointer)
         except OutOfScreen as outside:
             raise Refused(place, f"{where}.value.code", f"{outside}; --unit names another unit") from outside
         others = {key: value for key, value in entry.others.items() if key != "index"}

@@ -80,6 +80,24 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
     return action, (where if None not in where else pointer)  # pyright: ignore[reportReturnType]
 
 
+def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Point | None:
+    """Where the pointer is after code that is no one action of ours, such as a triple click; None where nothing tells,
+    so that nothing after it is read as an action at a place that the pointer has left.
+
+    Args:
+        code, fraction, pointer: as `read_code` has them.
+    """
+    try:
+        for call in _calls(code):
+            if call.function in AIMED:
+                pointer = _point(call, fraction, "x", "y", 0) or pointer
+            elif call.function not in STILL:
+                pointer = None
+    except (Unmapped, OutOfScreen):
+        return None
+    return pointer
+
+
 def write_code(action: Action, style: Style) -> str:
     """The code of an action, coordinates in fractions."""
     fields = action.model_dump(exclude={"type"})
@@ -134,6 +152,10 @@ def _point(call: Call, fraction: ToFraction, x: str, y: str, place: int | None) 
         raise OutOfScreen(str(error)) from error
 
 
+AIMED = ("moveTo", "click", "leftClick", "doubleClick", "rightClick", "middleClick", "tripleClick", "triple_click")
+"""Calls after which the pointer is at their point, or where it was if they have none."""
+STILL = ("press", "hotkey", "keyDown", "keyUp", "write", "typewrite", "wait", "sleep", "terminate")
+"""Calls that leave it."""
 POINTED = ("click", "leftClick", "doubleClick", "rightClick", "long_press")
 USUAL = {"doubleClick": ("left", 2), "rightClick": ("right", 1)}
 """Button and clicks of a call that names neither; of all others the left one, once."""

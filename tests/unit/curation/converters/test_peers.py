@@ -10,8 +10,13 @@ import pytest
 
 from curation.converters.exchanged import Exchanged
 from curation.converters.format import FORMATS
-from schemas.action import Click, Drag, Finished, Hotkey, OpenApp, Scroll
+from curation.converters.rows import Import, exchanged_of, rows_of
+from curation.gates.actions import ActionsGate
+from curation.gates.gate import GateContext
+from schemas.action import Click, Drag, Finished, Hotkey, OpenApp, Scroll, to_json
+from schemas.config.section import Section
 from schemas.failure import UsageError
+from schemas.table import utc_now
 from tests.unit.curation.converters.records import picture, refused, taken, written
 
 
@@ -53,6 +58,38 @@ def test_agentnets_columns_stay(tmp_path: Path) -> None:
     assert {key: back[key] for key in (*scores, "task_id", "instruction", "task_completed")} == {
         key: record[key] for key in (*scores, "task_id", "instruction", "task_completed")
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "then"),
+    [
+        ("computer.tripleClick(x=0.5, y=0.2500)", Drag(x=0.5, y=0.25, to_x=0.9, to_y=0.9)),
+        ("computer.triple_click(x=0.5,y=0.25)", Drag(x=0.5, y=0.25, to_x=0.9, to_y=0.9)),
+        ("pyautogui.click(x=0.5, y=0.25, clicks=3)", Drag(x=0.5, y=0.25, to_x=0.9, to_y=0.9)),
+        ("pyautogui.press(keys=['a', 'b'])", Drag(x=0.1, y=0.1, to_x=0.9, to_y=0.9)),
+        ("pyautogui.moveRel(3, 4)", None),
+        ("no code", None),
+    ],
+)
+def test_code_that_is_no_action_of_ours_is_kept_as_it_is_with_the_steps_before_it_and_no_step_after_it_is_misread(
+    tmp_path: Path, code: str, then: Drag | None
+) -> None:
+    codes = ["pyautogui.click(x=0.1, y=0.1)", code, "pyautogui.dragTo(x=0.9, y=0.9)"]
+    values = [{"code": one, "thought": "T."} for one in codes]
+    traj = [{"index": at, "image": f"{at}.png", "value": one} for at, one in enumerate(values)]
+    record = {"task_id": "a1", "instruction": "Select the line.", "traj": traj, "task_completed": True}
+    form = FORMATS.class_of("agentnet")()
+    (taken_in,) = taken(form, source(tmp_path / "in", "theirs.jsonl", record))
+    of = Import("lake", "run", -2, "import/a", frozenset(), "import:agentnet:a", False, utc_now())
+    rows = rows_of(taken_in, of)
+    found = ActionsGate(Section()).check(rows.trajectory, rows.steps, GateContext())
+    assert (found.passed, found.error_step) == (False, 1)
+    assert [step.action_error is None for step in rows.steps] == [True, False, then is not None]
+    assert rows.steps[2].action == (then and to_json(then))
+    screens = {one.screen.sha256: one.screen for one in taken_in.steps}
+    stored = exchanged_of("lake", rows.trajectory, rows.steps, screens, {})
+    (back,) = lines_of(written(form, [stored], tmp_path / "out") / "agentnet.jsonl")
+    assert [entry["value"] for entry in back["traj"]] == values
 
 
 def test_scalecuas_rows_that_go_on_with_each_other_are_one_trajectory(tmp_path: Path) -> None:
