@@ -44,6 +44,16 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{page.name}: {target}"
 
 
+def test_every_config_key_that_a_document_names_is_one() -> None:
+    keys = set(re.findall(r"^\| `([a-z_.]+)`", (ROOT / "docs/config.md").read_text(), re.MULTILINE))
+    sections, files = {key.partition(".")[0] for key in keys} - {"environments"}, ("traces.jsonl", "cluster.toml")
+    for page in PAGES:
+        for named in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?:=[^`]*)?`", page.read_text()):
+            known = named in keys or any(key.startswith(f"{named}.") for key in keys)
+            asks = named.partition(".")[0] in sections and ".options" not in named and named not in files
+            assert known or not asks, f"{page.name}: there is no key {named}"
+
+
 def test_the_changelog_begins_with_the_version_that_the_package_has_and_a_tag_is_that_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     heads = re.findall(r"^## (\d+\.\d+\.\d+)(, not released)?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
