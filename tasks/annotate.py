@@ -10,6 +10,7 @@ from storage.catalog import ask
 from tasks.perceive import perception_of
 from tasks.running.run import Run
 from tasks.running.stage import stage
+from tasks.shared.packed import Packed
 from tasks.shared.trajectories import trajectories_of
 from tasks.train.preferences import find_pairs
 
@@ -25,11 +26,14 @@ def annotate(run: Run, iteration: int) -> dict[str, Any]:
     }
     now, chosen = utc_now(), Chosen(decisions, run.config.annotate.screens)
     trajectories = chosen.passing(steps for _, steps in trajectories_of(lake, iteration))
-    rows = list(annotations_of(decisions, trajectories, now))
-    rows += perception_of(run.config, lake, chosen, now)
-    lake.append("annotations", rows)
-    pairs = find_pairs(run.config, lake, iteration)
-    kinds = Counter([*(row.kind for row in rows), *("pair" for _ in range(pairs))])
+    rows = Packed("annotations")
+    rows.add(annotations_of(decisions, trajectories, now))
+    rows.add(perception_of(run.config, lake, chosen, now))
+    found = rows.whole()
+    lake.append("annotations", found)
+    kinds = Counter(found["kind"].to_pylist())
+    if pairs := find_pairs(run.config, lake, iteration):
+        kinds["pair"] = pairs
     return {"annotations": dict(kinds), "say": ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))}
 
 

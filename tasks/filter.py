@@ -10,7 +10,7 @@ from curation.reflections import reflections_of
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
-from schemas.tables.verdict import DECISION, ROUTES, Verdict
+from schemas.tables.verdict import ROUTES, Verdict
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.run import Run
@@ -18,6 +18,7 @@ from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
 from tasks.shared.known import Known
 from tasks.shared.opinions import Opinions
+from tasks.shared.packed import Packed
 from tasks.shared.trajectories import stored, trajectories_of
 
 TOGETHER = 64
@@ -54,18 +55,20 @@ def _decided(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None
 ) -> tuple[list[Verdict], int, Counter[str]]:
     """The same, and on how many trajectories the judge gave no answer, by why."""
-    verdicts: list[Verdict] = []
-    found: list[Reflection] = []
+    decisions = list[Verdict]()
+    verdicts, found = Packed("verdicts"), Packed("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
     opinions = Opinions(config, lake, iteration) if asks else None
     for decided, reflections in _found(config, lake, iteration, opinions):
         if names is None or decided[-1].trajectory_id in names:
-            verdicts += decided
-            found += reflections
-    lake.upsert("reflections", found)
-    lake.upsert("verdicts", verdicts)
+            decisions.append(decided[-1])
+            verdicts.add(decided)
+            found.add(reflections)
+    told = found.whole()
+    lake.upsert("reflections", told)
+    lake.upsert("verdicts", verdicts.whole())
     unanswered = opinions.unanswered if opinions else Counter[str]()
-    return [verdict for verdict in verdicts if verdict.gate == DECISION], len(found), unanswered
+    return decisions, told.num_rows, unanswered
 
 
 def _found(
