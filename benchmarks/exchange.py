@@ -2,7 +2,7 @@
 
 `python -m benchmarks.exchange [--short] --json PATH`
 
-AgentNet lines are made up, ten steps a trajectory, over screens of 1280 x 720 that trajectories share; `flywheel data
+AgentNet lines are made up, ten steps a trajectory, over screens of 320 x 240 that trajectories share; `flywheel data
 import` brings them into an empty lake, in a process of its own, checked, written, gated, thought about and annotated.
 Memory is that of the command and all that it starts (Prefect's temporary server), sampled (`benchmarks.shared.memory`).
 What it holds may grow by keys and decisions, a few hundred bytes a step, and not by what the steps hold.
@@ -26,7 +26,7 @@ from storage.lake import Lake
 
 STEPS = {False: 20_000, True: 1_000}
 """Of the smaller data set of a full and of a short run."""
-EACH, SCREENS, SIDES = 10, 400, (1280, 720)
+EACH, SCREENS, SIDES = 10, 400, (320, 240)
 """Steps of a trajectory, pictures that all share, and their pixels."""
 MOST_STEP_KB = 4.0
 """By so much memory may grow with each step more."""
@@ -46,10 +46,10 @@ def make(folder: Path, steps: int) -> Path:
 def _screen(chance: random.Random) -> Image.Image:
     image = Image.new("RGB", SIDES, (chance.randrange(256), 90, 200))
     pen = ImageDraw.Draw(image)
-    for _ in range(400):
+    for _ in range(60):
         x, y = chance.randrange(SIDES[0]), chance.randrange(SIDES[1])
         shade = (chance.randrange(256), chance.randrange(256), chance.randrange(256))
-        pen.rectangle((x, y, x + chance.randrange(5, 90), y + chance.randrange(5, 40)), fill=shade)
+        pen.rectangle((x, y, x + chance.randrange(5, 60), y + chance.randrange(5, 30)), fill=shade)
     return image
 
 
