@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from curation.converters.units import scale_of
 from curation.gates.thoughts import repeats_itself
-from models.families.dialects import smart_resize
 from models.proposers.proposer import alike
 from models.thinkers.thinker import Case, Thought
 from schemas.action import Action, Drag, from_json, point_of
@@ -89,9 +89,8 @@ def names_place(text: str, action: Action, screen: tuple[int, int]) -> bool:
     numbers = [float(number) for number in _NUMBER.findall(text)]
     pairs = [*pairwise(numbers), *zip(numbers, numbers[2:], strict=False)]  # "488 of 1000 and 638 of 1000"
     shares = (1, 100) if "%" in text else (1,)
-    rows, columns = smart_resize(screen[1], screen[0])
     for x, y in _places(action):
-        scales = ((1000.0, 1000.0), (float(screen[0]), float(screen[1])), (float(columns), float(rows)))
+        scales = [scale_of(unit, *screen) for unit in ("thousandths", "pixels", "resized_pixels")]
         for wide, high in scales:
             if any(abs(a - x * wide) <= NEAR and abs(b - y * high) <= NEAR for a, b in pairs):
                 return True

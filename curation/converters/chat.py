@@ -53,8 +53,7 @@ class Writing:
 
     def action(self, action: Action, screen: Picture) -> str:
         """An action's text."""
-        size = (screen.width, screen.height) if self.unit == "resized_pixels" else None
-        return format_action(action, self.dialect, absolute=size)
+        return format_action(action, self.dialect, sides=scale_of(self.unit, screen.width, screen.height))
 
     def reply(self, step: ExchangedStep) -> str:
         """A step's reply; what could not be read stays as it was."""
@@ -84,7 +83,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
         Refused: a point outside of the screen.
     """
     across, down = scale_of(unit, screen.width, screen.height)
-    read = parse_reply(text, (screen.width, screen.height) if unit == "resized_pixels" else None)
+    read = parse_reply(text, (across, down))
     if read.action is None:
         if read.error and "or equal to" in read.error:
             problem = f"{read.error}: outside of a screen of {across:g} x {down:g} {unit}"

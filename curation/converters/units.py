@@ -1,15 +1,18 @@
 """Units of coordinates: a number without its unit says nothing, so every format names its own.
 
 `fraction` of the screen in [0, 1], which is ours; `thousandths` and `percent` of it; `pixels` of the screenshot; and
-`resized_pixels`, pixels of the screenshot as `smart_resize` leaves it, which models on Qwen2.5-VL write.
+`resized_pixels`, pixels of the screenshot as UI-TARS's public parser resizes it: a data set names no image processor,
+so the parser's own limits are its convention.
 """
 
 from typing import Literal, get_args
 
-from models.families.dialects import smart_resize
+from models.families.screen import smart_resize
 
 Unit = Literal["fraction", "thousandths", "percent", "pixels", "resized_pixels"]
 UNITS: tuple[str, ...] = get_args(Unit)
+PARSER = (28, 100 * 28**2, 16384 * 28**2)
+"""Factor and least and most pixels of the public parser (ui-tars 0.5.1); a checkpoint's own come from its processor."""
 
 
 def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
@@ -17,7 +20,7 @@ def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
     if unit == "pixels":
         return float(width), float(height)
     if unit == "resized_pixels":
-        rows, columns = smart_resize(height, width)
+        rows, columns = smart_resize(height, width, *PARSER)
         return float(columns), float(rows)
     sides = {"fraction": 1.0, "thousandths": 1000.0, "percent": 100.0}
     if unit not in sides:

@@ -4,11 +4,10 @@
 `point`   click(point='<point>480 520</point>')            Doubao, UI-TARS-1.5 template
 `bbox4`   click(start_box='[480, 520, 480, 520]')          desktop SDK; the point is the mean of the corners
 
-On the wire a coordinate is a thousandth of the screen, or, for models on Qwen2.5-VL, a pixel of the screen as
-`smart_resize` leaves it. A dialect rules the writing; reading takes any of them, as the public parser does.
+On the wire a coordinate is a thousandth of the screen or a pixel of the picture that the model is shown
+(`models.families.screen`). A dialect rules the writing; reading takes any of them, as the public parser does.
 """
 
-import math
 import re
 from dataclasses import replace
 from typing import Literal, get_args
@@ -20,9 +19,10 @@ from schemas.action import Action, action_of
 
 Dialect = Literal["box_v1", "point", "bbox4"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
-FACTOR = 28
-MIN_PIXELS = 100 * FACTOR**2
-MAX_PIXELS = 16384 * FACTOR**2
+THOUSANDTHS = (1000.0, 1000.0)
+"""How many thousandths a screen is wide and high."""
+Sides = tuple[float, float]
+"""How many units of coordinates a screen is wide and high (`CoordinateSpace.sides`)."""
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n"}
 _UNESCAPES = {written[1]: raw for raw, written in _ESCAPES.items()}
@@ -36,29 +36,14 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
 
 
-def smart_resize(height: int, width: int) -> tuple[int, int]:
-    """The (height, width) in pixels that Qwen2.5-VL sees: multiples of 28, area within bounds, aspect kept."""
-    rows, columns = (round(side / FACTOR) * FACTOR for side in (height, width))
-    if rows * columns > MAX_PIXELS:
-        beta = math.sqrt(height * width / MAX_PIXELS)
-        rows, columns = (math.floor(side / beta / FACTOR) * FACTOR for side in (height, width))
-    elif rows * columns < MIN_PIXELS:
-        beta = math.sqrt(MIN_PIXELS / (height * width))
-        rows, columns = (math.ceil(side * beta / FACTOR) * FACTOR for side in (height, width))
-    return rows, columns
-
-
-def format_action(
-    action: Action, dialect: str = "box_v1", grid: int = 1, absolute: tuple[int, int] | None = None
-) -> str:
-    """An action as text; coordinates are rounded to multiples of `grid` thousandths.
+def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides: Sides = THOUSANDTHS) -> str:
+    """An action as text; coordinates are rounded to whole multiples of `grid`.
 
     Args:
         action: what to write.
         dialect: how.
-        grid: thousandths between coordinates that can be told apart.
-        absolute: (width, height) of the screen in pixels for a model that writes pixels of the smart-resized screen,
-            as `parse_reply` reads them; then `grid` is not looked at.
+        grid: units between coordinates that can be told apart.
+        sides: how many units the screen is wide and high.
 
     Raises:
         ValueError: no such dialect.
@@ -67,14 +52,10 @@ def format_action(
         raise ValueError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     fields = action.model_dump(exclude={"type"})
     arguments = []
-    rows, columns = smart_resize(absolute[1], absolute[0]) if absolute else (0, 0)
     for prefix, box, point in (("", "start_box", "point"), ("to_", "end_box", "end_point")):
         if f"{prefix}x" in fields:
             x, y = (fields.pop(prefix + axis) for axis in "xy")
-            if absolute:
-                x, y = round(x * columns), round(y * rows)
-            else:
-                x, y = (round(place * 1000 / grid) * grid for place in (x, y))
+            x, y = (round(place * side / grid) * grid for place, side in zip((x, y), sides, strict=True))
             key = box if dialect != "point" else "start_point" if action.type == "drag" and not prefix else point
             arguments.append(f"{key}='{_point(x, y, dialect)}'")
     arguments += [f"{key}='{_escape(value)}'" for key, value in fields.items() if value or action.type != "finished"]
@@ -86,18 +67,18 @@ def format_reply(thought: str, action_text: str) -> str:
     return f"Thought: {thought}\nAction: {action_text}" if thought else f"Action: {action_text}"
 
 
-def parse_reply(text: str, absolute: tuple[int, int] | None = None) -> Completion:
+def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:
     """The completion of this text, read (`read_completion`)."""
-    return read_completion(Completion(text), absolute)
+    return read_completion(Completion(text), sides)
 
 
-def read_completion(completion: Completion, absolute: tuple[int, int] | None = None) -> Completion:
+def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Completion:
     """The completion with the thought and the action of its text; of several actions the first. Never raises for what
     a model may write.
 
     Args:
         completion: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
-        absolute: (width, height) of the screen in pixels if the model writes pixels of the smart-resized screen.
+        sides: how many units of its coordinates the screen is wide and high.
     """
 
     def read(action_text: str, action: Action | None, error: str | None = None) -> Completion:
@@ -111,7 +92,7 @@ def read_completion(completion: Completion, absolute: tuple[int, int] | None = N
         return read(action_text, None, f"no action in {action_text[:80]!r}")
     action_text = call.group(0).strip()
     try:
-        return read(action_text, action_of(_fields(call, absolute)))
+        return read(action_text, action_of(_fields(call, sides)))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -139,7 +120,7 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _UNESCAPES.get(match[1], match[0]), text, flags=re.DOTALL)
 
 
-def _fields(call: re.Match[str], absolute: tuple[int, int] | None) -> dict[str, object]:
+def _fields(call: re.Match[str], sides: Sides) -> dict[str, object]:
     """The fields of an action from a matched call; ValueError for arguments that cannot be read."""
     fields: dict[str, object] = {"type": call.group(1)}
     loose = call.re is _LOOSE_CALL
@@ -148,7 +129,7 @@ def _fields(call: re.Match[str], absolute: tuple[int, int] | None) -> dict[str, 
         names = (f"{_POINTS[key]}x", f"{_POINTS[key]}y") if key in _POINTS else (key,)
         if any(name in fields for name in names):
             raise ValueError(f"argument {key!r} twice")
-        values = _coordinates(value, absolute) if key in _POINTS else (_unescape(value),)
+        values = _coordinates(value, sides) if key in _POINTS else (_unescape(value),)
         fields.update(zip(names, values, strict=True))
     return fields
 
@@ -157,14 +138,10 @@ def _arguments(text: str) -> list[tuple[str, str]]:
     return [(key, quoted[1:-1]) for key, quoted in _ARGUMENT.findall(text + ")")]
 
 
-def _coordinates(text: str, absolute: tuple[int, int] | None) -> tuple[float, float]:
+def _coordinates(text: str, sides: Sides) -> tuple[float, float]:
     """The point, in [0, 1], that two coordinates or the corners of a box stand for."""
     numbers = [float(number) for number in _NUMBER.findall(text)]
     if len(numbers) not in (2, 4):
         raise ValueError(f"{text[:80]!r} is neither a point nor a box")
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
-    if absolute is None:
-        return x / 1000, y / 1000
-    width, height = absolute
-    rows, columns = smart_resize(height, width)
-    return x / columns, y / rows
+    return x / sides[0], y / sides[1]

@@ -12,14 +12,13 @@ from dataclasses import replace
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply, read_completion
 from models.families.prompt import SAMPLES, Message, messages_of, question_of, system_text
+from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
 from schemas.observation import Observation
-
-Size = tuple[int, int]
-"""Width and height of a screen, in pixels."""
 
 
 class ModelFamily:
@@ -30,32 +29,56 @@ class ModelFamily:
     """
 
     grid: int = 1
-    """Thousandths between coordinates that can be told apart."""
+    """Units between coordinates that can be told apart."""
+    counts: Unit = "thousandths"
+    """What its coordinates count."""
     unit = "thousandths of the screen"
-    """Of coordinates, as the prompt names it."""
+    """The same, as the prompt names it."""
+    limits: ImageLimits | None = None
+    """Those of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self.dialect: str = config.dialect
         self.history_images = config.history_images
         self.thinks = config.thoughts
 
+    def fit(self, limits: ImageLimits | None) -> None:
+        """Takes on the limits of the checkpoint's image processor, which decide in what size screens are shown.
+
+        Raises:
+            UsageError: a family that writes pixels, and a processor without limits: nothing says what they count.
+        """
+        if self.counts == "pixels" and limits is None:
+            raise UsageError(
+                "`policy.family` writes pixels of the picture that the checkpoint is shown, and its image processor "
+                "does not say how large it makes that (patch_size, merge_size and an area in size.shortest_edge and "
+                "size.longest_edge).",
+                "Name a family that writes thousandths, or a checkpoint with such a processor.",
+            )
+        self.limits = limits
+
+    def sides(self, screen: Size) -> tuple[float, float]:
+        """How many units of its coordinates a screen of this size is wide and high."""
+        return CoordinateSpace(self.counts, self.limits).sides(screen)
+
     def messages(self, context: Context) -> list[Message]:
         """The chat that a policy is asked to go on with."""
         screen = context.observation
         system = self._system((screen.width, screen.height), context.thinks)
-        return messages_of(context, self.history_images, system)
+        return messages_of(context, self.history_images, system, self.limits)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """The chat that asks something about screens outside of any trajectory, answered in words or by an action."""
-        return question_of(question, screens, self._system((screens[-1].width, screens[-1].height)) if acts else "")
+        system = self._system((screens[-1].width, screens[-1].height)) if acts else ""
+        return question_of(question, screens, system, self.limits)
 
     def write(self, action: Action, screen: Size) -> str:
         """The action as the model writes it on a screen of this size."""
-        return format_action(action, self.dialect, self.grid)
+        return format_action(action, self.dialect, self.grid, self.sides(screen))
 
     def read(self, completion: Completion, screen: Size) -> Completion:
         """The completion with thought and action of its text; never raises for what a model may write."""
-        return read_completion(completion)
+        return read_completion(completion, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the model writes it: without the thought where it is not asked to think."""
@@ -86,14 +109,7 @@ class TinyFamily(ModelFamily):
 
 
 class PixelFamily(ModelFamily):
-    """Models on Qwen2.5-VL: coordinates are pixels of the screen as `smart_resize` leaves it."""
+    """Coordinates are pixels of the picture that the checkpoint's image processor makes of the screen."""
 
+    counts = "pixels"
     unit = "pixels"
-
-    def write(self, action: Action, screen: Size) -> str:
-        """As `ModelFamily.write`, in pixels."""
-        return format_action(action, self.dialect, absolute=screen)
-
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """As `ModelFamily.read`, from pixels."""
-        return read_completion(completion, screen)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from models.families.screen import ImageLimits, limits_of
 from models.safe import SAFE
 from schemas.failure import CheckpointError
 
@@ -27,6 +28,24 @@ def read_processor(directory: Path) -> Any:
         return AutoProcessor.from_pretrained(directory, **SAFE)
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+
+
+def read_limits(directory: Path) -> ImageLimits | None:
+    """The limits of the directory's image processor, of either spelling in its files; None where it has none.
+
+    Raises:
+        CheckpointError: the directory has no image processor.
+    """
+    from transformers import AutoImageProcessor
+
+    try:
+        return limits_of(AutoImageProcessor.from_pretrained(directory, **SAFE))
+    except Exception as error:  # whatever the libraries raise, the directory is what is wrong
+        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise CheckpointError(
+            f"`policy.base`: {directory} has no image processor that can be read ({why}).",
+            "Copy preprocessor_config.json of the model it was trained from into it.",
+        ) from error
 
 
 def _processor_class(directory: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.families.dialects import format_reply
+from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Click, Drag, Finished, Hotkey, Scroll, Type, Wait
 from schemas.observation import Observation
@@ -52,27 +53,30 @@ def system_text(actions: Sequence[str], unit: str = "thousandths of the screen",
     )
 
 
-def messages_of(context: Context, history_images: int, system: str) -> list[Message]:
+def messages_of(context: Context, history_images: int, system: str, limits: ImageLimits | None = None) -> list[Message]:
     """The chat a policy is asked to go on with.
 
     Args:
         context: the instruction, the past steps and the screen now.
         history_images: N, screenshots shown including the current one; at least 1.
         system: the system turn's text.
+        limits: within which screens are shown; None: as they are.
     """
     chat = [_turn("system", system), _turn("user", context.instruction)]
     shown = len(context.turns) - (history_images - 1)
     for position, turn in enumerate(context.turns):
         if position >= shown:
-            chat.append(_screen(turn.observation))
+            chat.append(screen_turn(turn.observation, limits))
         chat.append(_turn("assistant", format_reply(turn.thought, turn.action_text)))
-    return [*chat, _screen(context.observation)]
+    return [*chat, screen_turn(context.observation, limits)]
 
 
-def question_of(question: str, screens: Sequence[Observation], system: str = "") -> list[Message]:
+def question_of(
+    question: str, screens: Sequence[Observation], system: str = "", limits: ImageLimits | None = None
+) -> list[Message]:
     """The chat that asks something about screens outside of any trajectory; with a system turn, for an action."""
     head = [_turn("system", system)] if system else []
-    return [*head, _turn("user", question), *(_screen(screen) for screen in screens)]
+    return [*head, _turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
 
 
 def screens_of(messages: list[Message]) -> list[Observation]:
@@ -84,5 +88,7 @@ def _turn(role: str, text: str) -> Message:
     return {"role": role, "content": [{"type": "text", "text": text}]}
 
 
-def _screen(observation: Observation) -> Message:
-    return {"role": "user", "content": [{"type": "image", "observation": observation}]}
+def screen_turn(observation: Observation, limits: ImageLimits | None = None) -> Message:
+    """A turn that shows a screen; `limits`, where there are any, say in what size (`models.families.screen`)."""
+    shown = {"type": "image", "observation": observation, **({"limits": limits} if limits else {})}
+    return {"role": "user", "content": [shown]}

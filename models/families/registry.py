@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from models.families.family import ModelFamily
+from models.families.processor import read_limits
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
@@ -26,15 +27,21 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
     """The family of the checkpoint in a directory, or, without one, of `policy.base` and all that is trained from it.
 
     Raises:
-        CheckpointError: the directory has no `config.json`.
-        UsageError: there is no such family, or it is not the small policy's, which knows its own only.
+        CheckpointError: the directory has no `config.json`, or no image processor.
+        UsageError: there is no such family, or it does not fit the checkpoint; the small policy knows its own only.
     """
-    if directory is None and config.base == "tiny":
-        name = "tiny"
-    else:
-        architecture = read_config(directory or Path(config.base))
-        other = BY_MODEL_TYPE.get(str(architecture.get("model_type")), "thousandths")
-        name = "tiny" if is_tiny(architecture) else other
+    folder = None if directory is None and config.base == "tiny" else directory or Path(config.base)
+    name = "tiny" if folder is None else _by_architecture(folder)
     if name == "tiny" and config.family not in ("auto", "tiny"):
         raise UsageError(f"`policy.family` is {config.family}, and the small policy has its own.", "Set it to auto.")
-    return FAMILIES.class_of(name if config.family == "auto" else config.family)(config)
+    family = FAMILIES.class_of(name if config.family == "auto" else config.family)(config)
+    if folder is not None and name != "tiny":
+        family.fit(read_limits(folder))
+    return family
+
+
+def _by_architecture(directory: Path) -> str:
+    architecture = read_config(directory)
+    if is_tiny(architecture):
+        return "tiny"
+    return BY_MODEL_TYPE.get(str(architecture.get("model_type")), "thousandths")

@@ -1,16 +1,15 @@
 """Any image-text-to-text model, run as `transformers` runs it: processor, chat template, generate."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 
 from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.prompt import Message
+from models.families.screen import picture
 from models.language_model import LanguageModel
 from models.safe import SAFE_WEIGHTS
 from schemas.config.sections import PolicyConfig
@@ -96,12 +95,11 @@ def _device(precision: str, device: str) -> str:
 
 
 def _with_images(message: Message) -> Message:
-    """A turn with its screens decoded."""
+    """A turn with its screens decoded, in the size that the family shows them in."""
     parts = []
     for part in message["content"]:
         if part["type"] == "image":
-            image = Image.open(io.BytesIO(part["observation"].png)).convert("RGB")
-            parts.append({"type": "image", "image": image})
+            parts.append({"type": "image", "image": picture(part["observation"].png, part.get("limits"))})
         else:
             parts.append(part)
     return {**message, "content": parts}

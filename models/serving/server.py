@@ -13,6 +13,7 @@ import httpx
 
 from models.completion import Completion
 from models.families.prompt import Message
+from models.families.screen import picture_png
 from models.language_model import LanguageModel
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.sections import PolicyConfig, ServerConfig
@@ -93,7 +94,7 @@ def wire_message(message: Message) -> dict[str, Any]:
 def _part(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    png = base64.b64encode(part["observation"].png).decode()
+    png = base64.b64encode(picture_png(part["observation"].png, part.get("limits"))).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
 
 

@@ -6,7 +6,6 @@ token that ends a turn. The loss covers the reply. How many tokens a document ha
 its screens, so a plan needs no pixels (`measure`); screens are decoded where they are encoded (`pixels`).
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +24,7 @@ from learning.planning.step_plan import Item, Piece
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
+from models.families.screen import picture
 from models.tiny.layout import read_config
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
@@ -160,7 +160,7 @@ class Chats:
 
     def pixels(self, digest: str) -> tuple[Tensor, Tensor]:
         """A screen as the vision tower takes it: patches (n, width of a patch) and its grid (3,)."""
-        image = Image.open(io.BytesIO(self._screenshots.png(digest))).convert("RGB")
+        image = picture(self._screenshots.png(digest), self._family.limits)
         made = self.processor.image_processor(images=[image], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]
 
@@ -182,7 +182,9 @@ class Chats:
 
     def _shape_of(self, size: tuple[int, int]) -> tuple[Tensor, str]:
         """The grid of a screen of this size, and the text that stands for it in a chat."""
-        made = self.processor.image_processor(images=[Image.new("RGB", size)], return_tensors="pt")
+        limits = self._family.limits
+        blank = Image.new("RGB", limits.resized(size) if limits else size)
+        made = self.processor.image_processor(images=[blank], return_tensors="pt")
         return made["image_grid_thw"][0], self.processor.replace_image_token(made, 0)
 
     def _end_token(self) -> int:

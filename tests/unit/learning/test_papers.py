@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from curation.converters.units import PARSER, scale_of
 from learning.algorithms.advantages import of_group, soft_overlong
 from learning.algorithms.gae import advantages, length_adaptive_lambda
 from learning.algorithms.passk import analytic
 from learning.algorithms.policy_losses import clipped_loss, dpo_loss
-from models.families.dialects import parse_reply, smart_resize
+from models.families.dialects import THOUSANDTHS, parse_reply
+from models.families.screen import smart_resize
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[2] / "golden" / "papers.json").read_text())
 
@@ -83,10 +85,10 @@ def test_the_preference_loss_is_the_papers() -> None:
 
 def test_screens_and_coordinates_are_the_papers() -> None:
     for (height, width), expected in GOLDEN["smart_resize_hw"]:
-        assert smart_resize(height, width) == tuple(expected)
+        assert smart_resize(height, width, *PARSER) == tuple(expected)
     for case in GOLDEN["coord"]:
         width, height = case["screen_wh"]
         x, y = case["raw"]
-        absolute = (width, height) if case["model"] == "qwen25vl" else None
-        action: Any = parse_reply(f"Action: click(start_box='({x},{y})')", absolute).action
+        sides = scale_of("resized_pixels", width, height) if case["model"] == "qwen25vl" else THOUSANDTHS
+        action: Any = parse_reply(f"Action: click(start_box='({x},{y})')", sides).action
         assert [int(action.x * width), int(action.y * height)] == [int(place) for place in case["px"]]

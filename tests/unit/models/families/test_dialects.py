@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, smart_resize
+from curation.converters.units import scale_of
+from models.families.dialects import DIALECTS, THOUSANDTHS, format_action, format_reply, parse_reply
 from schemas import action as act
 from schemas.action import Action, action_of
 
@@ -93,17 +94,13 @@ def test_a_long_reply_is_read_in_time_that_grows_with_its_length(reply: str, par
     assert twice < max(5 * once, 0.2) and twice < 1.0
 
 
-def test_smart_resize_matches_the_published_sizes() -> None:
-    for (height, width), expected in GOLDEN["smart_resize_hw"]:
-        assert smart_resize(height, width) == tuple(expected)
-
-
 @pytest.mark.parametrize("reading", ["absolute", "relative"])
 def test_coordinates_reach_the_published_pixels(reading: str) -> None:
     for case in GOLDEN[reading]:
         width, height = case["screen"]
         x, y = case["raw"]
-        parsed = parse_reply(f"click(start_box='({x},{y})')", (width, height) if reading == "absolute" else None)
+        sides = scale_of("resized_pixels", width, height) if reading == "absolute" else THOUSANDTHS
+        parsed = parse_reply(f"click(start_box='({x},{y})')", sides)
         assert isinstance(parsed.action, act.Click)
         assert [int(parsed.action.x * width), int(parsed.action.y * height)] == case["pixel"]
 

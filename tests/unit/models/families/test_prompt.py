@@ -6,6 +6,7 @@ import pytest
 
 from models.families.family import ModelFamily, PixelFamily, TinyFamily
 from models.families.prompt import messages_of, screens_of
+from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Wait
 from schemas.config.sections import PolicyConfig
@@ -16,6 +17,7 @@ def look(number: int) -> Observation:
     return Observation(bytes([number]), 10, 10, "")
 
 
+LIMITS = ImageLimits(28, 3136, 12845056)
 CONTEXT = Context("Do it.", tuple(Turn(f"t{n}", f"wait({n})", look(n)) for n in range(3)), look(9), 0)
 
 
@@ -39,7 +41,10 @@ def test_a_screen_comes_right_before_what_was_said_about_it() -> None:
 
 def test_the_system_turn_shows_actions_as_the_family_writes_them() -> None:
     wide = Context("Do it.", (), Observation(b"", 1400, 700, ""), 0)
-    told = [family(PolicyConfig(dialect="point")).messages(wide)[0] for family in (ModelFamily, PixelFamily)]
+    families = [family(PolicyConfig(dialect="point")) for family in (ModelFamily, PixelFamily)]
+    for family in families:
+        family.fit(LIMITS)
+    told = [family.messages(wide)[0] for family in families]
     thousandths, pixels = (message["content"][0]["text"] for message in told)
     assert "click(point='<point>480 520</point>')" in thousandths and "thousandths of the screen" in thousandths
     assert "click(point='<point>672 364</point>')" in pixels and "thousandths" not in pixels
@@ -47,8 +52,9 @@ def test_the_system_turn_shows_actions_as_the_family_writes_them() -> None:
 
 def test_a_policy_that_is_not_to_think_is_shown_replies_without_a_thought() -> None:
     silent = replace(CONTEXT, thinks=False)
-    for family in (ModelFamily, PixelFamily):
-        asked, plain = (family(PolicyConfig()).messages(one)[0]["content"][0]["text"] for one in (CONTEXT, silent))
+    for family in (ModelFamily(PolicyConfig()), PixelFamily(PolicyConfig())):
+        family.fit(LIMITS)
+        asked, plain = (family.messages(one)[0]["content"][0]["text"] for one in (CONTEXT, silent))
         assert "Thought: ...\nAction: ..." in asked and "Thought" not in plain and "as\nAction: ..." in plain
     told = TinyFamily(PolicyConfig()).messages(silent)
     assert told[1]["content"][0]["text"] == "Do it.\nAction: "

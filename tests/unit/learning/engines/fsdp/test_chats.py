@@ -9,7 +9,7 @@ from PIL import Image
 
 from learning.data.sample import Screenshots, write_screenshots
 from learning.engines.fsdp.chats import Chats
-from models.families.dialects import parse_reply
+from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.registry import family_of
 from models.policy import Context
@@ -80,10 +80,11 @@ def test_a_sample_is_the_prompt_of_the_rollout_then_the_reply_and_its_end(folder
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_what_is_learnt_is_read_back_as_the_action(folder: Path, kind: str) -> None:
     processor, encoder = read_processor(folder / kind), chats(folder, kind)
+    family = family_of(POLICY, folder / kind)
     for sample in varied(12)[0]:
         targets = encoder.encode(sample).targets
         text = processor.tokenizer.decode(targets[targets >= 0], skip_special_tokens=True)
-        action = parse_reply(text, (WIDTH, HEIGHT) if kind == "qwen2_5_vl" else None).action
+        action = family.read(Completion(text), (WIDTH, HEIGHT)).action
         assert action is not None
         if sample.action is not None:
             wanted = from_json(sample.action)
