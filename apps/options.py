@@ -64,6 +64,14 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(harmless(text), err=err)
 
 
+def sweep_exports(to: Path) -> None:
+    """Removes what exports to the same place left that were killed, and says so."""
+    from storage.beside import swept
+
+    for one in swept(to):
+        say(f"flywheel: removed {one}, which an export left that was killed.", err=True)
+
+
 def task_names(text: str | None) -> list[str] | None:
     """The tasks of `a,b,c`, by template or by id such as `miniwob/a`."""
     if text is None:

@@ -4,16 +4,22 @@ Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two
 that are won, drawn or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
 `low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
 Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
-log(beta/(1 - alpha)). Seeds are limited; what is undecided at the last of them is `undecided`'s.
+log(beta/(1 - alpha)). Seeds are limited; what is undecided at the last of them is `undecided`'s: within the tolerance,
+a challenger at the first hypothesis comes as far with probability 1 - Phi(resolution/sqrt(v)), which a decision states.
 """
 
 import json
 import math
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Literal
 
 from curation.intervals import Paired
 from schemas.tables.promotion import Outcome
 from schemas.text import counted
+
+Undecided = Literal["tolerance", "bounded", "hold"]
+"""What becomes of a challenger that the test has not decided on; as `promote.undecided` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,26 @@ class Rule:
     enough: float | None
     """Where the test has not decided at the last seed, a challenger with at least this difference is promoted; None: no
     one is."""
+    bounded: bool = False
+    """Whether it must be above `low` beyond chance, too: by its one-sided bound at half of `alpha`, of which the test
+    itself spends the other half (as simulated: `benchmarks.promotion`)."""
 
     @property
     def canonical(self) -> str:
         """As JSON."""
         return json.dumps(asdict(self), sort_keys=True)
+
+    def least(self, variance: float) -> float | None:
+        """The least difference with which a challenger is promoted that the test has not decided on, given the
+        difference's variance; None: no one is."""
+        if self.enough is None or not self.bounded:
+            return self.enough
+        return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * math.sqrt(variance))
+
+    def risk(self, variance: float) -> float:
+        """How often a challenger at `low` would come as far at the last seed, in [0, 1]."""
+        least = self.least(variance)
+        return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(variance)).cdf(least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +78,7 @@ class Decision:
         return self.outcome == "promote"
 
 
-def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, hold: bool) -> Rule:
+def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, undecided: Undecided) -> Rule:
     """The rule for who learnt from new data: promoted unless it is worse by more than `tolerance`.
 
     Args:
@@ -65,9 +86,11 @@ def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, ho
         resolution: half the distance of the two hypotheses.
         alpha: as in `Rule`.
         beta: as in `Rule`.
-        hold: whether what is undecided at the last seed is held, however it stands.
+        undecided: what becomes of what is undecided at the last seed: promoted within the tolerance, or so that `alpha`
+            bounds every promotion, or held.
     """
-    return Rule(-tolerance - resolution, resolution - tolerance, alpha, beta, None if hold else -tolerance)
+    enough = None if undecided == "hold" else -tolerance
+    return Rule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
 
 
 def better(resolution: float, alpha: float, beta: float) -> Rule:
@@ -93,8 +116,11 @@ def look(rule: Rule, found: Paired, last: bool) -> Decision | None:
         return _decision("reject", found, llr, "decided" if not last else "decided at the last seed")
     if not last:
         return None
-    enough = rule.enough is not None and found.mean >= rule.enough
-    return _decision("promote" if enough else "hold", found, llr, "not decided at the last seed")
+    least = rule.least(found.variance)
+    if least is None or found.mean < least:
+        return _decision("hold", found, llr, "not decided at the last seed")
+    risk = f"where {rule.risk(found.variance):.1%} of those come as far that are worse by {-rule.low:g}"
+    return _decision("promote", found, llr, f"not decided at the last seed, {risk}")
 
 
 def without_test(outcome: Outcome, reason: str) -> Decision:

@@ -5,7 +5,6 @@ kept apart from the weights they change. So the parent's own class writes the di
 """
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from models.safe import SAFE, SAFE_WEIGHTS
 from models.tiny.layout import OWN
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
+from storage.beside import written_beside
 
 _WEIGHT_FILES = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
 _HINT = "Name the parent it was trained from."
@@ -64,16 +64,12 @@ def export(
     _check({name: manifest.tensors[full].shape for name, full in names.items()}, expected, where, parent)
     read = ((name.removeprefix(prefix), tensor) for name, tensor in read_tensors(store, manifest, names.values()))
     state = _merged(model, dict(read)) if adapted else dict(read)
-    target = to.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
-        whole = Path(folder) / "model"
+    with written_beside(to) as whole:
         shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*_WEIGHT_FILES))
         dtype = model.config.dtype or torch.bfloat16
         write_model(model, {name: tensor.to(dtype) for name, tensor in state.items()}, whole, most)
         files = len(list(whole.glob("*.safetensors")))
-        whole.replace(target)
-    return {"step": manifest.step, "directory": str(target), "tensors": len(names), "files": files}
+    return {"step": manifest.step, "directory": str(to.absolute()), "tensors": len(names), "files": files}
 
 
 def _model(parent: Path, weights: bool) -> Any:

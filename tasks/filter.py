@@ -13,6 +13,8 @@ from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import ROUTES, Verdict
 from schemas.text import counted
 from storage.lake import Lake
+from tasks.judge import judge_in_parts
+from tasks.running.cluster import shares_out
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
@@ -27,7 +29,13 @@ TOGETHER = 64
 
 def decide_routes(run: Run, iteration: int) -> dict[str, Any]:
     """The configured gates in order, up to the first that turns a trajectory away; every rejection has its gate and
-    reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold."""
+    reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold.
+
+    What a judge is still to be asked about the machines of `cluster` share out; the gates hold each trajectory against
+    those that were accepted before it, so they ask one after the other, here."""
+    if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
+        opinions = Opinions(run.config, run.lake, iteration)
+        judge_in_parts(run.config, iteration, [*opinions.wanted(), *opinions.audited(run.config.judge.audit)])
     decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
     counts = ", ".join(f"{route} {routes.get(route, 0)}" for route in ROUTES if route in routes or route != "rl")

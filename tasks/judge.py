@@ -6,22 +6,23 @@ stay what they are until the filter runs again; of a task that has a verifier no
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from curation.agreement import Confusion, totals
-from models.judges.registry import required_judge
+from models.judges.registry import required_judge, version_of
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.tables.agreement import Against, Agreement
 from schemas.text import counted
 from storage.lake import Lake
+from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.opinions import Opinions
-from tasks.shared.trajectories import trajectories_of
+from tasks.shared.opinions import Opinions, Stored
+from tasks.shared.trajectories import stored, trajectories_of
 
 TOGETHER = 64
 """Trajectories that are judged together; their screens are in memory."""
@@ -42,6 +43,16 @@ class Judging:
     flips: Counter[str] = field(default_factory=Counter[str])
     """Of the trajectories that another judge, or this one at another version, had judged: where the word changed."""
 
+    def add(self, other: "Judging") -> None:
+        """Counts what another part of the same judging came to."""
+        self.seen += other.seen
+        self.judged += other.judged
+        self.tokens += other.tokens
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.seconds += other.seconds
+        self.flips += other.flips
+
 
 def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> dict[str, Any]:
     """Asks the configured judge about every stored trajectory that ended and that it has not judged.
@@ -58,26 +69,50 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
         UsageError: there is no judge, or no trajectory in these iterations.
         FlywheelError: the judge cannot work here, or answered on no trajectory that it was asked about.
     """
-    required_judge(config.judge).require()
+    judge = required_judge(config.judge)
+    judge.require()
     chosen = _iterations(lake, iterations)
-    done, version = Judging(), ""
-    with bar() as progress:
-        shown = progress.add_task("judge", total=sum(chosen.values()), message="")
-        for iteration in chosen:
-            opinions = Opinions(config, lake, iteration)
-            version = opinions.version or ""
-            trajectories = trajectories_of(lake, iteration)
-            while chunk := list(islice(trajectories, TOGETHER)):
-                _ask(opinions, chunk, done)
-                progress.advance(shown, len(chunk))
-            renew_agreements(lake, iteration)
+    done, version = Judging(), version_of(judge, config.judge)
+    for iteration, count in chosen.items():
+        if shares_out(config):
+            names = lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
+            for found in judge_in_parts(config, iteration, sorted(names)):
+                done.add(found)
+        else:
+            _judge(Opinions(config, lake, iteration), trajectories_of(lake, iteration), count, done)
+        renew_agreements(lake, iteration)
     if done.failed and not done.judged:
         ((why, _),) = done.failed.most_common(1)
         raise FlywheelError(f"The judge answered on none of {counted(done.failed.total(), 'trajectory')}: {why}.", "")
     return _report(config, lake, version, list(chosen), done)
 
 
-def _ask(opinions: Opinions, chunk: Sequence[Any], done: Judging) -> None:
+def judge_in_parts(config: Config, iteration: int, names: Sequence[str]) -> list[Judging]:
+    """Asks the judge about those of an iteration's trajectories that are open, on the machines of `cluster`."""
+    given = {"config": config, "iteration": iteration}
+    return share_out(config, judge_part, [{**given, "names": mine} for mine in divided(config, names)], "judge, parts")
+
+
+@part_task("judge-part")
+def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
+    """Asks the judge about those of the named trajectories that are open."""
+    lake, done = Lake.open(config.lake, create=False), Judging()
+    chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
+    trajectories = (one for some in chunks for one in stored(lake, some))
+    _judge(Opinions(config, lake, iteration), trajectories, len(names), done)
+    return done
+
+
+def _judge(opinions: Opinions, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
+    """Asks about chunk after chunk."""
+    with bar() as progress:
+        shown = progress.add_task("judge", total=count, message="")
+        while chunk := list(islice(trajectories, TOGETHER)):
+            _ask(opinions, chunk, done)
+            progress.advance(shown, len(chunk))
+
+
+def _ask(opinions: Opinions, chunk: Sequence[Stored], done: Judging) -> None:
     """Asks about those of a chunk that are open, and counts."""
     done.skipped.update(why for one in chunk if (why := opinions.why_not(one)))
     began = time.perf_counter()

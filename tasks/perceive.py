@@ -8,7 +8,7 @@ from curation.annotation import changed
 from curation.perception.perceive import Chosen, perceive, picture_name
 from curation.perception.screen import Screen
 from curation.pictures import difference_hash
-from models.readers.reader import reader_class
+from models.readers.reader import Reader, reader_class
 from schemas.config import Config
 from schemas.observation import elements_json, elements_of
 from schemas.table import utc_now
@@ -17,6 +17,7 @@ from schemas.tables.reading import Reading
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from storage.lake import Lake
+from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.shared.material import pngs_of
 
@@ -58,18 +59,38 @@ def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[s
     left = [step for step in steps if step.screenshot not in known]
     if not left:
         return known
-    reader = kind()
+    iterations = {step.screenshot: step.iteration for step in left}
+    if not shares_out(config):
+        return known | _read(kind, lake, iterations, pngs)
+    asked = [{name: iterations[name] for name in mine} for mine in divided(config, list(iterations))]
+    found = share_out(config, read_part, [{"config": config, "iterations": mine} for mine in asked], "read, parts")
+    return {name: elements for part in (known, *found) for name, elements in part.items()}
+
+
+@part_task("read-part")
+def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
+    """Elements as JSON by screenshot of those that were not read yet, by the iteration of each."""
+    lake = Lake.open(config.lake, create=False)
+    kind = reader_class(config.annotate.reader)
+    assert kind is not None
+    known = _known(lake, kind.name, iterations)
+    left = {name: iteration for name, iteration in iterations.items() if name not in known}
+    return known | _read(kind, lake, left, pngs_of(lake, sorted(left)))
+
+
+def _read(kind: type[Reader], lake: Lake, iterations: dict[str, int], pngs: dict[str, bytes]) -> dict[str, str]:
+    """Reads screenshots one after the other; each is kept as soon as it is read."""
+    reader, found = kind(), dict[str, str]()
     with bar() as progress:
-        shown = progress.add_task("read", total=len(left), message="")
-        for number, step in enumerate(left, 1):
+        shown = progress.add_task("read", total=len(iterations), message="")
+        for number, (name, iteration) in enumerate(iterations.items(), 1):
             started = time.perf_counter()
-            elements = elements_json(reader.read(pngs[step.screenshot]))
-            lake.append("readings", [_reading(step, kind.name, elements, time.perf_counter() - started)])
-            known[step.screenshot] = elements
+            found[name] = elements_json(reader.read(pngs[name]))
+            lake.append("readings", [_reading(name, iteration, kind.name, found[name], time.perf_counter() - started)])
             progress.advance(shown)
             if number % TIDIED == 0:
                 lake.compact("readings")
-    return known
+    return found
 
 
 def _known(lake: Lake, reader: str, digests: Collection[str]) -> dict[str, str]:
@@ -77,11 +98,11 @@ def _known(lake: Lake, reader: str, digests: Collection[str]) -> dict[str, str]:
     return dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
 
 
-def _reading(step: Step, reader: str, elements: str, seconds: float) -> Reading:
+def _reading(name: str, iteration: int, reader: str, elements: str, seconds: float) -> Reading:
     return Reading(
-        sha256=step.screenshot,
+        sha256=name,
         reader=reader,
-        iteration=step.iteration,
+        iteration=iteration,
         elements=elements,
         read_ms=1000 * seconds,
         created_at=utc_now(),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, sweep_exports
 from schemas.text import counted
 from tasks.running.console import out
 
@@ -86,6 +86,7 @@ def export(
     """Write a checkpoint's weights as a folder that plain transformers loads."""
     from learning.export import export as write
 
+    sweep_exports(to)
     made = write(_store(place, config, overrides), parent, to, step, prefix)
     if as_json:
         print_json(made)

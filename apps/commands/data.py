@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say, sweep_exports
 from schemas.config import Config
 from schemas.failure import UsageError
 
@@ -55,6 +55,7 @@ def export(
     redactor = Redactor() if redact or (redact is None and not form.comes_home) else None
     reader = _reader(resolved, lake) if redactor else None
     chosen = iteration_range(iterations) or ALL
+    sweep_exports(to)
     routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader)
     _show_export(routes, form, to, route is not None, redactor, as_json)
 

@@ -1,5 +1,6 @@
 """`flywheel forget`: a trajectory leaves the lake for good, and the policies that learned from it are named."""
 
+import json
 import shutil
 from collections.abc import Collection
 from typing import Any
@@ -9,6 +10,7 @@ from apps.report.build import report_folder
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
+from schemas.tables.trajectory import Trajectory
 from schemas.text import counted
 from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
@@ -32,7 +34,8 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     Returns:
         trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (whose training read
         them, by trajectory), through (policies that were made from those), unknown (policies of which nobody knows any
-        more whether they did), rows (by table), screenshots (how many), dry_run.
+        more whether they did), judges (trained in this lake on pages of them), rows (by table), screenshots (how many),
+        dry_run.
 
     Raises:
         UsageError: an id that is none, or a run, a training or the like is under way in the lake.
@@ -61,6 +64,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         "policies": {name: policies[name] for name in sorted(policies)},
         "through": through,
         "unknown": unknown,
+        "judges": judges_of(lake, everything),
         "rows": rows_of(lake, doomed),
         "screenshots": len(pictures),
         "dry_run": dry_run,
@@ -69,6 +73,20 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         with turning(lake):
             _remove(lake, doomed, policies, reason or NO_REASON)
     return found
+
+
+def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
+    """The judges in the lake (`flywheel judge --train`) that learned from a page (a task with a seed) of one of these
+    trajectories that ended; which of a page's trajectories were there then is not kept."""
+    store = lake.blobs.store
+    there = [name for name in store.sizes("judges") if name.endswith("/judge.json")]
+    if not there:
+        return []
+    from models.judges.local.judge import page_of
+
+    ended = [one for one in lake.rows(Trajectory, {"trajectory_id": sorted(names)}) if one.success is not None]
+    pages = {page_of(one.task_id, one.seed) for one in ended}
+    return sorted(name.split("/")[1] for name in there if pages & set(json.loads(store.get(name))["learned"]))
 
 
 def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: str) -> None:
@@ -133,5 +151,7 @@ def show_forgotten(found: dict[str, Any]) -> None:
         console.print(f"policies that were made from those: {', '.join(found['through'])}", soft_wrap=True)
     if found["unknown"]:
         console.print(f"of these nobody knows any more: {', '.join(found['unknown'])}", soft_wrap=True)
+    if found["judges"]:
+        console.print(f"judges that learned from pages of them: {', '.join(found['judges'])}", soft_wrap=True)
     if not found["dry_run"]:
         console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from apps.lakes import open_lake
 from models.tiny.layout import TRAINING
 from schemas.config import Config
 from schemas.failure import UsageError
+from storage.beside import written_beside
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
@@ -169,10 +169,6 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
     cache, without = cache_folder(lake, row.policy_version), (f"{TRAINING}/",)
     source = lake.blobs.get_directory(row.checkpoint, cache, without)
-    target = to.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
-        whole = Path(folder) / "policy"
+    with written_beside(to) as whole:
         shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST, TRAINING))
-        whole.replace(target)
     return row.policy_version

@@ -15,7 +15,7 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
-from tasks.promote.events import decisions
+from tasks.promote.events import decisions, outcomes
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.running.now import Now, all_now
@@ -48,7 +48,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
 """Decisions beside the iterations' that are shown to people; `--json` has all."""
-WORDS = {"hold": "held", "reject": "rejected"}
+COLOURS = {"promoted": "green", "rolled back": "red"}
 
 
 def status_of(lake: Lake) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def view(lake: Lake) -> Group:
     for name in compress(COLUMNS, shown):
         table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", overflow="fold")
     decided = decisions(lake)
-    outcomes = {one["policy"]: WORDS.get(one["decision"]) for one in decided if one["kind"] == "iteration"}
+    stand = outcomes(lake)
     for row in rows:
-        table.add_row(*compress(_cells(row, outcomes.get(row["policy"])), shown))
+        table.add_row(*compress(_cells(row, stand.get(row["policy"])), shown))
     trend = sparkline([row["success"] for row in rows if row["success"] is not None])
     explorer = next((row["explorer"] for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
@@ -189,9 +189,8 @@ def _champion(lake: Lake) -> str:
 
 def _cells(row: dict[str, Any], decided: str | None) -> list[str | Text]:
     low, high = row["ci"] or (None, None)
-    outcome = (
-        (Text("promoted", "green") if row["promoted"] else decided or "kept old") if is_finished(row) else "under way"
-    )
+    word = decided or ("promoted" if row["promoted"] else "kept old")
+    outcome = Text(word, COLOURS.get(word, "")) if is_finished(row) else "under way"
     return [
         str(row["iteration"]),
         _number(row["success"]),

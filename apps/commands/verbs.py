@@ -19,6 +19,7 @@ from apps.options import (
     resolve,
     say,
     seed_range,
+    sweep_exports,
     task_names,
 )
 from apps.schedule import pausing
@@ -251,6 +252,7 @@ def export(
     from apps.commands.policies import export_policy
     from apps.lakes import open_lake
 
+    sweep_exports(to)
     version = export_policy(open_lake(resolve(config, overrides)), policy, to)
     if as_json:
         print_json({"policy": version, "directory": str(to.absolute())})

@@ -11,6 +11,7 @@ from apps.report import charts
 from apps.report.gather import Rows, curriculum, data_docs, gather
 from schemas.config import Config
 from storage.lake import Lake
+from tasks.promote.events import rolled_back
 from tasks.running.budget import account
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
@@ -62,7 +63,7 @@ class Gathered:
         make: dict[str, Callable[[], dict[str, Any]]] = {
             "wheel": self._wheel,
             "curriculum": lambda: {"weights": charts.weights(latest(self.curriculum()))},
-            "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()))},
+            "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()), rolled_back(self.lake))},
         }
         found = self._once(f"charts of {page}", make[page])
         return {name: spec for name, spec in found.items() if spec}

@@ -1,5 +1,6 @@
 """The policies as a graph: a point for each, the way from its parent, and whether it reigned."""
 
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote
 
@@ -16,13 +17,15 @@ STATUS = {
     "held": "#d08a2e",
     "intermediate": "#b9b4ac",
     "rejected": "#b3402e",
+    "rolled back": "#7a3b6b",
 }
 LATEST = 60
 """Policies that the picture shows, the newest ones."""
 
 
-def lineage_graph(policies: list[PolicyVersion]) -> dict[str, Any] | None:
-    """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind."""
+def lineage_graph(policies: list[PolicyVersion], fallen: Collection[str] = ()) -> dict[str, Any] | None:
+    """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind; `fallen`
+    are those that were rolled back."""
     shown = sorted(policies, key=lambda one: one.created_at)[-LATEST:]
     if not shown:
         return None
@@ -32,7 +35,7 @@ def lineage_graph(policies: list[PolicyVersion]) -> dict[str, Any] | None:
         {
             "policy": one.policy_version,
             "kind": one.kind,
-            "status": one.status,
+            "status": "rolled back" if one.policy_version in fallen else one.status,
             "method": one.method,
             "iteration": label(one.iteration),
             "link": f"/policies/{quote(one.policy_version, safe='')}",

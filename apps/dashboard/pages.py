@@ -14,6 +14,7 @@ from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.gather import label
 from schemas.failure import UsageError
+from tasks.promote.events import rolled_back
 from tasks.quality.drift import MEASURES
 from tasks.running.now import Now, all_now
 from tasks.shared.policies import policies
@@ -48,14 +49,16 @@ def router(desk: "Desk") -> APIRouter:
     @routes.get("/lineage")
     def lineage() -> HTMLResponse:
         rows = list(reversed(policies(lake).values()))
-        return page("lineage", rows=rows, charts=found.charts("lineage"))
+        return page("lineage", rows=rows, rolled_back=rolled_back(lake), charts=found.charts("lineage"))
 
     @routes.get("/policies/{name}")
     def policy(name: str) -> HTMLResponse:
         if name not in policies(lake):
             raise HTTPException(404, f"There is no policy {name!r} in this lake.")
         shown = lineage_of(lake, name)
-        return page("policy", **shown | {"ids": shown["trajectories"]["ids"][:SHOWN_IDS], "config": _pretty(shown)})
+        ids = shown["trajectories"]["ids"][:SHOWN_IDS]
+        fallen = rolled_back(lake)
+        return page("policy", **shown | {"ids": ids, "config": _pretty(shown), "rolled_back": fallen})
 
     routes.include_router(_data_router(desk))
 

@@ -11,6 +11,7 @@ from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.promote.events import outcomes
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
@@ -25,11 +26,13 @@ FIXED = "policy, same tasks"
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
     """Everything the page shows but the replayed trajectories; `page_folder` is what links start from."""
-    rows = iterations(lake)
+    rows, stand = iterations(lake), outcomes(lake)
     return {
         "lake": lake.uri,
         "champion": champion.policy_version if (champion := reigning(lake)) else "",
-        "iterations": [{**row, "label": label(row["iteration"])} for row in rows],
+        "iterations": [
+            {**row, "label": label(row["iteration"]), "outcome": stand.get(row["policy"], _kept(row))} for row in rows
+        ],
         "turned": sum(row["wall_s"] for row in rows if row["iteration"] >= 0),
         "between": sum(row["orchestration_s"] or 0.0 for row in rows if row["iteration"] >= 0),
         "collected": collected(lake),
@@ -48,6 +51,11 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "people": people(lake),
         "config": json.dumps(json.loads(config.canonical()), indent=2),
     }
+
+
+def _kept(row: dict[str, Any]) -> str:
+    """How a policy stands of which no decision was recorded."""
+    return "promoted" if row["promoted"] else ""
 
 
 def label(iteration: int) -> str:

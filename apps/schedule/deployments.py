@@ -4,9 +4,10 @@ Deploying again changes code, parameters and places, never a schedule: that is w
 deployments of one lake, which their tags name: another lake's are taken over where that is asked for alone.
 """
 
+import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,13 +28,19 @@ from pydantic import ValidationError
 
 import flows
 from schemas.config.profiles import config_file
+from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, UsageError
+from storage.address import resolve
+from storage.cache import home
 from storage.lake import Lake
+from storage.mark import NAME as MARK
 
 POOL = "flywheel"
 TURNS = "turns"
 """The queue of what rolls out or trains: one at a time on all workers of the pool together."""
 Schedule = CronSchedule | IntervalSchedule
+NOTE = "deployed.json"
+"""In the work folder: the lakes that were deployed from this project."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_S = 60
 OF_LAKE, AT = "flywheel.lake.", "lake "
@@ -82,6 +89,8 @@ def deploy(client: SyncPrefectClient, place: Place, pool: str = POOL, replace: b
     if not replace:
         _require_ours(client, place)
     kind = _pool_kind(client, pool)
+    home().mkdir(parents=True, exist_ok=True)
+    (home() / NOTE).write_text(json.dumps({"lakes": sorted({*_noted(), place.lake_id})}))
     return [_deploy(client, one, place, pool, kind) for one in described()]
 
 
@@ -110,6 +119,40 @@ def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
     if there is None:
         raise UsageError(f"`{name}` is not deployed.", "`flywheel up` and `flywheel schedule deploy` do that.")
     return there
+
+
+def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConfig]) -> None:
+    """Raises UsageError where what is deployed is another project's: in another folder, and of another lake than the
+    one that is configured here. Where there is no lake here nothing speaks against it."""
+    noted = _noted()
+    for name, there in deployments(client).items():
+        lake, folder = lake_of(there), there.job_variables.get("working_dir")
+        if lake is None or folder == str(Path.cwd()) or lake[0] in noted:
+            continue
+        config = configured()
+        if _is_here(config, lake):
+            continue
+        raise UsageError(
+            f"`{name}` is deployed for another project: of the lake at {lake[1]}, in {folder or 'a place of its own'}.",
+            f"Work there, or set PREFECT_API_URL to the server of this project (its lake: {config.uri}); `flywheel "
+            "schedule deploy --replace` takes these over.",
+        )
+
+
+def _is_here(config: LakeConfig, lake: tuple[str, str]) -> bool:
+    """Whether a lake, its id and address, is the configured one, or there is none at that place."""
+    place = resolve(config)
+    if lake[1] == place.uri or not (place.store().exists(MARK) or place.store().sizes()):
+        return True
+    return Lake.open(config, create=False).lake_id == lake[0]
+
+
+def _noted() -> list[str]:
+    """The ids of the lakes that were deployed from this project."""
+    try:
+        return json.loads((home() / NOTE).read_text())["lakes"]
+    except (OSError, ValueError, KeyError):
+        return []
 
 
 def schedule_of(cron: str | None, every: str | None, timezone: str) -> Schedule:

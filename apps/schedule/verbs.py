@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,6 +11,9 @@ from rich.text import Text
 from apps.environment import make_prefect_home
 from apps.options import AsJson, ConfigFile, Overrides, print_json
 from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployment, such as flywheel, retrain or collect.")]
 
@@ -51,6 +54,7 @@ def set_(
 
     schedule = deployments.schedule_of(cron, every, timezone)
     with connected() as client:
+        _require_project(client)
         deployments.set_schedule(client, name, schedule)
     _outcome({"name": name, "when": deployments.in_words(schedule), "on": True}, as_json)
 
@@ -80,6 +84,7 @@ def run(
 
     given = _parameters(parameters or [])
     with connected() as client:
+        _require_project(client)
         there = deployment(client, name)
         if overrides:
             given["overrides"] = [*there.parameters.get("overrides", []), *overrides]
@@ -152,12 +157,21 @@ def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
     load_config(at if at.is_file() else None, [one for one in overrides if isinstance(one, str)])
 
 
+def _require_project(client: "SyncPrefectClient") -> None:
+    """Raises UsageError where what is deployed on the server is another project's."""
+    from apps.options import resolve
+    from apps.schedule.deployments import require_project
+
+    require_project(client, lambda: resolve(None, None).lake)
+
+
 def _switch(name: str, active: bool, as_json: bool) -> None:
     make_prefect_home()
     from apps.schedule.connection import connected
     from apps.schedule.deployments import switch
 
     with connected() as client:
+        _require_project(client)
         when = switch(client, name, active)
     _outcome({"name": name, "when": when, "on": active}, as_json)
 

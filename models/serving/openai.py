@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from models.serving.meter import charge
 from schemas.failure import FlywheelError, UsageError
 from schemas.text import storable
 
@@ -85,9 +86,10 @@ class OpenAIClient:
         answer = self._sent(json.dumps(body).encode())
         try:
             completion = answer.json()
-            choice, used = completion["choices"][0], (completion.get("usage") or {}).get("total_tokens")
+            tokens = self._metered(completion)
+            choice = completion["choices"][0]
             text = storable(choice["message"]["content"] or "")
-            return {**choice, "text": text, "tokens": used if isinstance(used, int) else 0}
+            return {**choice, "text": text, "tokens": tokens}
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
 
@@ -101,6 +103,13 @@ class OpenAIClient:
             raise FlywheelError(problem, "Start the server.") from None
         if answer.status_code in REFUSED:
             raise self._refused(answer)
+
+    def _metered(self, completion: dict[str, Any]) -> int:
+        """The tokens that the server counted for a completion."""
+        used = (completion.get("usage") or {}).get("total_tokens")
+        tokens = used if isinstance(used, int) and used > 0 else 0
+        charge(self.endpoint.section.partition(".")[0], tokens)
+        return tokens
 
     def _sent(self, body: bytes) -> httpx.Response:
         problem = ""

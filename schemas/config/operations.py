@@ -9,7 +9,7 @@ from schemas.failure import UsageError
 
 
 class ClusterConfig(Section):
-    """Who shares the collection of an iteration out."""
+    """Who shares out what is rolled out, judged, thought and read of an iteration."""
 
     kind: Literal["local", "ray"] = "local"
     """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
@@ -31,7 +31,7 @@ class BudgetConfig(Section):
     hours: Positive | None = None
     """Of the stages' work."""
     tokens: Count | None = None
-    """Tokens that policies write and that thinkers are charged; judges' are not counted."""
+    """Tokens that policies write, and that servers count (`usage`) for thinkers, judges and proposers."""
     money: Positive | None = None
     """At the prices below, in whatever they are in."""
     hour_price: Annotated[float, Field(ge=0.0)] = 0.0

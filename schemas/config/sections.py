@@ -256,9 +256,11 @@ class PromoteConfig(Section):
     complete: bool = True
     """Measure a promoted policy on all of `evaluate.seeds` though the decision fell earlier: the next candidates are
     held against it, the curriculum reads it, and the curves quote it."""
-    undecided: Literal["tolerance", "hold"] = "tolerance"
+    undecided: Literal["tolerance", "bounded", "hold"] = "tolerance"
     """What becomes of a candidate of an iteration that the test has not decided at the last seed: promoted if it is at
-    most `tolerance` below, so that its training is gone on from, or held, so that `alpha` bounds every promotion."""
+    most `tolerance` below, so that its training is gone on from (at a risk that the decision states); or only if it is
+    beyond chance no worse than -tolerance - resolution, too, so that `alpha` bounds every promotion (`bounded`, for
+    suites of some 200 pairs or more: with few even an equal candidate is held); or held."""
     unparsable: Share = 0.5
     """A candidate of whose trajectories more end in a reply that holds no action, and more than of the champion's, is
     broken, whatever else it does."""

@@ -1,8 +1,16 @@
 -- What one iteration has cost so far: sandbox steps (collected and evaluated), seconds of its stages' work, and tokens
--- that policies wrote and thinkers were charged. A step that was replayed was taken, too, and counts.
+-- that policies wrote, that thinkers were charged, and that servers counted for judges and proposers (`charged` of a
+-- stage's numbers, which has thinkers, too: theirs are rows of `thinking`). A step that was replayed was taken, too, and
+-- counts.
 SELECT
     (SELECT count(*) FROM steps WHERE iteration = $iteration)
     + (SELECT coalesce(sum(n_steps), 0) FROM evaluations WHERE iteration = $iteration)::BIGINT AS steps,
     (SELECT coalesce(sum(wall_s), 0.0) FROM stages WHERE iteration = $iteration)::DOUBLE AS seconds,
     (SELECT coalesce(sum(len(token_ids)), 0) FROM steps WHERE iteration = $iteration)::BIGINT
-    + (SELECT coalesce(sum(tokens), 0) FROM thinking WHERE iteration = $iteration)::BIGINT AS tokens
+    + (SELECT coalesce(sum(tokens), 0) FROM thinking WHERE iteration = $iteration)::BIGINT
+    + (
+        SELECT
+            coalesce(sum(try_cast(result ->> '$.charged.judge' AS BIGINT)), 0)
+            + coalesce(sum(try_cast(result ->> '$.charged.reflect' AS BIGINT)), 0)
+        FROM stages WHERE iteration = $iteration
+    )::BIGINT AS tokens

@@ -14,6 +14,7 @@ from tasks.collect.parts import collect_in_parts, roll_out
 from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
 from tasks.collect.stream import roll_out_and_train
+from tasks.running.cluster import shares_out
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
@@ -37,7 +38,7 @@ def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
         trained = roll_out_and_train(config, lake, recipe, grouped, policy, gated(run, iteration))
         numbers = _numbers(lake, iteration)
         return {**numbers, "stream": trained, "say": f"{numbers['say']}; {trained['updates']} updates meanwhile"}
-    if config.cluster.kind == "local":
+    if not shares_out(config):
         roll_out(config, lake, left, version)
     elif left:
         collect_in_parts(run, iteration, version)

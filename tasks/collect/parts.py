@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from models.policy import EXPLORERS
 from rollout.actor import Actor
 from rollout.runner import missing, roll_out_all
@@ -14,7 +11,7 @@ from schemas.config import Config
 from storage.lake import Lake
 from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
-from tasks.running.cluster import share_out
+from tasks.running.cluster import part_task, share_out
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.shared.weights import load_policy
@@ -27,7 +24,7 @@ def collect_in_parts(run: Run, iteration: int, version: str) -> int:
     return sum(share_out(run.config, collect_part, parts, "collect, parts"))
 
 
-@task(name="collect-part", cache_policy=NO_CACHE, persist_result=False)
+@part_task("collect-part")
 def collect_part(config: Config, run_id: str, iteration: int, version: str, part: int) -> int:
     """Rolls out one part's trajectories that are not in the lake; returns how many those were.
 

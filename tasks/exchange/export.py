@@ -1,8 +1,8 @@
 """Writing a lake's trajectories in a format of others, to a new folder."""
 
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
+from storage.beside import written_beside
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.console import bar
@@ -70,12 +71,9 @@ def export_trajectories(
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
-    target = to.absolute()
-    with _beside(target) as folder:
-        whole = Path(folder) / "data"
+    with _beside(to) as whole:
         whole.mkdir()
         form.write(_shown(exchanged(lake, names, redactor, reader), len(names)), Target(whole, images_at))
-        whole.replace(target)
     return Counter[str](found["route"].to_pylist())
 
 
@@ -88,13 +86,15 @@ def _require_empty(to: Path) -> None:
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
 
 
-def _beside(target: Path) -> "tempfile.TemporaryDirectory[str]":
-    """A folder on the target's own disk, which becomes it in one step."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-")
-    except OSError as error:
-        raise _unwritable(target, error) from error
+@contextmanager
+def _beside(to: Path) -> Iterator[Path]:
+    """`written_beside`, whose place is one that a user named."""
+    with ExitStack() as writing:
+        try:
+            whole = writing.enter_context(written_beside(to))
+        except OSError as error:
+            raise _unwritable(to, error) from error
+        yield whole
 
 
 def _unwritable(to: Path, error: OSError) -> UsageError:

@@ -27,8 +27,7 @@ def rule_of(config: Config, candidate: PolicyVersion) -> Rule:
     chosen = config.promote
     if candidate.repeats is not None:
         return better(chosen.resolution, chosen.alpha, chosen.beta)
-    hold = chosen.undecided == "hold"
-    return not_worse(chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta, hold)
+    return not_worse(chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta, chosen.undecided)
 
 
 def looks(config: Config) -> list[int]:

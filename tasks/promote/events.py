@@ -8,6 +8,9 @@ from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.shared.policies import policies
 
+OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
+"""What was decided of a challenger, for people."""
+
 
 def events(lake: Lake) -> list[Promotion]:
     """All decisions, oldest first."""
@@ -47,6 +50,12 @@ def rolled_back(lake: Lake) -> set[str]:
         if one.decision == "rollback":
             found.add(one.against)
     return found
+
+
+def outcomes(lake: Lake) -> dict[str, str]:
+    """How the policies stand that were decided on, in a word: promoted, held, rejected, or rolled back since."""
+    found = {one.policy_version: OUTCOMES[one.decision] for one in events(lake) if one.decision in OUTCOMES}
+    return found | dict.fromkeys(rolled_back(lake), "rolled back")
 
 
 def shown(event: Promotion) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What a lake has cost so far, and whether that is as much as its budget allows.
 
 Steps are those that sandboxes took, in collection, corrections and evaluation; hours are the stages' own work; tokens
-are those that policies wrote and those that thinkers were charged; money is hours and tokens at their prices. What was
-imported was spent elsewhere. All is counted in the lake, so a run that was killed has spent what it wrote.
+are those that policies wrote, and those that servers counted for thinkers, judges and proposers; money is hours and
+tokens at their prices. What was imported was spent elsewhere. All is counted in the lake, so a run that was killed has
+spent what it wrote; judges' and proposers' tokens are written as a stage ends.
 """
 
 from typing import Any

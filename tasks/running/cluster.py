@@ -1,16 +1,22 @@
 """Work that several machines share out: parts of it, as Prefect tasks, by Prefect's task runner for Ray.
 
 A part is begun anew on another machine where its own dies, so it must be one that finds what it has done already. Every
-machine reaches the lake and Prefect's server by the same addresses, and has the same code installed.
+machine reaches the lake and Prefect's server by the same addresses, and has the same code installed. What models were
+asked for on other machines is counted here (`models.serving.meter`).
 """
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
-from prefect import Task
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL
 
+from models.serving.meter import charge, charged, charged_since
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import bar
@@ -20,12 +26,46 @@ GIVEN = ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLEL
 """Variables that workers get from the run; credentials are those of each machine, for Ray shows what it is given."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a part returned, and the tokens that models were asked for in it."""
+
+    made: Any
+    charged: Counter[str]
+
+
+def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
+    """Makes a function the task of a part, for `share_out`."""
+
+    def wrap(work: Callable[..., Any]) -> Task[..., Any]:
+        @wraps(work)
+        def metered(*args: Any, **kwargs: Any) -> _Done:
+            before = charged()
+            made = work(*args, **kwargs)
+            return _Done(made, charged_since(before))
+
+        return task(name=name, cache_policy=NO_CACHE, persist_result=False)(metered)
+
+    return wrap
+
+
+def shares_out(config: Config) -> bool:
+    """Whether there are machines to share work out to."""
+    return config.cluster.kind != "local"
+
+
+def divided(config: Config, names: Sequence[str]) -> list[list[str]]:
+    """Names of what is to be done, by part; no part is empty."""
+    parts = config.cluster.parts
+    return [mine for number in range(parts) if (mine := list(names[number::parts]))]
+
+
 def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, Any]], label: str) -> list[Any]:
     """Runs a task once for each part, on the machines of `cluster`.
 
     Args:
         config: its section `cluster`.
-        work: the task.
+        work: the task, made by `part_task`.
         parts: the arguments of each call, by name.
         label: the word on the bar, which counts parts.
 
@@ -35,6 +75,8 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
     Raises:
         FlywheelError: a package is missing, the cluster is out of reach, or a part failed on every machine that had it.
     """
+    if not parts:
+        return []
     require_cluster(config)
     from prefect_ray.context import remote_options
     from prefect_ray.task_runners import RayTaskRunner
@@ -46,7 +88,10 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
         made: list[Any] = []
         for future in futures:
             future.wait()
-            made.append(future.result(raise_on_failure=True))
+            done: _Done = future.result(raise_on_failure=True)
+            for who, tokens in done.charged.items():
+                charge(who, tokens)
+            made.append(done.made)
             progress.advance(shown)
         return made
 
@@ -59,7 +104,7 @@ def require_cluster(config: Config) -> str:
         FlywheelError: the package for it is missing.
     """
     cluster = config.cluster
-    if cluster.kind == "local":
+    if not shares_out(config):
         return "none: one machine does all"
     try:
         import prefect_ray

@@ -15,6 +15,7 @@ from typing import Any
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
+from models.serving.meter import charged, charged_since
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, StillOutOfReach
 from schemas.table import utc_now
@@ -30,6 +31,9 @@ from tasks.running.traces import note, span
 
 ORCHESTRATION = "orchestration_s"
 """Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""
+CHARGED = "charged"
+"""Of a stage's numbers: the tokens that served models counted, by who asked them (`judge`, `think`, `reflect`, ...);
+missing where none did."""
 StageWork = Callable[[Run, int], dict[str, Any]]
 StageTask = Boundary[[Config, int], dict[str, Any]]
 
@@ -63,7 +67,7 @@ def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
 
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
-    started, begun, waited = utc_now(), time.perf_counter(), run.clock.waited()
+    started, begun, waited, before = utc_now(), time.perf_counter(), run.clock.waited(), charged()
     about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
     with span(f"stage {name}", about) as traced, now(head_of(iteration), name, lambda: last_time(run.lake, name)):
         MOMENT.enter(run.run_id, iteration, name)
@@ -80,6 +84,8 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
         note(traced, result)
     wall_s = time.perf_counter() - begun
     numbers = result if waited is None else {**result, ORCHESTRATION: waited}
+    if tokens := charged_since(before):
+        numbers = {**numbers, CHARGED: dict(tokens)}
     row = Stage(
         iteration=iteration,
         stage=name,

@@ -23,8 +23,9 @@ from storage.lake import Lake
 
 FOLDER = "claims"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
-RESERVED = ("champion", "explorer")
-"""What commands call a policy that has another name."""
+RESERVED = ("champion", "explorer", "run")
+"""What commands call a policy that has another name; and the claim on a lake's turn, which lies beside those on names
+(`tasks.turning`). A policy that was named `run` before keeps its name."""
 
 
 CLOCK_S = 60.0
@@ -99,7 +100,8 @@ def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = N
         names = (f"{stem}-{number:04d}" for number in count())
         return next(one for one in names if _claimed(lake, one, digest))
     if not NAME.fullmatch(name) or name in RESERVED:
-        raise UsageError(f"`{name}` is no name of a policy.", "Use letters, digits, dots and dashes.")
+        taken = f", and none of {', '.join(RESERVED)}" if name in RESERVED else ""
+        raise UsageError(f"`{name}` is no name of a policy.", f"Use letters, digits, dots and dashes{taken}.")
     if not _claimed(lake, name, digest):
         raise UsageError(f"The name `{name}` is taken in {lake.uri}.", "Choose another one.")
     return name

@@ -59,6 +59,12 @@ class Opinions:
         names = [trajectory.trajectory_id for trajectory, _ in left]
         return {name: verdict for name in names if (verdict := self._own.get(name) or self._any.get(name))}
 
+    def wanted(self) -> list[str]:
+        """The ids of the trajectories that `of` would ask about."""
+        rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
+        names = {row.trajectory_id for row in rows if row.task_id in self._judged}
+        return sorted(names & self._any.keys() - self._own.keys())
+
     def audited(self, most: int) -> list[str]:
         """The ids of at most so many trajectories of tasks with a verifier that the judge can be asked about; always
         the same ones, drawn by their ids, which are hashes."""

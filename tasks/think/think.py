@@ -6,7 +6,7 @@ stage that was cut short asks no model about a step again.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,14 +17,16 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
+from schemas.tables.trajectory import Trajectory
 from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.policies import champion, reigning
-from tasks.shared.trajectories import trajectories_of
+from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.weights import load_policy
 from tasks.think.thoughts import Thoughts
 from tasks.think.walk import Walk
@@ -41,19 +43,58 @@ def think(run: Run, iteration: int) -> dict[str, Any]:
     thinkers = thinkers_of(config, lake)
     if not thinkers:
         return {"say": "off"}
-    decisions = {
-        row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])
-        for row in ask(lake, "decisions", iteration=iteration).to_pylist()
-    }
-    thoughts, left = Thoughts(config, lake, iteration, thinkers), trajectories_of(lake, iteration)
+    decisions = _decisions(lake, iteration)
+    asks = any(thinker.asks_model for thinker in thinkers)
+    if asks and shares_out(config):
+        _think_in_parts(config, lake, iteration, sorted(decisions), Thoughts(config, lake, iteration, thinkers).left)
+    thoughts = Thoughts(config, lake, iteration, thinkers)
+    count = lake.count("trajectories", {"iteration": iteration})
+    _think(thoughts, trajectories_of(lake, iteration), decisions, count, TOGETHER if asks else AT_ONCE)
+    return numbers_of(lake, [iteration], thoughts)
+
+
+def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[str], most: int) -> None:
+    """The same on the machines of `cluster`, a share of `think.most` each; what is left over then is for here."""
+    parts = divided(config, names)
+    given = {"config": config, "iteration": iteration}
+    asked = [
+        {**given, "names": mine, "most": (most + len(parts) - 1 - number) // len(parts)}
+        for number, mine in enumerate(parts)
+    ]
+    share_out(config, think_part, asked, "think, parts")
+
+
+@part_task("think-part")
+def think_part(config: Config, iteration: int, names: list[str], most: int) -> None:
+    """Thoughts of the named trajectories' steps; models are asked at most so often."""
+    lake = Lake.open(config.lake, create=False)
+    thoughts = Thoughts(config, lake, iteration, thinkers_of(config, lake), most)
+    chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
+    trajectories = (one for some in chunks for one in stored(lake, some))
+    _think(thoughts, trajectories, _decisions(lake, iteration), len(names), TOGETHER)
+
+
+def _think(
+    thoughts: Thoughts,
+    trajectories: Iterator[tuple[Trajectory, list[Step]]],
+    decisions: Mapping[str, Decision],
+    count: int,
+    together: int,
+) -> None:
+    """Thinks about chunk after chunk."""
     with bar() as progress:
-        shown = progress.add_task("think", total=lake.count("trajectories", {"iteration": iteration}), message="")
-        together = TOGETHER if any(thinker.asks_model for thinker in thinkers) else AT_ONCE
-        while chunk := list(islice(left, together)):
+        shown = progress.add_task("think", total=count, message="")
+        while chunk := list(islice(trajectories, together)):
             kept = [(one, thinkable(steps, decisions.get(one.trajectory_id))) for one, steps in chunk]
             thoughts.of([Walk(one, steps) for one, steps in kept if steps])
             progress.update(shown, advance=len(chunk), message=f"{thoughts.asked:,} asked")
-    return numbers_of(lake, [iteration], thoughts)
+
+
+def _decisions(lake: Lake, iteration: int) -> dict[str, Decision]:
+    return {
+        row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])
+        for row in ask(lake, "decisions", iteration=iteration).to_pylist()
+    }
 
 
 think_of_steps = stage("think", retries=1)(think)

@@ -43,8 +43,12 @@ class Thoughts:
     lake: Lake
     iteration: int
     thinkers: Sequence[Thinker[Any]]
+    most: int | None = None
+    """How often models may be asked from here on; `think.most` less how often they were if not given."""
     asked: int = 0
     """How often models were asked in the iteration, in earlier runs too."""
+    left: int = 0
+    """How often models may still be asked."""
     unasked: int = 0
     """Steps that a model was not asked about for `think.most`."""
     failed: Counter[str] = field(default_factory=Counter[str])
@@ -66,6 +70,7 @@ class Thoughts:
             self.asked += row.tries
             if not row.kept:
                 self._in_vain.add((row.trajectory_id, row.step, row.author, row.version))
+        self.left = max(0, self.config.think.most - self.asked) if self.most is None else self.most
 
     def of(self, walks: Sequence[Walk]) -> None:
         """Thinks about every step of some trajectories that has no thought yet, and writes what is kept."""
@@ -118,10 +123,11 @@ class Thoughts:
 
     def _draw(self, thinker: Thinker[Any], asked: Sequence[_Open], draw: int, pngs: dict[str, bytes]) -> None:
         if thinker.asks_model:
-            most = max(0, self.config.think.most - self.asked)
+            most = self.left
             self.unasked += sum(one.tries == 0 for one in asked[most:])
             asked = asked[:most]
             self.asked += len(asked)
+            self.left -= len(asked)
         if not asked:
             return
         began = time.perf_counter()

@@ -1,6 +1,8 @@
-"""Collection on a Ray cluster of two nodes: they share it out, and one that dies loses no finished trajectory."""
+"""Work on a Ray cluster of two nodes: they share collection out, and one that dies loses no finished trajectory; what
+is judged there is judged as on one machine."""
 
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -11,11 +13,13 @@ import pytest
 
 from flows.collect import collect
 from schemas.config import Config
+from schemas.config.judging import JudgeConfig
 from schemas.config.operations import ClusterConfig
-from schemas.config.sections import CollectConfig
+from schemas.config.sections import CollectConfig, LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.collect.plan import plan
+from tasks.judge import judge_again
 from tasks.prepare import INITIAL
 from tasks.running.cluster import require_cluster
 from tasks.running.run import Run
@@ -68,6 +72,22 @@ def test_a_machine_that_dies_while_a_cluster_collects_loses_no_finished_trajecto
     assert {row["trajectory_id"] for row in rows} == planned and len(rows) == len(planned)
     assert finished_before <= planned
     assert steps == {row["trajectory_id"]: row["n_steps"] for row in rows if row["n_steps"]}
+    judged_alike(config, small)
+
+
+def judged_alike(cluster: Config, alone: Config) -> None:
+    """Judging as a data stage that machines share out: the same verdicts as one machine's on a copy of the lake."""
+    copy = LakeConfig(uri=f"{alone.lake.uri}-copy", min_free_mb=10)
+    shutil.copytree(alone.lake.uri, copy.uri)
+    judge, two = JudgeConfig(kind="fake"), cluster.cluster.model_copy(update={"parts": 2})
+    lakes = [Lake.open(alone.lake), Lake.open(copy)]
+    reports = [
+        judge_again(cluster.model_copy(update={"judge": judge, "cluster": two}), lakes[0], None),
+        judge_again(alone.model_copy(update={"judge": judge, "lake": copy}), lakes[1], None),
+    ]
+    names = ("trajectory_id", "gate", "gate_version", "passed", "score", "reason", "route")
+    found = [sorted(map(repr, lake.read("verdicts", list(names), {"gate": "judge"}).to_pylist())) for lake in lakes]
+    assert found[0] == found[1] and len(found[0]) == reports[0]["judged"] == reports[1]["judged"] > 0
 
 
 def ids(lake: Lake) -> list[str]:

@@ -32,7 +32,7 @@ from apps.schedule.deployments import (
     set_schedule,
     switch,
 )
-from apps.schedule.verbs import run
+from apps.schedule.verbs import off, on, run, set_
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -119,6 +119,31 @@ def test_the_deployments_of_another_lake_are_not_taken_over_in_silence(
             deploy(client, place(mine))
         deploy(client, place(mine), replace=True)
         deploy(client, place(mine))
+
+
+def test_schedules_of_another_project_are_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, theirs, nobodys = (tmp_path / name for name in ("mine", "theirs", "nobodys"))
+    for folder in (mine, theirs, nobodys):
+        folder.mkdir()
+        (folder / "flywheel.toml").write_text("[environments.fake]\n[suite]\ntasks = ['two-steps']\nheld_out = []\n")
+    with get_client(sync_client=True) as client:
+        monkeypatch.chdir(theirs)
+        deploy(client, place(theirs), replace=True)
+        before = handed_out(client)
+        monkeypatch.chdir(mine)
+        Lake.open(LakeConfig(uri="lake"))
+        for act in (
+            lambda: on("watch"),
+            lambda: off("watch"),
+            lambda: run("report"),
+            lambda: set_("collect", every="6h"),
+        ):
+            with pytest.raises(UsageError, match=rf"another project: of the lake at \S*{theirs}/lake, in {theirs}"):
+                act()
+        assert handed_out(client) == before and not deployment(client, "collect").schedules
+        for folder in (nobodys, theirs):  # a folder in which there is no lake is no other project
+            monkeypatch.chdir(folder)
+            on("watch")
 
 
 def test_automations_heed_the_events_of_our_lake_and_the_runs_of_our_deployments_alone(tmp_path: Path) -> None:

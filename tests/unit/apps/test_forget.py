@@ -235,3 +235,15 @@ def test_no_run_begins_while_something_is_forgotten(own: Place, monkeypatch: pyt
     assert refused
     with turning(own.lake):
         pass
+
+
+def test_judges_that_learned_from_their_pages_are_named(own: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    row = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()[0]
+    assert row["success"] is not None
+    for judge, learned in (("mine", [f"{row['task_id']} {row['seed']}", "fake/other 1"]), ("other", ["fake/other 1"])):
+        lake.blobs.store.put(f"judges/{judge}/judge.json", json.dumps({"learned": learned}).encode())
+    found = forget_trajectories(lake, [name], "", dry_run=True)
+    assert found["judges"] == ["mine"]
+    show_forgotten(found)
+    assert "judges that learned from pages of them: mine" in capsys.readouterr().out

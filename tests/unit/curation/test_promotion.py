@@ -11,8 +11,9 @@ from curation.intervals import paired
 from curation.promotion import Rule, better, look, not_worse
 
 TASKS, LOOKS = 15, (5, 10, 15)
-CANDIDATE = not_worse(0.03, 0.05, 0.05, 0.05, hold=False)
-CAUTIOUS = not_worse(0.03, 0.05, 0.05, 0.05, hold=True)
+CANDIDATE = not_worse(0.03, 0.05, 0.05, 0.05, "tolerance")
+CAUTIOUS = not_worse(0.03, 0.05, 0.05, 0.05, "hold")
+BOUNDED = not_worse(0.03, 0.05, 0.05, 0.05, "bounded")
 REPRODUCTION = better(0.05, 0.05, 0.05)
 
 
@@ -38,8 +39,9 @@ def outcomes(
 
 @pytest.mark.parametrize("disagree", [0.1, 0.2, 0.4])
 def test_what_is_worse_by_the_first_hypothesis_is_promoted_as_rarely_as_stated(disagree: float) -> None:
-    shares, _ = outcomes(CAUTIOUS, CAUTIOUS.low, disagree)
-    assert shares["promote"] <= CAUTIOUS.alpha
+    for rule in (CAUTIOUS, BOUNDED):
+        shares, _ = outcomes(rule, rule.low, disagree)
+        assert shares["promote"] <= rule.alpha
 
 
 @pytest.mark.parametrize("between", [1, 2])
@@ -65,6 +67,28 @@ def test_an_undecided_candidate_within_the_tolerance_is_gone_on_from_unless_the_
     cautious, _ = outcomes(CAUTIOUS, 0.0, 0.4)
     assert lenient["promote"] > 0.7 > cautious["promote"]
     assert cautious["hold"] > lenient["hold"]
+    bounded, _ = outcomes(BOUNDED, 0.02, 0.2)
+    assert bounded["promote"] > 0.88
+
+
+def test_a_promotion_that_the_test_did_not_decide_states_how_often_a_worse_one_would_come_as_far() -> None:
+    risks: list[float] = []
+    dice = random.Random(2)
+    for _ in range(60):
+        drawn = {(f"t{task}", seed): dice.random() for task in range(TASKS) for seed in range(15)}
+        new, old = ({key: low <= one < high for key, one in drawn.items()} for low, high in ((0, 0.2), (0.2, 0.4)))
+        found = paired(new, old)
+        decision = look(CANDIDATE, found, True)
+        assert decision is not None
+        if "not decided" in decision.reason and decision.promoted:
+            risks.append(CANDIDATE.risk(found.variance))
+            assert f"where {risks[-1]:.1%} of those come as far that are worse by 0.08" in decision.reason
+        assert BOUNDED.risk(found.variance) <= 0.025 + 1e-9 and CAUTIOUS.risk(found.variance) == 0
+    undecided_share, _ = outcomes(CANDIDATE, CANDIDATE.low, 0.4)
+    decided_share, _ = outcomes(CAUTIOUS, CAUTIOUS.low, 0.4)
+    assert risks and sum(risks) / len(risks) == pytest.approx(
+        undecided_share["promote"] - decided_share["promote"], abs=0.05
+    )
 
 
 def test_what_is_clear_is_decided_at_the_first_look() -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from apps.commands.status import view
+from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
 from environments.leased import Leased
 from schemas.config import config_of
 from storage.lake import Lake
+from tasks.promote.rollback import roll_back
 from tasks.running.now import Now, file_of
 from tests.unit.apps.conftest import Place, make_place
 
@@ -146,3 +149,13 @@ def test_the_quality_page_shows_what_failed_of_one_iteration_or_of_the_newest(si
     one = site.get("/quality?iteration=1")
     assert one.status_code == 200 and "What held" in one.text
     assert site.get("/quality?iteration=77").status_code == 404
+
+
+def test_a_policy_that_was_rolled_back_is_shown_as_that(fresh: Place, site: TestClient) -> None:
+    roll_back(fresh.lake, None, "it clicks twice")
+    time.sleep(FRESH_S)
+    for path in ("/", "/lineage", "/policies/policy-0001"):
+        assert "rolled back" in site.get(path).text
+    assert '"rolled back"' in site.get("/api/charts/lineage").text
+    table = "".join(str(cell) for column in view(fresh.lake).renderables[0].columns for cell in column.cells)
+    assert "rolled back" in table

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 import models.serving.openai
+from models.serving.meter import charged, charged_since
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.failure import FlywheelError, UsageError
 
@@ -92,3 +93,19 @@ def test_a_key_that_no_header_may_hold_is_refused_without_being_shown(monkeypatc
     with pytest.raises(UsageError, match=rf"some\.section\.key_variable.*{KEY}") as caught:
         client(lambda _: said("ok"))
     assert "same\n" not in str(caught.value) and "elsewhere" not in str(caught.value)
+
+
+def test_what_a_server_counts_is_metered_by_who_asked_also_where_its_answer_is_of_no_use() -> None:
+    counted = iter([{"total_tokens": 40}, {"total_tokens": 2}, {"total_tokens": -5}, {"total_tokens": "many"}, None])
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        usage = next(counted)
+        choices = [] if usage == {"total_tokens": 2} else [{"message": {"content": "ok"}}]
+        return httpx.Response(200, json={"choices": choices, "usage": usage})
+
+    before, asked = charged(), client(handler)
+    assert asked.chat({})["tokens"] == 40
+    with pytest.raises(NoAnswer):
+        asked.chat({})
+    assert [asked.chat({})["tokens"] for _ in range(3)] == [0, 0, 0]
+    assert dict(charged_since(before)) == {"some": 42}

@@ -1,10 +1,17 @@
 """What a lake has cost, and when its budget is used up."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from models.serving.meter import charge
+from schemas.config import config_of
 from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused, UsageError
 from tasks.running.budget import account, exhausted, require_budget, sentence, spent
+from tasks.running.run import Run, open_run
+from tasks.running.stage import result_of, stage
 from tests.unit.apps.conftest import Place, make_place
 
 STEPS = 3 * 24 + 4 * 24
@@ -47,3 +54,34 @@ def test_a_plan_says_whether_it_fits(place: Place) -> None:
     )
     assert "4 more iterations about" in fits and "end early" not in fits
     assert "end early" in does_not
+
+
+def test_what_judges_and_proposers_are_charged_is_kept_by_their_stage_and_planned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @stage("filter")
+    def asks(run: Run, iteration: int) -> dict[str, Any]:
+        for who in ("judge", "reflect", "think"):
+            charge(who, 1_000_000)
+        return {"say": ""}
+
+    @stage("promote")
+    def asks_nobody(run: Run, iteration: int) -> dict[str, Any]:
+        return {"say": ""}
+
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path))
+    lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
+    config = config_of({"lake": lake, "environments": {"fake": {}}, "suite": {"tasks": ["click-one"]}})
+    budget = BudgetConfig(tokens=5_000_000, money=100, million_tokens_price=3.0)
+    with open_run(config) as run:
+        for one in (asks, asks_nobody):
+            one.fn(config, 0)
+        asks_nobody.fn(config, 1)
+        kept = result_of(run.lake, 0, "filter") or {}
+        assert kept["charged"] == {"judge": 1_000_000, "reflect": 1_000_000, "think": 1_000_000}
+        assert "charged" not in (result_of(run.lake, 0, "promote") or {})
+        cost = spent(run.lake, budget)
+        assert (cost.tokens, cost.money) == (2_000_000, pytest.approx(6.0))  # thinkers' are rows of `thinking`
+        ahead = {row["what"]: row["ahead"] for row in account(run.lake, budget, 3)}
+        assert ahead == {"tokens": 6_000_000, "money": pytest.approx(18.0)}
+        assert exhausted(run.lake, BudgetConfig(tokens=2_000_000)) is not None

@@ -75,6 +75,6 @@ def test_a_name_of_ones_own_is_given_once(lake: Lake) -> None:
     assert claim(lake, "adopted", {"from": "a"}, "ours-1.0") == "ours-1.0"
     with pytest.raises(UsageError, match=r"`ours-1\.0` is taken"):
         claim(lake, "adopted", {"from": "b"}, "ours-1.0")
-    for name in ("champion", "../up", "", "a b"):
+    for name in ("champion", "run", "../up", "", "a b"):
         with pytest.raises(UsageError, match="no name of a policy"):
             claim(lake, "adopted", {}, name)

@@ -1,0 +1,33 @@
+"""What served models counted for the requests of this process, by who asked them: a stage keeps it, a budget counts it.
+
+Every request of the one client (`models.serving.openai`) is metered, also one whose answer was of no use. A judge or a
+proposer that reaches its model in another way calls `charge` itself.
+"""
+
+from collections import Counter
+from threading import Lock
+
+_lock = Lock()
+_charged = Counter[str]()
+
+
+def charge(who: str, tokens: int) -> None:
+    """Counts tokens that a server read and wrote.
+
+    Args:
+        who: the config section that names the model: `judge`, `think`, `reflect` or `policy`.
+        tokens: of one request.
+    """
+    with _lock:
+        _charged[who] += tokens
+
+
+def charged() -> Counter[str]:
+    """All so far, by who asked."""
+    with _lock:
+        return _charged.copy()
+
+
+def charged_since(before: Counter[str]) -> Counter[str]:
+    """What was added to an earlier `charged`; nobody with nothing."""
+    return charged() - before
