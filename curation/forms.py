@@ -150,6 +150,13 @@ _ABROAD = (
     rf"|[2-9]\d{{0,2}}{_GAP}(?:\(\d{{1,4}}\){_GAP}\d|[1-9])(?:{_GAP}\d){{6,12}})"
 )
 """After a plus or two zeros."""
+_VERSIONS = ("v", "ver", "vers", "version", "build", "release", "rev", "revision", "firmware")
+_NO_VERSION = "".join(
+    rf"(?<!\b(?i:{word}){after})" for word in _VERSIONS for after in ("[ :=/#]", "[.:=#] ", " [:=#v]", " [:=] ")
+)
+"""Not right after a word that calls a dotted number a version: three, three and four digits are a telephone number
+where nothing does, and where no digit, dot or letter goes on from them."""
+_NO_PRERELEASE = r"(?!(?i:[-+.]?(?:a|b|rc|alpha|beta|dev|pre|post|build|snapshot|final)\.?\d{0,4})(?![A-Za-z]))"
 _CALLED = (
     r"(?i:(?<![a-z])(?:(?:tele|cell|smart)?phone|tel|fax|mobile|mob|cell|call|dial|sms|whatsapp|ring)s?|手机号?码?|电话)\.?"
     r"(?i: (?:numbers?|no\.?|nr\.?|me|us|at|on|with|to)){0,2}(?: is)?[ \t\n:：=#\"']{0,3}"
@@ -230,7 +237,12 @@ FORMS: tuple[Form, ...] = (
     _form("phone", rf"(?<![\w.,-])00{_ABROAD}(?!\d)"),
     _form(
         "phone",
-        rf"{_NUMBER}(?:1[ .-]?)?(?:\({_AREA}\) ?{_AREA}[ .-]|{_AREA}(?P<by>[.-]){_AREA}(?P=by))\d{{4}}(?![\d.-]?\d)",
+        rf"{_NUMBER}(?:1[ .-]?)?(?:\({_AREA}\) ?{_AREA}[ .-]|{_AREA}-{_AREA}-)\d{{4}}(?![\d.-]?\d)",
+    ),
+    _form(
+        "phone",
+        rf"{_NUMBER}(?=(?:1[ .-]?)?\d{{3}}\.\d{{3}}\.){_NO_VERSION}(?:1[ .-]?)?{_AREA}\.{_AREA}\.\d{{4}}"
+        rf"(?![\d.-]?\d){_NO_PRERELEASE}",
     ),
     _form(
         "phone",

@@ -1,7 +1,7 @@
 """A folder that is there whole or not at all: written beside its place, and moved there in one step.
 
-Whoever is killed on the way leaves a hidden folder. While it is written a file in it is locked, and a lock ends with its
-process, so what nobody writes any more is known from what somebody does.
+Whoever is killed on the way leaves a hidden folder. While it is written a file in it is locked, and a lock ends with
+its process, so what nobody writes any more is known from what somebody does.
 """
 
 import fcntl

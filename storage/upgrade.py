@@ -13,18 +13,24 @@ from schemas.config.old import modern
 from schemas.config.sections import LakeConfig
 from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
+from storage.forgetting import heal, unreadable
 from storage.lake import Lake
 
 OLDEST = 1
 """The oldest schema version that can be brought up to date."""
 
 
-def upgrade(config: LakeConfig, note: Callable[[str], None]) -> list[str]:
-    """Upgrades the lake at `lake.uri`; does nothing to one of today's version but give it columns that came later.
+def upgrade(
+    config: LakeConfig, note: Callable[[str], None], require_idle: Callable[[Lake], None] = lambda lake: None
+) -> list[str]:
+    """Upgrades the lake at `lake.uri`; does nothing to one of today's version but give it columns that came later
+    and put right what a `forget` of an earlier release left.
 
     Args:
         config: where the lake is.
         note: is called with every step that was made, as it is made.
+
+        require_idle: raises where somebody works on the lake; asked before files are taken away.
 
     Returns:
         The steps that were made.
@@ -42,6 +48,10 @@ def upgrade(config: LakeConfig, note: Callable[[str], None]) -> list[str]:
     for name, contract in TABLES.items():
         if contract.added and lake.upgrade(name):
             done(f"table {name}: {', '.join(contract.added)}")
+    if unreadable(lake):
+        require_idle(lake)
+    for name, count in heal(lake).items():
+        done(f"table {name}: {count} files that only flywheel could read since something was forgotten")
     if lake.schema_version == SCHEMA_VERSION:
         return made
     if changed := _configs(lake):

@@ -336,8 +336,9 @@ def up(
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
+    from tasks.running.working import require_idle
 
-    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else say)
+    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else say, require_idle)
     if as_json:
         print_json({"steps": made})
     elif not made:

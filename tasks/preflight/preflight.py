@@ -27,6 +27,7 @@ from schemas.text import counted
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from storage.explained import explained
+from storage.forgetting import unreadable
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
@@ -76,6 +77,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config)),
+        Probe("Delta log", lambda: _log(config), required=False),
         *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
     ]
 
@@ -169,6 +171,18 @@ def _descent(config: Config) -> str:
     require_descent(config, lake)
     require_held_out(config, lake)
     return "those of the lake fit this config's `[policy]`"
+
+
+def _log(config: Config) -> str:
+    """That whatever reads Delta can read the lake."""
+    lake = lake_if_any(config)
+    if lake is not None and (found := unreadable(lake)):
+        raise LakeError(
+            f"{sum(found.values())} files of {', '.join(found)} are not as the Delta log says, since a `forget` of an "
+            "earlier release: flywheel reads them, other readers of Delta do not.",
+            "`flywheel upgrade` puts that right.",
+        )
+    return "as its log says"
 
 
 def _server(config: Config) -> str:

@@ -107,13 +107,38 @@ FORMS = {
     "(020) 7946 0958": "phone",
     "+33 6 12 34 56 78": "phone",
     "415.555.2671": "phone",
+    "1.415.555.2671": "phone",
+    "+1.415.555.2671": "phone",
+    "+1 415.555.2671": "phone",
+    "(415) 555.2671": "phone",
 }
+DOTTED = [
+    "version 415.555.2671, Version: 415.555.2671, v 415.555.2671, v415.555.2671, build 415.555.2671",
+    "firmware = 415.555.2671, Rev. 415.555.2671, release #415.555.2671, version 1.415.555.2671, version/415.555.2671",
+    "415.555.2671-rc1, 415.555.2671b2, 415.555.2671-beta.3, 415.555.2671.dev0, 415.555.2671.1, 3.415.555.2671",
+    "120.0.6099.109, 10.0.19045.3693, 31.0.15.3758, 192.168.100.200, 255.255.255.0, 2.415.555.2671",
+    "3.1415926535, 415.5552671, 1.234.567.890, 123.456.7890, 012.345.6789, 415.155.2671, 911.555.2671, 415.911.2671",
+    "$415.555.2671.50, 415.555.26710, 2026.11.23.2035",
+]
 
 
 @pytest.mark.parametrize(("secret", "kind"), FORMS.items())
 def test_a_form_is_found_alone_and_in_words(secret: str, kind: str) -> None:
     for before, after in (("", ""), ("it is ", ", then"), ('"', '"'), ("\t", "\n")):
         assert without(before + secret + after) == (f"{before}[redacted {kind}]{after}", [kind])
+
+
+@pytest.mark.parametrize("text", DOTTED)
+def test_dotted_numbers_of_versions_addresses_and_amounts_are_no_phones(text: str) -> None:
+    assert without(text) == (text, [])
+
+
+@pytest.mark.parametrize("before", ["Denver ", "my driver ", "tel. ", "TV ", "release the dog, ", "v. ada, "])
+@pytest.mark.parametrize("after", ["", ".", " x12", ", b", " - a friend", " beta"])
+def test_a_dotted_phone_is_found_after_and_before_words_that_only_look_like_those_of_versions(
+    before: str, after: str
+) -> None:
+    assert without(f"{before}415.555.2671{after}") == (f"{before}[redacted phone]{after}", ["phone"])
 
 
 @pytest.mark.parametrize("after", [" 12/28", " 123", " 1228", ", 12/28", "-123", " 4111"])

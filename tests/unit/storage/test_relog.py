@@ -1,5 +1,6 @@
 """After a trajectory is forgotten every version of every table reads, for whatever reads Delta, without it."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -15,6 +18,7 @@ from schemas.table import utc_now
 from storage import forgetting
 from storage.lake import Lake
 from storage.objects import LocalStore
+from storage.upgrade import upgrade
 
 SECRET = "0secret"
 """The least of the names, so it is a bound of files that hold it."""
@@ -159,3 +163,26 @@ def test_a_process_that_knew_the_table_before_goes_on(lake: Lake) -> None:
     other.append("verdicts", [verdict("f", 1)])
     assert lake.count("verdicts", {"trajectory_id": "f"}) == 1
     assert sorted(lake.read("verdicts")["trajectory_id"].to_pylist()) == versions_of(lake)[-1]
+
+
+def test_files_that_an_earlier_forget_wrote_anew_in_their_place_are_read_by_every_reader_after_an_upgrade(
+    lake: Lake,
+) -> None:
+    store, before = lake.files_of("verdicts"), versions_of(lake)
+    for name in [one for one in store.sizes() if one.endswith(".parquet") and "_delta_log" not in one]:
+        rows = pq.read_table(io.BytesIO(store.get(name)))
+        kept, sink = rows.filter(pc.field("trajectory_id") != SECRET), io.BytesIO()
+        if kept.num_rows < rows.num_rows:
+            pq.write_table(kept, sink)
+            store.put(name, sink.getvalue())
+    assert forgetting.unreadable(lake) == {}, "a lake that forgot nothing is not looked through"
+    about = {"reason": "x", "policies": [], "screenshots": [], "done": True, "created_at": utc_now()}
+    lake.append("forgotten", [{"trajectory_id": SECRET, **about}])
+    broken = forgetting.unreadable(lake)["verdicts"]
+    with pytest.raises(BaseException):  # noqa: B017
+        versions_of(lake)
+    notes: list[str] = []
+    config = LakeConfig(uri=lake.uri)
+    assert broken and upgrade(config, notes.append) == notes and f"table verdicts: {broken} files" in notes[0]
+    assert versions_of(Lake.open(config)) == without(before)
+    assert forgetting.unreadable(lake) == {} and upgrade(config, notes.append) == []
