@@ -129,7 +129,7 @@ def test_schedules_of_another_project_are_not_changed(tmp_path: Path, monkeypatc
     with get_client(sync_client=True) as client:
         monkeypatch.chdir(theirs)
         deploy(client, place(theirs), replace=True)
-        before = handed_out(client)
+        before, kept = handed_out(client), schedules(client)
         monkeypatch.chdir(mine)
         Lake.open(LakeConfig(uri="lake"))
         for act in (
@@ -140,7 +140,7 @@ def test_schedules_of_another_project_are_not_changed(tmp_path: Path, monkeypatc
         ):
             with pytest.raises(UsageError, match=rf"another project: of the lake at \S*{theirs}/lake, in {theirs}"):
                 act()
-        assert handed_out(client) == before and not deployment(client, "collect").schedules
+        assert (handed_out(client), schedules(client)) == (before, kept)
         for folder in (nobodys, theirs):  # a folder in which there is no lake is no other project
             monkeypatch.chdir(folder)
             on("watch")
@@ -163,6 +163,10 @@ def test_automations_heed_the_events_of_our_lake_and_the_runs_of_our_deployments
         for event in ("heartbeat", "Completed", "Suspended", "Paused", "Scheduled", "AwaitingRetry", "Mine"):
             assert dead.covers(happened(f"prefect.flow-run.{event}", run, related)) == heeded
     assert dead.starts_after("prefect.flow-run.heartbeat") and not dead.starts_after("prefect.flow-run.Suspended")
+
+
+def schedules(client: SyncPrefectClient) -> dict[str, list[Any]]:
+    return {name: [(one.id, one.active) for one in there.schedules] for name, there in deployments(client).items()}
 
 
 def retrain_id(made: list[Any]) -> str:
