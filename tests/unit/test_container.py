@@ -1,8 +1,12 @@
-"""The container's file makes what `make setup` makes: it is held against the script, and is not built here."""
+"""The container's file makes what `make setup` makes: it is held against the script, and is not built here. A pool's job
+template runs it."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
+
+from prefect.client.schemas.actions import WorkPoolCreate
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -45,3 +49,13 @@ def test_nothing_that_is_made_here_is_copied_and_everything_that_the_set_up_read
     ]
     for name in (*packages, "scripts", "Makefile", "README.md", "pyproject.toml", "requirements.lock"):
         assert (ROOT / name).exists() and name not in left_out
+
+
+def test_a_pool_of_kubernetes_runs_commands_in_it_and_every_variable_is_told_of() -> None:
+    template = json.loads((ROOT / "configs/kubernetes.json").read_text())
+    pool = WorkPoolCreate(name="cluster", type="kubernetes", base_job_template=template)
+    (container,) = pool.base_job_template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["env"] and container["args"] == "{{ command }}", "its entry point is `flywheel`"
+    used = set(re.findall(r"{{ (\w+) }}", json.dumps(template["job_configuration"])))
+    assert used == template["variables"]["properties"].keys()
+    assert container["volumeMounts"][0]["mountPath"] in told("VOLUME")
