@@ -2,8 +2,8 @@
 
 import copy
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
@@ -33,25 +33,38 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
     """
     if not isinstance(called, Flow):
         return called(*arguments)
-    away, kept = Away(PREFECT_API_URL.value() or ""), _Kept(called.fn)
-    flow = copy.copy(called)
+    kept, flow = _Kept(called.fn), copy.copy(called)
 
     @wraps(called.fn)
     def work(*args: Any, **kwargs: Any) -> Any:
         return kept.work(*args, **kwargs)
 
     flow.fn = work
+    with until_away(PREFECT_API_URL.value() or "") as away:
+        try:
+            with kept.ends:
+                return flow(*arguments)
+        except httpx.HTTPError as error:
+            if kept.outcome is None or error is kept.outcome[1]:
+                raise
+            away.say()
+    returned, raised = kept.outcome
+    if raised is not None:
+        raise raised
+    return returned.data if isinstance(returned, State) else returned
+
+
+@contextmanager
+def until_away(url: str) -> Iterator["Away"]:
+    """Says once that a server is away, if it goes within, and waits at the end of the process for nothing that it was
+    still to be told; `url` is its API's."""
+    away = Away(url)
     before, logging.raiseExceptions = logging.raiseExceptions, False  # of lines that cannot be sent there is no word
     loggers = [logging.getLogger(name) for name in BACKGROUND]
     for logger in loggers:
         logger.addFilter(away)
     try:
-        with kept.ends:
-            return flow(*arguments)
-    except httpx.HTTPError as error:
-        if kept.outcome is None or error is kept.outcome[1]:
-            raise
-        away.say()
+        yield away
     finally:
         if away.reported:
             abandon()
@@ -59,10 +72,6 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
             logging.raiseExceptions = before
             for logger in loggers:
                 logger.removeFilter(away)
-    returned, raised = kept.outcome
-    if raised is not None:
-        raise raised
-    return returned.data if isinstance(returned, State) else returned
 
 
 class Away(logging.Filter):

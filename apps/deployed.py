@@ -2,11 +2,13 @@
 
 It is that engine, with what every process of ours has: a signal ends it soon and leaves no process behind, also the one
 that the kernel sends where the worker was killed outright; and an error that a person can put right is one line in the
-run's log, not a traceback.
+run's log, not a traceback. A server that goes away ends no work: that goes on, what cannot be told is dropped, and the
+process ends soon after its last stage.
 """
 
 import ctypes
 import logging
+import os
 import runpy
 import signal
 
@@ -15,6 +17,10 @@ from apps.interrupts import heeded, leave
 from schemas.failure import FlywheelError
 
 PR_SET_PDEATHSIG = 1
+RETRIES = "PREFECT_CLIENT_MAX_RETRIES"
+MOST_RETRIES = "3"
+"""Of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Few are made but at a run's
+begin and end."""
 
 
 class InALine(logging.Filter):
@@ -32,20 +38,25 @@ class InALine(logging.Filter):
 def main() -> None:
     """Runs the flow run that the environment names."""
     settle()
+    os.environ.setdefault(RETRIES, MOST_RETRIES)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     with heeded():
+        from prefect.settings import PREFECT_API_URL
+
+        from apps.away import until_away
         from apps.calling import heed_our_own
 
         heed_our_own()
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
             logging.getLogger(name).addFilter(InALine())
-        try:
-            runpy.run_module("prefect.engine", run_name="__main__")
-            code = 0
-        except SystemExit as end:
-            code = end.code
+        with until_away(PREFECT_API_URL.value() or ""):
+            try:
+                runpy.run_module("prefect.engine", run_name="__main__")
+                code = 0
+            except SystemExit as end:
+                code = end.code
     leave(code)
 
 

@@ -1,5 +1,5 @@
-"""The container's file makes what `make setup` makes: it is held against the script, and is not built here. A pool's job
-template runs it."""
+"""The container's file makes what `make setup` makes: it is held against the script, and is not built here; and the job
+template of a pool runs it."""
 
 import json
 import re
