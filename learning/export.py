@@ -18,9 +18,9 @@ from learning.engines.fsdp.model import SHARD, write_model
 from learning.masters import WEIGHTS, masters_of
 from models.safe import SAFE, SAFE_WEIGHTS
 from models.tiny.layout import OWN
+from schemas.beside import written_beside
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
-from storage.beside import written_beside
 
 _WEIGHT_FILES = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
 _HINT = "Name the parent it was trained from."

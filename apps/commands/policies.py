@@ -13,9 +13,9 @@ from apps.commands.status import bar
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from models.tiny.layout import TRAINING
+from schemas.beside import written_beside
 from schemas.config import Config
 from schemas.failure import UsageError
-from storage.beside import written_beside
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown

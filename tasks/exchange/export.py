@@ -11,13 +11,13 @@ from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
 from curation.redaction import Redactor
+from schemas.beside import written_beside
 from schemas.failure import LakeError, UsageError
 from schemas.observation import Element, elements_of
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
-from storage.beside import written_beside
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.console import bar

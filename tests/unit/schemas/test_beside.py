@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.beside import BEGIN, LOCK, swept, written_beside
+from schemas.beside import BEGIN, LOCK, swept, written_beside
 
-WRITES = "from storage.beside import written_beside; from pathlib import Path; import sys\n"
+WRITES = "from schemas.beside import written_beside; from pathlib import Path; import sys\n"
 WRITES += "with written_beside(Path(sys.argv[1])) as whole: whole.mkdir(); print('here', flush=True); sys.stdin.read()"
 
 
