@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> int:
     learn, pages, tasks = asked.sizes
     lake = gather(config("learn"), made, versions, "train", LEARN, *learn)
     trained = train_judge(config("learn"), lake, "benchmark", None, SHORT if asked.short else USUAL)
-    judge = LocalJudge(LocalOptions(checkpoint=trained["checkpoint"]))
+    judge = LocalJudge(LocalOptions(checkpoint=trained.checkpoint))
     with tempfile.TemporaryDirectory() as work:
         parts = read_split(config("learn"), lake, None, Path(work)).parts
         plain = Numbers(parts["train"], parts["validation"])
@@ -123,7 +123,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     save_figure(sets, asked.figure)
     rows, by_task = [row for one in sets for row in one.rows()], [row for one in sets for row in one.by_task()]
-    own = {"set": "learnt from", "judge": "trained", "n": trained["test"]["train"], "left out": trained["test"]}
+    own = {"set": "learnt from", "judge": "trained", "n": trained.test.train, "left out": asdict(trained.test)}
     found = {row["set"]: row["F1"] for row in rows if row["judge"] == "trained"}
     bars = [Bar(f"F1 on {name}", found[name] or 0.0, bar, "higher") for name, bar in BARS.items()]
     return finish("judge", [*rows, *by_task, own], bars, asked.json, [rows, by_task])

@@ -141,8 +141,8 @@ def _last(config: Config) -> dict[str, Any]:
 
     lake = Lake.open(config.lake, create=False)
     last = iterations(lake)[-1]
-    stages = sorted(lake.read("stages", ["stage"], {"iteration": last["iteration"]})["stage"].to_pylist())
-    work, between = last["wall_s"], last["orchestration_s"]
+    stages = sorted(lake.read("stages", ["stage"], {"iteration": last.iteration})["stage"].to_pylist())
+    work, between = last.wall_s, last.orchestration_s or 0.0
     return {"iteration s": work + between, "work s": work, "between s": between, "stages": stages}
 
 

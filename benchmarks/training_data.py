@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks.shared.memory import PeakMemory
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.synthetic_lake import fill
+from learning.job import Message
 from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.tables.stage import PREPARE
@@ -62,16 +63,16 @@ def run_stage(uri: str, folder: Path, steps: int) -> dict[str, Any]:
     written, used = time.perf_counter(), time.process_time() - busy
     reported: list[float] = []
 
-    def watch(message: dict[str, Any]) -> None:
-        if "step" in message:
+    def watch(message: Message) -> None:
+        if message.step is not None:
             reported.append(time.perf_counter() - began)
-            if message["step"] >= steps:
+            if message.step >= steps:
                 raise _Watched
 
     with suppress(_Watched), TrainerProcess(job, folder) as trainer:
         trainer.listen(watch)
     return {
-        "samples": sum(material.numbers.values()),
+        "samples": material.samples,
         "weigh_s": weighed - began,
         "write_s": written - weighed,
         "cpu_s": used,

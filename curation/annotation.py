@@ -20,6 +20,7 @@ from schemas.observation import Element, elements_of
 from schemas.tables.annotation import Annotation, Kind
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Route
+from schemas.tables.verdict import Verdict
 
 MAX_NAME = 40
 """Longer element texts are paragraphs, not names."""
@@ -29,13 +30,24 @@ MOST_TARGETS = 12
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the filter decided of a trajectory."""
+    """What holds for a trajectory's data: the word of the filter, or a person's in its place."""
 
+    passed: bool
     route: Route
     reason: str
     error_step: int | None
     valid_steps: int | None = None
     """How many of the first steps of one that was turned away stay usable."""
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> "Decision":
+        """The same as a gate gave it."""
+        return cls(verdict.passed, verdict.route, verdict.reason, verdict.error_step, verdict.valid_steps)
+
+    @property
+    def decided_by(self) -> str:
+        """The gate whose word it was."""
+        return self.reason.partition(": ")[0]
 
 
 def annotations_of(

@@ -5,7 +5,7 @@ where it works. Prefect's form shows what stands here under `Args`. Each is the 
 flow is begun in another.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from prefect import State, flow
 from pydantic import Field
@@ -17,12 +17,13 @@ from flows import maintain as maintaining
 from flows import quality as checking
 from flows import retrain as retraining
 from schemas.config import load_config
-from tasks.evaluate import rate_text
+from tasks.measure import Measured
+from tasks.quality.gate import Passed
 from tasks.running.budget import Exhausted
 from tasks.running.console import say
 from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
-from tasks.watch import answering, watch_lake
+from tasks.watch import Due, answering, watch_lake
 
 ConfigName = str
 Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
@@ -75,7 +76,7 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") 
 
 
 @flow(name="quality", flow_run_name=run_name, persist_result=False)
-def quality(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Any]:
+def quality(config: ConfigName = "", overrides: Overrides = []) -> Passed:
     """Checks every table of the latest iteration; a run that fails names the rows.
 
     Args:
@@ -86,7 +87,7 @@ def quality(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Any
 
 
 @flow(name="evaluate", flow_run_name=run_name, persist_result=False)
-def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyName = "champion") -> dict[str, Any]:
+def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyName = "champion") -> Measured:
     """Measures a policy on held-out seeds; changes nothing.
 
     Args:
@@ -95,12 +96,12 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
         policy: champion, or a version.
     """
     found = measuring.evaluate.fn(load_config(config or None, overrides), policy)
-    say(f"{found['policy']}: success {rate_text(found)}")
+    say(f"{found.policy}: success {found.rates.text}")
     return found
 
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)
-def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Any]:
+def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Due]:
     """Counts what is new since the last training, and lets a retraining begin where it is enough (`[triggers]`).
 
     Args:

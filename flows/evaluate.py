@@ -1,12 +1,11 @@
 """Measuring a policy, without touching the champion."""
 
 from contextlib import nullcontext
-from typing import Any
 
 from prefect import flow
 
 from schemas.config import Config
-from tasks.measure import measure_policy
+from tasks.measure import Measured, measure_policy
 from tasks.running.run import open_run, run_name
 from tasks.shared.paths import lake_if_any
 
@@ -18,7 +17,7 @@ def evaluate(
     tasks: list[str] | None = None,
     seeds: tuple[int, int] | None = None,
     attempts: int = 1,
-) -> dict[str, Any]:
+) -> Measured:
     """Rolls out held-out seeds and returns success by task with a 95 % interval.
 
     Args:

@@ -1,10 +1,9 @@
 """Bringing a data set of others into a lake: gated and routed like what the wheel rolls out."""
 
-from typing import Any
-
 from prefect import flow
 
 from schemas.config import Config
+from schemas.metrics import Metrics
 from tasks.annotate import annotate_steps
 from tasks.exchange.bring import Request, bring_data, check_import, claim_import
 from tasks.filter import filter_trajectories
@@ -15,7 +14,7 @@ from tasks.think.think import think_of_steps
 
 
 @flow(name="import", flow_run_name=run_name)
-def import_data(config: Config, request: Request) -> dict[str, Any]:
+def import_data(config: Config, request: Request) -> Metrics:
     """Checks all of it, writes it as an iteration of its own, and decides where each trajectory's data goes.
 
     Its quality is checked before the filter: what it refuses has no route, and is never trained on.

@@ -1,16 +1,14 @@
 """The quality gate over stored data, without an iteration under way."""
 
-from typing import Any
-
 from prefect import flow
 
 from schemas.config import Config
-from tasks.quality.gate import verify_quality
+from tasks.quality.gate import Passed, verify_quality
 from tasks.running.run import open_run, run_name
 
 
 @flow(name="quality", flow_run_name=run_name)
-def quality(config: Config, iteration: int | None = None) -> dict[str, Any]:
+def quality(config: Config, iteration: int | None = None) -> Passed:
     """Checks every table of an iteration anew, whatever became of it since, and keeps what is found.
 
     Args:

@@ -1,16 +1,14 @@
 """The gates over stored trajectories, without rolling out again."""
 
-from typing import Any
-
 from prefect import flow
 
 from schemas.config import Config
-from tasks.refilter import refilter_trajectories
+from tasks.refilter import Changes, refilter_trajectories
 from tasks.running.run import open_run, run_name
 
 
 @flow(name="refilter", flow_run_name=run_name)
-def refilter(config: Config, iterations: tuple[int, int] | None = None) -> dict[str, Any]:
+def refilter(config: Config, iterations: tuple[int, int] | None = None) -> Changes:
     """Filters stored trajectories anew; returns what changed.
 
     Args:

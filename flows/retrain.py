@@ -26,8 +26,8 @@ def retrain(config: Config, like: str | None = None) -> str | State[Pause | Exha
     with open_run(config, create=False) as run, until_paused(run) as end:
         if like is None:
             verify_corrections(config)
-        pins = pin_data(config, like)
-        version = train_retrained(config, pins)
+        pinned = pin_data(config, like)
+        version = train_retrained(config, pinned)
         evaluate_challenger(config, version)
         challenge_champion(config, version)
         return version

@@ -1,18 +1,17 @@
 """New tasks, without turning an iteration."""
 
-from typing import Any
-
 from prefect import flow
 
 from schemas.config import Config
 from tasks.prepare import prepare_lake
 from tasks.running.run import open_run, run_name
 from tasks.synthesize.command import synthesize_now
+from tasks.synthesize.synthesize import Made
 
 
 @flow(name="synthesize", flow_run_name=run_name)
-def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> dict[str, Any]:
-    """Makes tasks for the next iteration; returns how many were proposed, accepted, and turned away for what.
+def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> tuple[int, Made]:
+    """Makes tasks for the next iteration; returns its number, and what became of the proposals.
 
     Args:
         config: the resolved config.

@@ -1,16 +1,20 @@
 """A training job: all that a trainer process is given, as one JSON file, kept beside the checkpoint it makes."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
+from schemas.metrics import Metrics
 
 MESSAGES = "FLYWHEEL_MESSAGES"
 """Variable with the file descriptor that messages go to; inherited from the process that started this one."""
+KEPT = {"loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device"}
+"""Of all that a trainer tells, what is kept beside its method's own numbers."""
 PARENT = "FLYWHEEL_PARENT"
 """Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
 
@@ -38,6 +42,49 @@ class Job(BaseModel):
     """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
+
+
+class Message(BaseModel):
+    """A line that a trainer tells whoever started it (`learning.launch.send`), in which most is missing; or, folded
+    together, all that it told so far."""
+
+    model_config = ConfigDict(frozen=True)
+
+    waiting: str = ""
+    """For whom, while another training has the GPU."""
+    processes: int = 1
+    device: str = "cpu"
+    damaged: int | None = None
+    """The step of a checkpoint that could not be loaded, with the problem and where it lies now."""
+    problem: str = ""
+    aside: str | None = None
+    warning: str = ""
+    resumed: int | None = None
+    """The step of the checkpoint that it goes on from."""
+    step: int | None = None
+    steps: int = 0
+    loss: float = 0.0
+    samples_per_s: float = 0.0
+    published: int | None = None
+    """Updates that the weights have had which actors may load."""
+    checkpoint: str | None = None
+    seconds: float = 0.0
+    ready_s: float = 0.0
+    waited_s: float = 0.0
+    numbers: Mapping[str, Any] = {}
+    """What the method tells of itself at the end."""
+    error: str = ""
+
+    def then(self, later: "Message") -> "Message":
+        """What both tell, the later one's where they differ."""
+        return self.model_copy(update={name: getattr(later, name) for name in later.model_fields_set})
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is kept with the policy that it trained."""
+        kept = self.model_dump(include=KEPT, exclude_unset=True)
+        kept |= {name: at for name, at in (("resumed_at", self.resumed), ("set_aside", self.aside)) if at is not None}
+        return {**kept, **self.numbers}
 
 
 def read_job(path: Path) -> Job:

@@ -1,21 +1,20 @@
 """Stage: what is rolled out next, and why."""
 
-from typing import Any
-
 from curation.curriculum import apportion, mix
 from schemas.config import Config
+from schemas.metrics import Metrics
 from schemas.tables.curriculum import CurriculumChoice
-from storage.catalog import ask
+from storage.catalog import answers
 from tasks.running.iterations import IN_GROUPS
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import collected
 from tasks.shared.suite import tasks_of
-from tasks.train.groups import choose_groups
+from tasks.train.groups import Weighed, choose_groups
 
 
 @stage("curriculum")
-def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
+def choose_tasks(run: Run, iteration: int) -> Metrics:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     config, lake = run.config, run.lake
     known = tasks_of(config, lake)
@@ -30,8 +29,9 @@ def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
         }
     practice = [task.task_id for task in known if task.split == "practice"]
     chosen = config.curriculum
-    weighed = ask(
+    weighed = answers(
         lake,
+        Weighed,
         "curriculum",
         iteration=iteration,
         tasks=tasks,
@@ -43,11 +43,11 @@ def choose_tasks(run: Run, iteration: int) -> dict[str, Any]:
         hopeless_below=chosen.hopeless_below,
         saturated_above=chosen.saturated_above,
         shown_rate=chosen.shown_rate,
-    ).to_pylist()
+    )
     amount = collected(config, known)
-    counts = apportion({row["task_id"]: row["weight"] for row in weighed}, amount.chosen)
+    counts = apportion({row.task_id: row.weight for row in weighed}, amount.chosen)
     share = amount.chosen / amount.total
-    rows = [_choice(config, iteration, row, counts[row["task_id"]], share) for row in weighed]
+    rows = [_choice(config, iteration, row, counts[row.task_id], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
     lake.append("curriculum", rows + [_practice(config, iteration, task, amount.total) for task in practice])
     return {"trajectories": amount.total, IN_GROUPS: False, "say": f"most for {most.task_id}: {most.reason}"}
@@ -69,20 +69,20 @@ def _practice(config: Config, iteration: int, task_id: str, total: int) -> Curri
     )
 
 
-def _choice(config: Config, iteration: int, row: dict[str, Any], count: int, share: float) -> CurriculumChoice:
+def _choice(config: Config, iteration: int, row: Weighed, count: int, share: float) -> CurriculumChoice:
     trained = iteration > 0
     policy_share = config.collect.policy_share if trained else 0.0
     relay_share = config.collect.relay_share if trained else 0.0
-    shares = mix(count, row["pool"], policy_share, relay_share, config.curriculum.hopeless_share)
+    shares = mix(count, row.pool, policy_share, relay_share, config.curriculum.hopeless_share)
     return CurriculumChoice(
         iteration=iteration,
-        task_id=row["task_id"],
-        weight=row["weight"] * share,
+        task_id=row.task_id,
+        weight=row.weight * share,
         explorer_trajectories=shares.explorer,
         policy_trajectories=shares.policy,
         relay_trajectories=shares.relay,
-        pool=row["pool"],
-        successes=row["successes"],
-        failures=row["failures"],
-        reason=row["reason"],
+        pool=row.pool,
+        successes=row.successes,
+        failures=row.failures,
+        reason=row.reason,
     )

@@ -1,7 +1,7 @@
 """Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from curation.intervals import mean_interval
 from curation.pictures import difference_hash
@@ -10,6 +10,7 @@ from rollout.actor import Actor
 from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
+from schemas.metrics import Metrics
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
@@ -27,8 +28,32 @@ SUITES = ("suite", "held_out", "synthesized")
 """The collected tasks of the config, those that are never collected, and the made ones."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRate:
+    """How often a policy succeeded on one task."""
+
+    success: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How often a policy succeeded."""
+
+    success: float | None
+    """The mean over tasks; None where every trajectory was an environment failure, and then the interval's ends too."""
+    ci: tuple[float | None, float | None]
+    """95 %, over trajectories, tasks as strata."""
+    tasks: Mapping[str, TaskRate]
+
+    @property
+    def text(self) -> str:
+        """The mean and its interval, for people."""
+        return "unknown" if self.success is None else "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
+
+
 @stage("evaluate", retries=1)
-def evaluate_candidate(run: Run, iteration: int) -> dict[str, Any]:
+def evaluate_candidate(run: Run, iteration: int) -> Metrics:
     """The candidate on the suite's held-out seeds, and on the tasks it was never trained on."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
@@ -37,7 +62,7 @@ def evaluate_candidate(run: Run, iteration: int) -> dict[str, Any]:
     return measure_challenger(config, lake, candidate)
 
 
-def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str, Any]:
+def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> Metrics:
     """Evaluates a policy until it is decided whether it is the next champion; a broken one not at all."""
     if (broken := broken_making(lake, candidate)) is not None:
         return {"policy": candidate.policy_version, "say": f"not measured: {broken.reason}"}
@@ -56,7 +81,7 @@ def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> 
 
 def measure_suites(
     config: Config, lake: Lake, policy: Policy, iteration: int, enough: Callable[[int], int | None] | None = None
-) -> dict[str, Any]:
+) -> Metrics:
     """Evaluates one policy on the suite and on the held-out tasks; returns the means with their intervals.
 
     Args:
@@ -76,13 +101,13 @@ def measure_suites(
             break
     rows = measure(config, lake, policy, plans, iteration)
     numbers, rest, new = (summary([row for row in rows if row.suite == name]) for name in SUITES)
-    text = f"success {rate_text(numbers)} over {counted(len(suite), 'task')}"
+    text = f"success {numbers.text} over {counted(len(suite), 'task')}"
     if unseen:
-        text += f"; never trained on: {rate_text(rest)} over {len(unseen)}"
+        text += f"; never trained on: {rest.text} over {len(unseen)}"
     if made:
-        text += f"; made tasks: {rate_text(new)} over {len(made)}"
-    more = {"synthesized": new} if made else {}
-    return {"policy": policy.version, "suite": numbers, "held_out": rest, **more, "say": text}
+        text += f"; made tasks: {new.text} over {len(made)}"
+    more = {"synthesized": asdict(new)} if made else {}
+    return {"policy": policy.version, "suite": asdict(numbers), "held_out": asdict(rest), **more, "say": text}
 
 
 def measure(
@@ -154,29 +179,19 @@ def explorer_policy(config: Config) -> Policy:
     return EXPLORERS.class_of(config.collect.explorer)()
 
 
-def summary(rows: Sequence[Evaluation]) -> dict[str, Any]:
-    """Mean success over tasks with its 95 % interval, and per task; environment failures left out."""
+def summary(rows: Sequence[Evaluation]) -> Summary:
+    """What these rows come to; environment failures left out."""
     by_task: dict[str, list[bool]] = {}
     for row in rows:
         if row.success is not None:
             by_task.setdefault(row.task_id, []).append(row.success)
     if not by_task:
-        return {"success": None, "ci": [None, None], "tasks": {}}
+        return Summary(None, (None, None), {})
     interval = mean_interval(
         [sum(outcomes) for outcomes in by_task.values()], [len(outcomes) for outcomes in by_task.values()]
     )
-    tasks = {
-        task: {"success": sum(outcomes) / len(outcomes), "n": len(outcomes)}
-        for task, outcomes in sorted(by_task.items())
-    }
-    return {"success": interval.mean, "ci": [interval.low, interval.high], "tasks": tasks}
-
-
-def rate_text(measured: Mapping[str, Any]) -> str:
-    """A summary's mean and interval for people; `unknown` where every one was an environment failure."""
-    if measured["success"] is None:
-        return "unknown"
-    return "{:.3f} ({:.3f} to {:.3f})".format(measured["success"], *measured["ci"])
+    tasks = {task: TaskRate(sum(outcomes) / len(outcomes), len(outcomes)) for task, outcomes in sorted(by_task.items())}
+    return Summary(interval.mean, (interval.low, interval.high), tasks)
 
 
 def evaluation_of(

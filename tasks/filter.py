@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Container, Iterator
 from itertools import islice
-from typing import Any
 
 from curation.gates.registry import gates_of, verdicts_of
 from curation.reflections import reflections_of
 from schemas.config import Config
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import ROUTES, Verdict
@@ -27,7 +27,7 @@ TOGETHER = 64
 """Trajectories that are in memory together, with the screens that a judge is shown of them."""
 
 
-def decide_routes(run: Run, iteration: int) -> dict[str, Any]:
+def decide_routes(run: Run, iteration: int) -> Metrics:
     """The configured gates in order, up to the first that turns a trajectory away; every rejection has its gate and
     reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold.
 

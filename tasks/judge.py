@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from curation.agreement import Confusion, totals
 from models.judges.registry import required_judge, version_of
@@ -54,16 +53,43 @@ class Judging:
         self.flips += other.flips
 
 
-def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Of the trajectories that were judged before, how many are judged otherwise now."""
+
+    compared: int
+    to_accept: int
+    to_reject: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What judging again came to."""
+
+    judge: str
+    iterations: Sequence[int]
+    trajectories: int
+    judged: int
+    failed: int
+    failed_why: Mapping[str, int]
+    skipped: int
+    skipped_why: Mapping[str, int]
+    seconds_per_trajectory: float | None
+    tokens_per_trajectory: float | None
+    against: Mapping[Against, Confusion]
+    """By who knew."""
+    earlier: Earlier
+    probation: str
+    """Why it is on probation; empty if it is not."""
+
+
+def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> Judged:
     """Asks the configured judge about every stored trajectory that ended and that it has not judged.
 
     Args:
         config: `judge` says who is asked and what is shown.
         lake: where trajectories rest; verdicts and agreements are added.
         iterations: first and end of the iterations; all if not given.
-
-    Returns:
-        The report, as `flywheel judge --json` prints it.
 
     Raises:
         UsageError: there is no judge, or no trajectory in these iterations.
@@ -142,47 +168,25 @@ def _iterations(lake: Lake, wanted: tuple[int, int] | None) -> dict[int, int]:
     return chosen
 
 
-def _report(config: Config, lake: Lake, version: str, iterations: list[int], done: Judging) -> dict[str, Any]:
+def _report(config: Config, lake: Lake, version: str, iterations: list[int], done: Judging) -> Judged:
     rows = lake.rows(Agreement, {"judge_version": version, "iteration": iterations})
-    compared = done.flips.total()
-    return {
-        "judge": version,
-        "iterations": iterations,
-        "trajectories": done.seen,
-        "judged": done.judged,
-        "failed": done.failed.total(),
-        "failed_why": dict(done.failed.most_common(10)),
-        "skipped": done.skipped.total(),
-        "skipped_why": dict(done.skipped.most_common()),
-        "seconds_per_trajectory": _each(done.seconds, done),
-        "tokens_per_trajectory": _each(done.tokens, done),
-        "against": _numbers(totals(rows)),
-        "earlier": {
-            "compared": compared, "to_accept": done.flips["to accept"], "to_reject": done.flips["to reject"]
-        },
-        "probation": Standing(lake, config.judge).probation(version),
-    }  # fmt: skip
+    return Judged(
+        judge=version,
+        iterations=iterations,
+        trajectories=done.seen,
+        judged=done.judged,
+        failed=done.failed.total(),
+        failed_why=dict(done.failed.most_common(10)),
+        skipped=done.skipped.total(),
+        skipped_why=dict(done.skipped.most_common()),
+        seconds_per_trajectory=_each(done.seconds, done),
+        tokens_per_trajectory=_each(done.tokens, done),
+        against=dict(sorted(totals(rows).items())),
+        earlier=Earlier(done.flips.total(), done.flips["to accept"], done.flips["to reject"]),
+        probation=Standing(lake, config.judge).probation(version),
+    )
 
 
 def _each(amount: float, done: Judging) -> float | None:
     asked = done.judged + done.failed.total()
     return round(amount / asked, 6) if asked else None
-
-
-def _numbers(found: Mapping[Against, Confusion]) -> dict[str, Any]:
-    """The counts and what follows of them, by who knew."""
-    return {
-        against: {
-            "n": counts.n,
-            "true_positives": counts.true_positives,
-            "false_positives": counts.false_positives,
-            "false_negatives": counts.false_negatives,
-            "true_negatives": counts.true_negatives,
-            "precision": counts.precision,
-            "recall": counts.recall,
-            "f1": counts.f1,
-            "kappa": counts.kappa,
-            "false_accept_rate": counts.false_accept_rate,
-        }
-        for against, counts in sorted(found.items())
-    }

@@ -8,15 +8,15 @@ import hashlib
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from curation.agreement import Confusion, confusion_of
 from learning.judging.cases import Cases, Example
-from learning.judging.fit import USUAL, Effort, Fitted, fit
+from learning.judging.fit import USUAL, Effort, fit
 from learning.judging.points import Points, Reading
 from models.judges.local.judge import LocalJudge, LocalOptions, page_of
 from models.judges.registry import case_of, screens_of
@@ -51,9 +51,37 @@ class Split:
     points: Points
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a judge does on pages that it never saw; kept beside it."""
+
+    train: int
+    """Trajectories that it learnt from."""
+    n: int
+    false_accepts: int
+    f1: float | None
+    precision: float | None
+    recall: float | None
+    kappa: float | None
+    false_accept_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedJudge:
+    """A judge that was trained; the fields of `flywheel judge --train --json`."""
+
+    judge: str
+    checkpoint: str
+    """The folder that it lies in."""
+    threshold: float
+    config: Sequence[str]
+    """The config keys to use it by."""
+    test: Report
+
+
 def train_judge(
     config: Config, lake: Lake, name: str, iterations: tuple[int, int] | None, effort: Effort = USUAL
-) -> dict[str, Any]:
+) -> TrainedJudge:
     """Trains a judge, keeps it in the lake's blobs and in the work folder, and measures it.
 
     Args:
@@ -62,9 +90,6 @@ def train_judge(
         name: what it is called; one of that name is not made again but fetched.
         iterations: first and end; all if not given.
         effort: how long is trained.
-
-    Returns:
-        Its version and folder, the config keys to use it by, and how it does on pages that it never saw.
 
     Raises:
         UsageError: a name that is none, or too few verified trajectories of either outcome.
@@ -80,8 +105,8 @@ def train_judge(
     judge = LocalJudge(LocalOptions(checkpoint=str(checkpoint)))
     threshold = judge.config.threshold
     keys = ["judge.kind=local", f"judge.options.checkpoint={checkpoint}", f"judge.threshold={threshold:g}"]
-    test = json.loads((checkpoint / "report.json").read_text())
-    return {"judge": judge.version, "checkpoint": str(checkpoint), "threshold": threshold, "config": keys, "test": test}
+    test = Report(**json.loads((checkpoint / "report.json").read_text()))
+    return TrainedJudge(judge.version, str(checkpoint), threshold, keys, test)
 
 
 def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort: Effort, work: Path) -> None:
@@ -96,23 +121,16 @@ def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort
         parts = split.parts
         fitted = fit(parts["train"], parts["validation"], split.points, effort, config.seed, note)
     fitted.write(work / "judge")
-    report = {"train": len(parts["train"]), **measured(fitted, parts["test"])}
-    (work / "judge" / "report.json").write_text(json.dumps(report))
+    test = parts["test"]
+    accepted = (fitted.scores(test) >= fitted.config.threshold).tolist()
+    report = report_of(len(parts["train"]), confusion_of(accepted, (test.truth > 0).tolist()))
+    (work / "judge" / "report.json").write_text(json.dumps(asdict(report)))
 
 
-def measured(fitted: Fitted, cases: Cases) -> dict[str, Any]:
-    """Counts and rates of a judge on cases, at its threshold."""
-    accepted = (fitted.scores(cases) >= fitted.config.threshold).tolist()
-    return rates(confusion_of(accepted, (cases.truth > 0).tolist()))
-
-
-def rates(found: Confusion) -> dict[str, Any]:
-    """Counts with what follows of them."""
-    return {
-        "n": found.n,
-        "false_accepts": found.false_positives,
-        **{name: getattr(found, name) for name in ("f1", "precision", "recall", "kappa", "false_accept_rate")},
-    }
+def report_of(train: int, found: Confusion) -> Report:
+    """The report of a judge that learnt from so many trajectories, by what it found at its threshold."""
+    rates = {name: getattr(found, name) for name in ("f1", "precision", "recall", "kappa", "false_accept_rate")}
+    return Report(train, found.n, found.false_positives, **rates)
 
 
 def read_split(

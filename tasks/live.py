@@ -36,7 +36,7 @@ def store(
     probation = Standing(lake, config.judge).probation(record.verdict.gate_version) if record.verdict else ""
     context = Known(lake, trajectory.iteration).context(trajectory, record.verdict, probation)
     *verdicts, decision = verdicts_of(gates_of(config.filter), trajectory, record.steps, context, now)
-    decided = Decision(decision.route, decision.reason, decision.error_step, decision.valid_steps)
+    decided = Decision.of(decision)
     lake.append("verdicts", [*verdicts, decision])
     if decision.route != "none":
         lake.append("reflections", reflections_of(trajectory, record.steps, now))

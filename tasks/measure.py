@@ -1,7 +1,8 @@
 """Measures any policy on any seeds; writes nothing that a promotion reads."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from environments.catalog import tasks_named
 from models.policy import Policy
@@ -12,7 +13,7 @@ from schemas.failure import UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.lake import Lake
-from tasks.evaluate import evaluation_of, evaluation_rows, explorer_policy, perform, summary
+from tasks.evaluate import Summary, evaluation_of, evaluation_rows, explorer_policy, perform, summary
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.paths import lake_if_any
@@ -22,10 +23,30 @@ from tasks.shared.weights import load_policy
 DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One trajectory of one task and seed."""
+
+    task: str
+    seed: int
+    success: bool | None
+    attempt: int
+    n_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a policy is worth."""
+
+    policy: str
+    rates: Summary
+    trajectories: Sequence[Attempt]
+
+
 @boundary("measure")
 def measure_policy(
     config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
-) -> dict[str, Any]:
+) -> Measured:
     """Success of a policy by task and over all, with a 95 % interval.
 
     One greedy trajectory per seed, or, with more `attempts`, so many sampled as trajectories for data are
@@ -56,12 +77,8 @@ def measured(
     seeds: tuple[int, int] | None,
     attempts: int = 1,
     lake: Lake | None = None,
-) -> dict[str, Any]:
-    """The same for a policy that is at hand, and for made tasks where their lake is; raises as `measure_policy` does.
-
-    `plays` has [task, seed, success] of every trajectory, and behind that the attempt and the number of steps where
-    there is more than one attempt.
-    """
+) -> Measured:
+    """The same for a policy that is at hand, and for made tasks where their lake is; raises as that does."""
     first, end = check_seeds(seeds or DEFAULT_SEEDS)
     names, made = list(config.suite.tasks if templates is None else templates), made_named(config, lake)
     tasks = tasks_named(config, [name for name in names if name not in made])
@@ -73,18 +90,18 @@ def measured(
         for attempt in range(attempts)
     ]
     rows: list[Evaluation] = []
-    each: list[list[Any]] = []
+    each: list[Attempt] = []
     task_ids = [task.task_id for task in tasks]
 
     def sink(records: list[FinishedTrajectory]) -> None:
         found = evaluation_rows(records, dict.fromkeys(task_ids, "ad hoc"))
         rows.extend(found)
         for row, record in zip(found, records, strict=True):
-            more = [record.trajectory.attempt % attempts, row.n_steps] if attempts > 1 else []
-            each.append([row.task_id, row.seed, row.success, *more])
+            number = record.trajectory.attempt % attempts
+            each.append(Attempt(row.task_id, row.seed, row.success, number, row.n_steps))
 
     perform(config, policy, planned, sink, config.temperature if attempts > 1 else 0.0)
-    return {"policy": policy.version, **summary(rows), "plays": each}
+    return Measured(policy.version, summary(rows), each)
 
 
 def _policy(config: Config, policy: str) -> Policy:

@@ -126,7 +126,7 @@ def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> l
     for shares in grid(len(folders), parts):
         shutil.rmtree(out, ignore_errors=True)
         merge_checkpoints(folders, shares, out)
-        success = measured(config, VlmPolicy(out, config.policy), None, seeds)["success"]
+        success = measured(config, VlmPolicy(out, config.policy), None, seeds).rates.success
         tried.append(Tried(shares, success))
         listed = ", ".join(f"{share:.2f}" for share in shares)
         err().print(f"{'merge':>12}  weights {listed}: success {success if success is None else f'{success:.3f}'}")

@@ -2,8 +2,8 @@
 
 import asyncio
 import shutil
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from environments.catalog import catalog
 from environments.pool import SandboxPool
@@ -12,10 +12,11 @@ from models.soundness import require_sound
 from models.thinkers.thinker import THINKERS
 from rollout.interrupt import run_until_interrupted
 from schemas.config import Config
+from schemas.metrics import Metrics
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
-from tasks.evaluate import explorer_policy, measure, rate_text, summary
+from tasks.evaluate import explorer_policy, measure, summary
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import measured_first
@@ -29,7 +30,7 @@ PAGES = {"train": 12, "practice": 60}
 
 
 @stage("prepare")
-def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
+def prepare_lake(run: Run, iteration: int) -> Metrics:
     """Writes the task table, makes the first policy, measures it and the explorer on held-out seeds."""
     config, lake = run.config, run.lake
     tasks = catalog(config)
@@ -40,8 +41,8 @@ def prepare_lake(run: Run, iteration: int) -> dict[str, Any]:
     explorer = summary(measure(config, lake, explorer_policy(config), {"suite": seeds["explorer"]}, iteration))
     first = load_policy(config, lake, INITIAL)
     untrained = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
-    text = f"explorer {rate_text(explorer)}; untrained policy {rate_text(untrained)}"
-    return {"explorer": explorer, "untrained": untrained, "say": text}
+    text = f"explorer {explorer.text}; untrained policy {untrained.text}"
+    return {"explorer": asdict(explorer), "untrained": asdict(untrained), "say": text}
 
 
 def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:

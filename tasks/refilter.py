@@ -6,19 +6,20 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.stage import turn
-from storage.catalog import ask
 from storage.lake import Lake
 from tasks.annotate import annotate
 from tasks.filter import decide_routes
 from tasks.running.boundary import boundary
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
+from tasks.shared.decisions import decisions_of
 from tasks.shared.paths import work_folder
 from tasks.think.think import think
 
@@ -28,8 +29,42 @@ Decided = Mapping[str, Sequence[str | None]]
 """By trajectory: the route, the gate that turned it away (None for none), and the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Trajectories by route, or by the gate that turned them away."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Trajectories that went one way and now go another."""
+
+    was: str
+    now: str
+    gate: str
+    """The one that decided; of those let through now, the one that turned them away before."""
+    n: int
+    reason: str | None
+    examples: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What two runs of the filter decided differently."""
+
+    iterations: Sequence[int]
+    trajectories: int
+    changed: int
+    routes: Counts
+    gates: Counts
+    flips: Sequence[Flip]
+    """The commonest first."""
+
+
 @boundary("refilter")
-def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
+def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) -> Changes:
     """Runs the configured gates over the trajectories of these iterations, annotates what they newly accept, and
     compares the decisions with those before. Cut short, the same call goes on, and its report is of both.
 
@@ -51,34 +86,27 @@ def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) ->
     before = {name: one for number in asked for name, one in _read(folder / f"{number}.json")["before"].items()}
     after = {name: one for number in asked for name, one in _decided(run.lake, number).items()}
     shutil.rmtree(folder)
-    return {"iterations": asked, **changes(before, after)}
+    return changes(asked, before, after)
 
 
-def changes(before: Decided, after: Decided) -> dict[str, Any]:
-    """What two runs of the filter decided differently.
-
-    Returns:
-        `trajectories`, how many there are; `changed`, how many go elsewhere; `routes`, counts before and after;
-        `gates`, how many each turned away before and after; `flips`, by route before and after and the gate that
-        decided (of one let through now, the gate that did not before), the commonest first, each with a reason and
-        some trajectories.
-    """
+def changes(iterations: Sequence[int], before: Decided, after: Decided) -> Changes:
+    """What two runs of the filter over these iterations decided differently."""
     flips: dict[tuple[str, str, str], list[str]] = {}
     for name, (route, gate, _) in sorted(after.items()):
         was, old_gate, _ = before.get(name, ("undecided", None, ""))
         if was != route:
             flips.setdefault((was or "", route or "", gate or old_gate or ""), []).append(name)
-    return {
-        "trajectories": len(after),
-        "changed": sum(len(names) for names in flips.values()),
-        "routes": {"before": _counted(before, 0), "after": _counted(after, 0)},
-        "gates": {"before": _counted(before, 1), "after": _counted(after, 1)},
-        "flips": [
-            {"from": was, "to": now, "gate": gate, "n": len(names), "reason": after[names[0]][2],
-             "examples": names[:EXAMPLES]}
+    return Changes(
+        iterations=iterations,
+        trajectories=len(after),
+        changed=sum(len(names) for names in flips.values()),
+        routes=Counts(_counted(before, 0), _counted(after, 0)),
+        gates=Counts(_counted(before, 1), _counted(after, 1)),
+        flips=[
+            Flip(was, now, gate, len(names), after[names[0]][2], names[:EXAMPLES])
             for (was, now, gate), names in sorted(flips.items(), key=lambda flip: (-len(flip[1]), flip[0]))
         ],
-    }  # fmt: skip
+    )
 
 
 def _again(run: Run, iteration: int, path: Path) -> None:
@@ -94,10 +122,9 @@ def _again(run: Run, iteration: int, path: Path) -> None:
 
 
 def _decided(lake: Lake, iteration: int) -> dict[str, list[str | None]]:
-    rows = ask(lake, "decisions", iteration=iteration).to_pylist()
     return {
-        row["trajectory_id"]: [row["route"], None if row["passed"] else row["decided_by"], row["reason"]]
-        for row in rows
+        name: [one.route, None if one.passed else one.decided_by, one.reason]
+        for name, one in decisions_of(lake, iteration).items()
     }
 
 

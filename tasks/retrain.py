@@ -1,7 +1,7 @@
 """Retraining from pinned data: the same training, with nothing collected."""
 
 import json
-from typing import Any
+from dataclasses import dataclass, replace
 
 from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
@@ -18,8 +18,16 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What is trained again, and the config that it is trained with, as canonical JSON."""
+
+    recipe: Recipe
+    config: str
+
+
 @boundary("pin")
-def pin_data(config: Config, like: str | None) -> dict[str, Any]:
+def pin_data(config: Config, like: str | None) -> Pinned:
     """What a retraining reads, and the name that it claims: today's data and champion, or what an earlier policy was
     made from.
 
@@ -28,38 +36,35 @@ def pin_data(config: Config, like: str | None) -> dict[str, Any]:
         LakeError: files of the versions that an earlier policy was made from were removed; names them.
     """
     lake = run_of(config, create=False).lake
-    pins = _today(config, lake) if like is None else _repeated(lake, like)
+    pinned = _today(config, lake) if like is None else _repeated(lake, like)
+    recipe = pinned.recipe
     # a retraining that was cut short while it was measured had added evaluations of its own
-    read = {table: version for table, version in pins["versions"].items() if table != "evaluations"}
-    return {**pins, "version": claim(lake, "retrained", {**pins, "versions": read})}
+    read = {table: version for table, version in recipe.pins.items() if table != "evaluations"}
+    made = {"parent": recipe.parent, "iteration": recipe.iteration, "versions": read, "config": pinned.config}
+    version = claim(lake, "retrained", made | ({"like": recipe.like} if recipe.like else {}))
+    return replace(pinned, recipe=replace(recipe, version=version))
 
 
 @boundary("train")
-def train_retrained(config: Config, pins: dict[str, Any]) -> str:
+def train_retrained(config: Config, pinned: Pinned) -> str:
     """Trains from the pins and registers the candidate; returns its version."""
-    lake = run_of(config, create=False).lake
-    like = pins.get("like")
-    recipe = Recipe(pins["version"], pins["parent"], pins["iteration"], pins["versions"], "retrained", like)
+    lake, recipe = run_of(config, create=False).lake, pinned.recipe
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
-        made_by = config_of(json.loads(pins["config"])).model_copy(update={"lake": config.lake})
+        made_by = config_of(json.loads(pinned.config)).model_copy(update={"lake": config.lake})
         with emitted(run_of(config, create=False), "retrain", recipe.version) as made:
             trained = train_from(made_by, lake, recipe)
-            made += [trained["policy"]] if "policy" in trained else []
+            made += [str(trained["policy"])] if "policy" in trained else []
     return recipe.version
 
 
-def _today(config: Config, lake: Lake) -> dict[str, Any]:
+def _today(config: Config, lake: Lake) -> Pinned:
     require_descent(config, lake)
     require_held_out(config, lake)
-    return {
-        "parent": champion(lake).policy_version,
-        "iteration": last_iteration(lake),
-        "versions": pins_of(lake),
-        "config": config.canonical(),
-    }
+    parent, iteration = champion(lake).policy_version, last_iteration(lake)
+    return Pinned(Recipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
 
 
-def _repeated(lake: Lake, like: str) -> dict[str, Any]:
+def _repeated(lake: Lake, like: str) -> Pinned:
     row = policy_row(lake, like)
     if row.parent is None or not row.pins:
         raise UsageError(f"{like} was not trained from data ({row.method}).", "Name a policy that was trained.")
@@ -71,10 +76,5 @@ def _repeated(lake: Lake, like: str) -> dict[str, Any]:
         )
     made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, row.parent)) == "muon"
     as_trained = made_by.model_copy(update={"train": without_ignored(made_by.train, small)})
-    return {
-        "parent": row.parent,
-        "iteration": row.iteration,
-        "config": as_trained.canonical(),
-        "versions": row.pins,
-        "like": row.policy_version,
-    }
+    recipe = Recipe("", row.parent, row.iteration, row.pins, "retrained", row.policy_version)
+    return Pinned(recipe, as_trained.canonical())

@@ -7,7 +7,7 @@ when the retraining that answered came to nothing.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -43,6 +43,14 @@ class Asked(BaseModel):
     """How often it was asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Why a retraining would be begun: how many there are that are new, or the iteration of a drop; and in words."""
+
+    count: int
+    why: str
+
+
 class Answer(Owner):
     """The process of a retraining."""
 
@@ -61,7 +69,7 @@ def answering(config: Config) -> Iterator[None]:
 
 
 @task(name="watch", cache_policy=NO_CACHE)
-def watch_lake(config: Config) -> dict[str, Any]:
+def watch_lake(config: Config) -> dict[str, Due]:
     """Emits what is due and returns it, by event; nothing while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake
     if pause := pause_of(lake):
@@ -73,22 +81,20 @@ def watch_lake(config: Config) -> dict[str, Any]:
     last = last_trained(lake)
     asked = _to_ask(lake, last)
     found = due(config, lake, last, asked)
-    emitted = [event for event, one in found.items() if emit(lake, event, {**one, "since": asked.since})]
+    emitted = [event for event, one in found.items() if emit(lake, event, {**asdict(one), "since": asked.since})]
     if emitted:
-        counts = {**asked.counts, **{event: float(found[event]["count"]) for event in emitted}}
+        counts = {**asked.counts, **{event: float(found[event].count) for event in emitted}}
         lake.blobs.store.delete(ANSWER)
         lake.blobs.store.put(FILE, asked.model_copy(update={"counts": counts}).model_dump_json().encode())
     for event, one in found.items():
-        say(f"watch: {event}: {one['why']}")
+        say(f"watch: {event}: {one.why}")
     if not found:
         say(f"watch: nothing is due since {asked.since or 'the beginning'}")
     return found
 
 
-def due(
-    config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | None = None
-) -> dict[str, dict[str, Any]]:
-    """What a retraining would be begun for now, by event: its count, and why in words.
+def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | None = None) -> dict[str, Due]:
+    """What a retraining would be begun for now, by event.
 
     Args:
         config: its `[triggers]` say how much is enough.
@@ -100,17 +106,17 @@ def due(
     pins = last.pins if last else {}
     steps = _count(lake, "accepted_steps") - (_count(lake, "accepted_steps", pins) if last else 0)
     decisions = _count(lake, "decision_count") - (_count(lake, "decision_count", pins) if last else 0)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Due] = {}
     for event, new, enough, what in (
         ("flywheel.steps.enough", steps, chosen.steps, "new accepted step"),
         ("flywheel.decisions.enough", decisions, chosen.decisions, "new decision"),
     ):
         if enough and new - asked.counts.get(event, 0) >= enough:
-            found[event] = {"count": new, "why": f"{counted(new, what)}, and {enough:,} are enough"}
+            found[event] = Due(new, f"{counted(new, what)}, and {enough:,} are enough")
     if (drop := _drop(lake, last)) and chosen.success_drop and drop[0] >= chosen.success_drop:
         event, iteration = "flywheel.success.dropped", drop[1]
         if asked.counts.get(event) != iteration:
-            found[event] = {"count": iteration, "why": f"success is {drop[0]:.2f} lower in iteration {iteration}"}
+            found[event] = Due(iteration, f"success is {drop[0]:.2f} lower in iteration {iteration}")
     return found
 
 
@@ -150,10 +156,9 @@ def _count(lake: Lake, query: str, pins: dict[str, int] | None = None) -> int:
 def _drop(lake: Lake, last: PolicyVersion | None) -> tuple[float, int] | None:
     """By how much less the policy succeeds in the newest iteration than in the one before, beyond chance, and which it
     is; over the same mix of tasks. None where that is trained on already, or is no drop."""
-    rows = [row for row in verified(lake) if row["kind"] == "policy" and row["fixed_mix"] and row["iteration"] >= 0]
-    if len(rows) < 2 or (last is not None and last.iteration >= rows[-1]["iteration"]):
+    own = [row for row in verified(lake) if row.kind == "policy" and row.iteration >= 0]
+    rates = {row.iteration: row.fixed_mix for row in own if row.fixed_mix}
+    if len(rates) < 2 or (last is not None and last.iteration >= max(rates)):
         return None
-    before, now = rows[-2]["fixed_mix"], rows[-1]["fixed_mix"]
-    if now["ci"][1] >= before["ci"][0]:
-        return None
-    return before["rate"] - now["rate"], rows[-1]["iteration"]
+    before, now = list(rates.values())[-2:]
+    return None if now.ci[1] >= before.ci[0] else (before.rate - now.rate, max(rates))

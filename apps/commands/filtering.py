@@ -1,6 +1,7 @@
 """What `flywheel refilter` shows."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -9,24 +10,33 @@ from apps.lakes import open_lake
 from schemas.config import Config
 from tasks.running.console import out
 
+if TYPE_CHECKING:
+    from tasks.refilter import Changes
 
-def refilter(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
+
+def refilter(config: Config, iterations: tuple[int, int] | None) -> "Changes":
     """Runs the configured gates over stored trajectories; returns what changed."""
     open_lake(config)
     return call("flows.refilter.refilter", config, iterations)
 
 
-def show_changes(found: dict[str, Any]) -> None:
+def as_json(found: "Changes") -> dict[str, Any]:
+    """The same for programs."""
+    names = {"was": "from", "now": "to"}
+    flips = [{names.get(key, key): value for key, value in asdict(one).items()} for one in found.flips]
+    return {**asdict(found), "flips": flips}
+
+
+def show_changes(found: "Changes") -> None:
     """The same for people."""
-    console, gates = out(), found["gates"]
-    console.print(f"{found['changed']} of {found['trajectories']} trajectories go elsewhere")
+    console, gates = out(), found.gates
+    console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("gate", "turned away before", "now"):
         table.add_column(name, justify="left" if name == "gate" else "right")
-    for gate in sorted({*gates["before"], *gates["after"]}):
-        table.add_row(gate, *(str(gates[when].get(gate, 0)) for when in ("before", "after")))
+    for gate in sorted({*gates.before, *gates.after}):
+        table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))
     console.print(table)
-    for flip in found["flips"]:
-        names = ", ".join(flip["examples"])
-        why = flip["reason"]
-        console.print(f"{flip['n']} from {flip['from']} to {flip['to']}, such as {names}: {why}", soft_wrap=True)
+    for flip in found.flips:
+        names = ", ".join(flip.examples)
+        console.print(f"{flip.n} from {flip.was} to {flip.now}, such as {names}: {flip.reason}", soft_wrap=True)

@@ -1,6 +1,7 @@
 """`flywheel judge`: stored trajectories judged again, and the difference as a report."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -9,8 +10,18 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from tasks.running.console import out
 
+if TYPE_CHECKING:
+    from tasks.judge import Judged
+    from tasks.judge_training import TrainedJudge
 
-def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> dict[str, Any]:
+COUNTS = (
+    "n", "true_positives", "false_positives", "false_negatives", "true_negatives", "precision", "recall", "f1", "kappa",
+    "false_accept_rate",
+)  # fmt: skip
+"""Of a judge held against those who know, in `--json`."""
+
+
+def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> "Judged":
     """Judges what the lake holds.
 
     Args:
@@ -36,7 +47,7 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
         return judge_again(config, lake, iterations)
 
 
-def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> dict[str, Any]:
+def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "TrainedJudge":
     """Trains a judge from what verifiers found in the lake; raises UsageError where there is too little."""
     from tasks.judge_training import train_judge
     from tasks.running.boundary import alone
@@ -46,37 +57,44 @@ def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> d
         return train_judge(config, lake, name, iterations)
 
 
-def show_trained(made: dict[str, Any]) -> None:
+def show_trained(made: "TrainedJudge") -> None:
     """What was made, for people."""
     console = out()
-    test = made["test"]
-    rates = ", ".join(f"{name} {_share(test[name])}" for name in ("f1", "precision", "recall", "false_accept_rate"))
-    console.print(f"{made['judge']}: on {test['n']} trajectories of pages that it never saw: {rates}")
-    console.print(f"it is in {made['checkpoint']}; use it with")
-    console.print(" ".join(made["config"]))
+    test = made.test
+    names = ("f1", "precision", "recall", "false_accept_rate")
+    rates = ", ".join(f"{name} {_share(getattr(test, name))}" for name in names)
+    console.print(f"{made.judge}: on {test.n} trajectories of pages that it never saw: {rates}")
+    console.print(f"it is in {made.checkpoint}; use it with")
+    console.print(" ".join(made.config))
 
 
-def show_judging(report: dict[str, Any]) -> None:
+def as_json(report: "Judged") -> dict[str, object]:
+    """The report for programs."""
+    against = {who: {name: getattr(counts, name) for name in COUNTS} for who, counts in report.against.items()}
+    return {**asdict(report), "against": against}
+
+
+def show_judging(report: "Judged") -> None:
     """The report for people."""
     console = out()
-    counts = ", ".join(f"{report[name]} {name}" for name in ("judged", "failed", "skipped"))
-    why = ", ".join(f"{n} {reason}" for reason, n in report["skipped_why"].items())
-    console.print(f"{report['judge']}: {counts}" + (f" ({why})" if why else ""))
-    for reason, n in report["failed_why"].items():
+    counts = f"{report.judged} judged, {report.failed} failed, {report.skipped} skipped"
+    why = ", ".join(f"{n} {reason}" for reason, n in report.skipped_why.items())
+    console.print(f"{report.judge}: {counts}" + (f" ({why})" if why else ""))
+    for reason, n in report.failed_why.items():
         console.print(f"no answer on {n}: {reason}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("against", "n", "accepted rightly", "wrongly", "F1", "kappa", "false accepts"):
         table.add_column(name, justify="left" if name == "against" else "right")
-    for against, counts in report["against"].items():
-        rates = [_share(counts[name]) for name in ("f1", "kappa", "false_accept_rate")]
-        table.add_row(against, *(str(counts[name]) for name in ("n", "true_positives", "false_positives")), *rates)
-    if report["against"]:
+    for against, one in report.against.items():
+        rates = [_share(rate) for rate in (one.f1, one.kappa, one.false_accept_rate)]
+        table.add_row(against, str(one.n), str(one.true_positives), str(one.false_positives), *rates)
+    if report.against:
         console.print(table)
-    earlier = report["earlier"]
-    if earlier["compared"]:
-        changed = f"{earlier['to_accept']} are now accepted, {earlier['to_reject']} rejected"
-        console.print(f"of {earlier['compared']} judged before, {changed}")
-    console.print(f"on probation: {report['probation']}" if report["probation"] else "not on probation")
+    earlier = report.earlier
+    if earlier.compared:
+        changed = f"{earlier.to_accept} are now accepted, {earlier.to_reject} rejected"
+        console.print(f"of {earlier.compared} judged before, {changed}")
+    console.print(f"on probation: {report.probation}" if report.probation else "not on probation")
 
 
 def _share(value: float | None) -> str:

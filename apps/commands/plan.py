@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from apps.environment import home
-from apps.lakes import begun_iterations, is_finished
+from apps.lakes import begun_iterations
 from environments.catalog import name_in
 from environments.environment import Environment
 from environments.registry import environments_of
@@ -22,6 +22,7 @@ from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.paths import lake_if_any
+from tasks.shared.status import IterationStatus
 from tasks.shared.suite import catalog_and_made
 
 BYTES_PER_TRAJECTORY = 15_000
@@ -84,8 +85,8 @@ def plan_of(config: Config, iterations: int) -> Plan:
     }
     amount = collected(config, tasks)
     begun = begun_iterations(lake) if lake else []
-    finished = [one for one in begun if is_finished(one)]
-    unfinished = next((_unfinished(one) for one in reversed(begun) if not is_finished(one)), None)
+    finished = [one for one in begun if one.finished]
+    unfinished = next((_unfinished(one) for one in reversed(begun) if not one.finished), None)
     left = max(0, iterations * amount.total - (unfinished["trajectories"] if unfinished else 0))
     return Plan(
         tasks=named["train"],
@@ -146,12 +147,12 @@ def show_plan(plan: Plan) -> None:
         console.print(f"{name:<13} {text}", markup=False)
 
 
-def _unfinished(row: dict[str, Any]) -> dict[str, Any]:
-    done = [stage for stage in STAGES if stage in row["stages_s"]]
+def _unfinished(row: IterationStatus) -> dict[str, Any]:
+    done = [stage for stage in STAGES if stage in row.stages_s]
     return {
-        "iteration": row["iteration"],
+        "iteration": row.iteration,
         "after": (done or ["its beginning"])[-1],
-        "trajectories": row["trajectories"],
+        "trajectories": row.trajectories,
     }
 
 
@@ -162,20 +163,20 @@ def _stand(plan: Plan) -> str:
 
 
 def _seconds(
-    finished: list[dict[str, Any]], unfinished: dict[str, Any] | None, amount: int, iterations: int
+    finished: list[IterationStatus], unfinished: IterationStatus | None, amount: int, iterations: int
 ) -> float | None:
     """Seconds that so many iterations take if each stage takes what it took lately, collecting by its trajectories."""
     if not (recent := finished[-RECENT:]):
         return None
-    ratio = amount * len(recent) / max(1, sum(one["trajectories"] for one in recent))
+    ratio = amount * len(recent) / max(1, sum(one.trajectories for one in recent))
     each = {
         stage: (ratio if stage == "collect" else 1.0)
-        * sum(one["stages_s"].get(stage, 0.0) for one in recent)
+        * sum(one.stages_s.get(stage, 0.0) for one in recent)
         / len(recent)
-        for stage in {stage for one in recent for stage in one["stages_s"]}
+        for stage in {stage for one in recent for stage in one.stages_s}
     }
-    between = sum(one["orchestration_s"] or 0.0 for one in recent) / len(recent)
-    done = sum(each.get(stage, 0.0) for stage in unfinished["stages_s"]) if unfinished else 0.0
+    between = sum(one.orchestration_s or 0.0 for one in recent) / len(recent)
+    done = sum(each.get(stage, 0.0) for stage in unfinished.stages_s) if unfinished else 0.0
     return iterations * (sum(each.values()) + between) - done
 
 

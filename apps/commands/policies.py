@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def measure(
     """Success over all and by task, tasks named as in the config."""
     make_prefect_home()
     from environments.catalog import name_in
-    from tasks.measure import check_seeds
+    from tasks.measure import Measured, check_seeds
     from tasks.shared.paths import lake_if_any
     from tasks.shared.suite import made_named
 
@@ -46,13 +47,19 @@ def measure(
     if policy != "explorer" and not Path(policy).is_dir():
         policy_row(open_lake(config), policy)
 
-    found = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
-    names = {task: name_in(config, task) for task in found["tasks"]}
-    by_task = {names[task]: numbers for task, numbers in found["tasks"].items()}
-    each = [[names.get(task) or name_in(config, task), *rest] for task, *rest in found.get("plays", ())]
+    found: Measured = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
+    names = {task: name_in(config, task) for task in found.rates.tasks}
+    by_task = {names[task]: asdict(rate) for task, rate in found.rates.tasks.items()}
+    each = [
+        [names.get(one.task) or name_in(config, one.task), one.seed, one.success]
+        + ([one.attempt, one.n_steps] if attempts > 1 else [])
+        for one in found.trajectories
+    ]
     named = [dict(zip(COLUMNS, row, strict=False)) for row in each]
     return {
-        **{key: found[key] for key in ("policy", "success", "ci")},
+        "policy": found.policy,
+        "success": found.rates.success,
+        "ci": found.rates.ci,
         "tasks": by_task,
         "trajectories": named,
         "plays": each,

@@ -1,7 +1,8 @@
 """`flywheel quality`: what the gate found, the gate again, and taking on what it refuses."""
 
 import getpass
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -49,14 +50,15 @@ def check(
     """Check every table of an iteration anew; the latest if none is given. Exit status 3 if it is refused."""
     from apps.calling import call
     from apps.lakes import open_lake
+    from tasks.quality.gate import Passed
 
     resolved = resolve(config, overrides)
     open_lake(resolved)
-    done: dict[str, Any] = call("flows.quality.quality", resolved, iteration)
+    done: Passed = call("flows.quality.quality", resolved, iteration)
     if as_json:
-        print_json(done)
+        print_json(asdict(done))
     else:
-        typer.echo(done["say"])
+        typer.echo(done.say)
 
 
 def override(

@@ -1,6 +1,7 @@
 """`flywheel status`: where the wheel stands, for people and for programs."""
 
 import time
+from dataclasses import asdict
 from itertools import compress
 from typing import Any
 
@@ -9,19 +10,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from apps.lakes import begun_iterations, is_finished
+from apps.lakes import begun_iterations
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
-from tasks.promote.events import decisions, outcomes
+from tasks.promote.events import Decided, decisions, outcomes
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.running.now import Now, all_now
 from tasks.running.pausing import pause_of
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.policies import reigning
+from tasks.shared.status import Ends, IterationStatus
 from tasks.turning import turn_of
 
 KEYS = (
@@ -53,16 +55,16 @@ COLOURS = {"promoted": "green", "rolled back": "red"}
 
 def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
-    finished = [{key: row[key] for key in KEYS} for row in begun_iterations(lake) if is_finished(row)]
+    finished = [asdict(row) for row in begun_iterations(lake) if row.finished]
     people = [one.shown for one in learnt_from_people(lake)]
     pause = pause_of(lake)
     return {
         "lake": lake.uri,
         "champion": _champion(lake),
-        "iterations": finished,
+        "iterations": [{key: row[key] for key in KEYS} for row in finished],
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
-        "decisions": decisions(lake),
+        "decisions": [asdict(one) for one in decisions(lake)],
         "overridden": overridden(lake, lake.version(OVERRIDES.name)),
     }
 
@@ -93,36 +95,36 @@ def view(lake: Lake) -> Group:
     decided = decisions(lake)
     stand = outcomes(lake)
     for row in rows:
-        table.add_row(*compress(_cells(row, stand.get(row["policy"])), shown))
-    trend = sparkline([row["success"] for row in rows if row["success"] is not None])
-    explorer = next((row["explorer"] for row in reversed(rows)), None)
+        table.add_row(*compress(_cells(row, stand.get(row.policy or "")), shown))
+    trend = sparkline([row.success for row in rows if row.success is not None])
+    explorer = next((row.explorer for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
-    own = [row["verified"] for row in rows if row["verified"]]
-    fixed = [row["verified_fixed_mix"] for row in rows if row["verified_fixed_mix"]]
-    unseen = [row["held_out"] for row in rows if row["held_out"]]
+    own = [row.verified for row in rows if row.verified]
+    fixed = [row.verified_fixed_mix for row in rows if row.verified_fixed_mix]
+    unseen = [row.held_out for row in rows if row.held_out]
     if own:
-        text += f"\nown trajectories that succeed, P(V=1 | iteration) {_trend(own, 'rate')}"
+        text += f"\nown trajectories that succeed, P(V=1 | iteration) {_trend([one.rate for one in own], own[-1].ci)}"
     if fixed:
-        text += f"\nthe same of a fixed mix of {counted(fixed[-1]['tasks'], 'task')} {_trend(fixed, 'rate')}"
+        text += f"\nthe same of a fixed mix of {counted(fixed[-1].tasks, 'task')} "
+        text += _trend([one.rate for one in fixed], fixed[-1].ci)
     if unseen:
-        text += f"\ntasks that are never trained on {_trend(unseen, 'success')}"
+        text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
     text += _overrides(lake)
     text += "\nin brackets: 95 % intervals over trajectories"
-    others = [one for one in decided if one["kind"] != "iteration"]
-    decided = [Text(), _decisions(others)] if others else []
+    others = [one for one in decided if one.kind != "iteration"]
+    beside = [Text(), _decisions(others)] if others else []
     last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
-    return Group(table if rows else "No iteration has begun yet.", Text(text), *decided, last)
+    return Group(table if rows else "No iteration has begun yet.", Text(text), *beside, last)
 
 
-def _decisions(found: list[dict[str, Any]]) -> Table:
+def _decisions(found: list[Decided]) -> Table:
     """What challenged the champion beside the iterations, and rollbacks: the last few."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("challenger", "decision", "difference", "against"):
         table.add_column(name, overflow="fold")
     for one in found[-SHOWN:]:
-        low, high = one["ci"] or (None, None)
-        at = "-" if low is None else f"{one['difference']:+.3f} ({low:+.2f} to {high:+.2f})"
-        table.add_row(one["policy"], one["decision"], at, one["against"] or "-")
+        at = "{:+.3f} ({:+.2f} to {:+.2f})".format(one.difference, *one.ci) if one.ci else "-"
+        table.add_row(one.policy, one.decision, at, one.against or "-")
     return table
 
 
@@ -134,21 +136,21 @@ def _overrides(lake: Lake) -> str:
     return "".join(f"\nquality of {label_of(at)} overridden by {who}: {why}" for at, who, why in newest)
 
 
-def _now(lake: Lake, rows: list[dict[str, Any]]) -> str:
+def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     """What happens at this moment, and the pause, if there is one."""
     pause = pause_of(lake)
     stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
     moments, turn = [one for one in all_now(lake) if one.stage], turn_of(lake)
     lines = [f"now {_under_way(one, rows)}; process {one.process} of {one.host}" for one in moments]
     if turn is not None and (turn.process, turn.host) not in [(one.process, one.host) for one in moments]:
-        done = rows[-1]["stages_s"] if rows and not is_finished(rows[-1]) else {}
+        done = rows[-1].stages_s if rows and not rows[-1].finished else {}
         stage = next((one for one in STAGES if one not in done), STAGES[-1])
         lasts = f" for {_since(lake):.0f} s" if rows else ""
         lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
     return (stands + "\n".join(lines)).rstrip() or "nobody turns it now"
 
 
-def _under_way(moment: Now, rows: list[dict[str, Any]]) -> str:
+def _under_way(moment: Now, rows: list[IterationStatus]) -> str:
     """A stage, how far it has come, and how long it still takes or took the last time."""
     turned = moment.iteration is not None
     head = "" if turned or moment.flow in ("", moment.stage) else f"{moment.flow}: "
@@ -159,8 +161,8 @@ def _under_way(moment: Now, rows: list[dict[str, Any]]) -> str:
     return f"{so_far}, {moment.done:,.0f} of {moment.total:,.0f}{left}"
 
 
-def _last_time(stage: str, rows: list[dict[str, Any]]) -> str:
-    before = [row["stages_s"][stage] for row in rows if stage in row["stages_s"]]
+def _last_time(stage: str, rows: list[IterationStatus]) -> str:
+    before = [row.stages_s[stage] for row in rows if stage in row.stages_s]
     return f", {before[-1]:.0f} s the last time" if before else ""
 
 
@@ -187,26 +189,24 @@ def _champion(lake: Lake) -> str:
     return row.policy_version if row else ""
 
 
-def _cells(row: dict[str, Any], decided: str | None) -> list[str | Text]:
-    low, high = row["ci"] or (None, None)
-    word = decided or ("promoted" if row["promoted"] else "kept old")
-    outcome = Text(word, COLOURS.get(word, "")) if is_finished(row) else "under way"
+def _cells(row: IterationStatus, decided: str | None) -> list[str | Text]:
+    word = decided or ("promoted" if row.promoted else "kept old")
+    outcome = Text(word, COLOURS.get(word, "")) if row.finished else "under way"
     return [
-        str(row["iteration"]),
-        _number(row["success"]),
-        Text(bar(row["success"]), "cyan"),
-        "-" if low is None else f"{low:.2f} to {high:.2f}",
-        str(row["trajectories"]),
-        f"{row['wall_s']:.0f}",
-        row["policy"] or "-",
+        str(row.iteration),
+        _number(row.success),
+        Text(bar(row.success), "cyan"),
+        "{:.2f} to {:.2f}".format(*row.ci) if row.ci else "-",
+        str(row.trajectories),
+        f"{row.wall_s:.0f}",
+        row.policy or "-",
         outcome,
     ]
 
 
-def _trend(rows: list[dict[str, Any]], key: str) -> str:
-    """What the rows hold as columns, and the last of it with its interval."""
-    low, high = rows[-1]["ci"]
-    return f"{sparkline([row[key] for row in rows])} {rows[-1][key]:.3f} ({low:.2f} to {high:.2f})"
+def _trend(shares: list[float], ci: Ends) -> str:
+    """Shares as columns, and the last of them with its interval."""
+    return "{} {:.3f} ({:.2f} to {:.2f})".format(sparkline(shares), shares[-1], *ci)
 
 
 def _number(value: float | None) -> str:

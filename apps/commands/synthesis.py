@@ -1,6 +1,7 @@
 """`flywheel tasks`: the tasks that there are, and making new ones."""
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -8,6 +9,10 @@ from rich.table import Table
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
 from schemas.config import Config
 from schemas.text import counted
+
+if TYPE_CHECKING:
+    from tasks.synthesize.command import Listed
+    from tasks.synthesize.synthesize import Made
 
 Range = Annotated[
     str | None, typer.Option("--iterations", metavar="A:B", help="Whose failures count, B left out; all if not given.")
@@ -22,7 +27,7 @@ def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: 
     resolved = resolve(config, overrides)
     rows = listed(resolved, lake_if_any(resolved))
     if as_json:
-        print_json({"tasks": rows})
+        print_json({"tasks": [_shown(one) for one in rows]})
     else:
         _show_tasks(rows)
 
@@ -31,11 +36,11 @@ def synthesize(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Make new tasks from those that there are; accepted ones are rolled out from the next iteration on."""
-    found = _made(resolve(config, overrides), iteration_range(iterations))
+    iteration, found = _made(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json(found)
+        print_json({"iteration": iteration, **asdict(found)})
     else:
-        _show_made(found)
+        _show_made(iteration, found)
 
 
 def retire(
@@ -56,7 +61,7 @@ def retire(
         say(f"{name} is retired")
 
 
-def _made(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
+def _made(config: Config, iterations: tuple[int, int] | None) -> "tuple[int, Made]":
     from apps.calling import call
     from apps.environment import make_prefect_home
 
@@ -69,30 +74,38 @@ def _made(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
     return call("flows.synthesize.synthesize", config, iterations)
 
 
-def _show_tasks(rows: list[dict[str, Any]]) -> None:
+def _shown(one: "Listed") -> dict[str, object]:
+    """A task for programs."""
+    task, proposal = one.task, one.proposal
+    row = {name: getattr(task, name) for name in ("split", "instruction", "verifier", "lineage")}
+    made = {name: getattr(proposal, name) for name in ("solved", "tries", "detail") if proposal}
+    return {"task": task.task_id, "status": one.status, **row, **made}
+
+
+def _show_tasks(rows: "list[Listed]") -> None:
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("task", "status", "split", "instruction", "from"):
         table.add_column(name)
     for row in rows:
-        cells = (row["task"], row["status"], row["split"], row["instruction"], row["lineage"] or "")
-        table.add_row(*cells)
+        task = row.task
+        table.add_row(task.task_id, row.status, task.split, task.instruction, task.lineage or "")
     out().print(table)
 
 
-def _show_made(found: dict[str, Any]) -> None:
+def _show_made(iteration: int, found: "Made") -> None:
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("maker", "proposed", "accepted", "turned away"):
         table.add_column(name, justify="left" if name in ("maker", "turned away") else "right")
-    for name, one in found["makers"].items():
-        why = ", ".join(f"{count} {reason}" for reason, count in one["rejected"].items())
-        table.add_row(name, str(one["proposed"]), str(one["accepted"]), why)
+    for name, one in found.makers.items():
+        why = ", ".join(f"{count} {reason}" for reason, count in one.rejected.items())
+        table.add_row(name, str(one.proposed), str(one.accepted), why)
     console = out()
     console.print(table)
-    console.print(f"\niteration {found['iteration']} has {counted(found['accepted'], 'new task')}: {found['say']}")
+    console.print(f"\niteration {iteration} has {counted(found.accepted, 'new task')}: {found.say}")
 
 
 list_tasks.__name__ = "list"

@@ -2,6 +2,7 @@
 
 import sys
 import webbrowser
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,12 +166,13 @@ def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
+    from apps.commands.filtering import as_json as changes_of
     from apps.commands.filtering import refilter as filter_again
     from apps.commands.filtering import show_changes
 
     found = filter_again(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json(found)
+        print_json(changes_of(found))
     else:
         show_changes(found)
 
@@ -183,7 +185,7 @@ def think(
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json(found)
+        print_json(asdict(found))
     else:
         show_thoughts(found)
 
@@ -269,6 +271,7 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""
+    from apps.commands.judging import as_json as judging_of
     from apps.commands.judging import judge_stored, show_judging, show_trained, train_on
 
     if train is not None:
@@ -276,13 +279,13 @@ def judge(
             raise UsageError("`--train` makes a judge, and `--version` names one.", "Give one of the two.")
         made = train_on(resolve(config, overrides), train, iteration_range(iterations))
         if as_json:
-            print_json(made)
+            print_json(asdict(made))
         else:
             show_trained(made)
         return
     found = judge_stored(resolve(config, overrides), version, iteration_range(iterations))
     if as_json:
-        print_json(found)
+        print_json(judging_of(found))
     else:
         show_judging(found)
 

@@ -12,7 +12,7 @@ from apps.report.gather import Rows, curriculum, data_docs, gather
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.promote.events import rolled_back
-from tasks.running.budget import account
+from tasks.running.budget import Account, account
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 
@@ -46,7 +46,7 @@ class Gathered:
         """Every choice, newest iteration first."""
         return self._once("curriculum", lambda: curriculum(self.lake))
 
-    def budget(self) -> Rows:
+    def budget(self) -> list[Account]:
         """Each part of the budget: what, spent, allowed."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from apps.quality.gather import quality_of
+from curation.intervals import Interval
 from schemas.config import Config
 from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
@@ -15,7 +17,7 @@ from tasks.promote.events import outcomes
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
-from tasks.shared.status import iterations, verified
+from tasks.shared.status import IterationStatus, iterations, verified
 
 Rows = list[dict[str, Any]]
 START = "start"
@@ -31,10 +33,11 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "lake": lake.uri,
         "champion": champion.policy_version if (champion := reigning(lake)) else "",
         "iterations": [
-            {**row, "label": label(row["iteration"]), "outcome": stand.get(row["policy"], _kept(row))} for row in rows
+            {**asdict(row), "label": label(row.iteration), "outcome": stand.get(row.policy or "", _kept(row))}
+            for row in rows
         ],
-        "turned": sum(row["wall_s"] for row in rows if row["iteration"] >= 0),
-        "between": sum(row["orchestration_s"] or 0.0 for row in rows if row["iteration"] >= 0),
+        "turned": sum(row.wall_s for row in rows if row.iteration >= 0),
+        "between": sum(row.orchestration_s or 0.0 for row in rows if row.iteration >= 0),
         "collected": collected(lake),
         "tasks": tasks(lake),
         "funnel": ask(lake, "funnel").to_pylist(),
@@ -43,9 +46,9 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
         "quality": quality(lake),
         "docs": data_docs(config, lake, page_folder),
         "stages": [
-            {"iteration": label(row["iteration"]), "stage": stage, "seconds": seconds, "order": order(stage)}
+            {"iteration": label(row.iteration), "stage": stage, "seconds": seconds, "order": order(stage)}
             for row in rows
-            for stage, seconds in row["stages_s"].items()
+            for stage, seconds in row.stages_s.items()
         ],
         "policies": list(reversed(policies(lake).values())),
         "people": people(lake),
@@ -53,9 +56,9 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
     }
 
 
-def _kept(row: dict[str, Any]) -> str:
+def _kept(row: IterationStatus) -> str:
     """How a policy stands of which no decision was recorded."""
-    return "promoted" if row["promoted"] else ""
+    return "promoted" if row.promoted else ""
 
 
 def label(iteration: int) -> str:
@@ -70,13 +73,17 @@ def order(stage: str) -> int:
 
 def collected(lake: Lake) -> Rows:
     """P(V=1 | iteration) of what was collected, by kind of policy, 95 % intervals; the policy's also at a fixed mix."""
-    rows = [{**row, "iteration": label(row["iteration"]), "success": row["rate"]} for row in verified(lake)]
-    fixed = [(row, mix) for row in rows if row["kind"] == "policy" and (mix := row.pop("fixed_mix"))]
-    return rows + [
-        {"iteration": row["iteration"], "kind": FIXED, "n": mix["n"], "success": mix["rate"], "low": mix["ci"][0],
-         "high": mix["ci"][1]}
-        for row, mix in fixed
-    ]  # fmt: skip
+    found = verified(lake)
+    own = [(row, row.kind, row.at) for row in found]
+    fixed = [
+        (row, FIXED, Interval(mix.rate, *mix.ci, mix.n))
+        for row in found
+        if row.kind == "policy" and (mix := row.fixed_mix)
+    ]
+    return [
+        {"iteration": label(row.iteration), "kind": kind, "n": at.n, "success": at.mean, "low": at.low, "high": at.high}
+        for row, kind, at in own + fixed
+    ]
 
 
 def tasks(lake: Lake) -> Rows:

@@ -83,7 +83,8 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     ]
     policy = load_policy(config, lake, parent)
     clock = time.perf_counter()
-    made = roll_out_and_train(config, lake, recipe, trajectories, policy, lambda records: write(lake, records))
+    streamed = roll_out_and_train(config, lake, recipe, trajectories, policy, lambda records: write(lake, records))
+    made = streamed.model_dump()
     seconds = time.perf_counter() - clock
     shutil.rmtree(arm.folder)
     return {

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,15 @@ def _made(config: Config, lake: Lake, name: str) -> Row:
     if not lake.count("policies", {"policy_version": name}):
         train_from(config, lake, Recipe(name, INITIAL, 0, pins_of(lake), "retrained"))
     steps = method_of(config.train).schedule(config.train, 1, "muon", True).steps
-    asked, kept = (sum(one[key] for one in found["kept_by_step"]) for key in ("asked", "kept"))
+    asked, kept = sum(one.asked for one in found.kept_by_step), sum(one.kept for one in found.kept_by_step)
     return {
         "train steps": steps,
         "trajectories": lake.count("trajectories", {"iteration": 0}),
         "thinking s": round(thinking, 1),
         "training s": round(time.perf_counter() - began, 1),
         "kept": round(kept / asked, 3) if name == "bootstrap" and asked else None,
-        "kept by step": found["kept_by_step"] if name == "bootstrap" else [],
-        "patterns": found["patterns"] if name in ("actre", "bootstrap") else {},
+        "kept by step": [asdict(one) for one in found.kept_by_step] if name == "bootstrap" else [],
+        "patterns": dict(found.patterns) if name in ("actre", "bootstrap") else {},
     }
 
 

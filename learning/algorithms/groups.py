@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,44 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 
-Rows = Sequence[Mapping[str, Any]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredStep:
+    """A step of a trajectory in the lake."""
+
+    trajectory_id: str
+    task_id: str
+    seed: int
+    instruction: str
+    step: int | None
+    """None of a trajectory that ended before its first; all that is told of the step is None then."""
+    screenshot: str
+    thought: str
+    action: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStep(StoredStep):
+    """One of a trajectory of a group; fields as in `storage/queries/training_groups.sql`."""
+
+    group_id: str
+    attempt: int
+    success: bool | None
+    sampling: str
+    reward: float | None
+    raw_text: str
+    token_ids: Sequence[int] | None
+    logprobs: Sequence[float] | None
+    policy_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemonstrationStep(StoredStep):
+    """One of a stored success; fields as in `storage/queries/demonstrations.sql`."""
+
+    action: str
+    screen_width: int
+    screen_height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +86,27 @@ class Groups:
     environment_failures: int
 
 
-def members_of(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> dict[str, list[Member]]:
-    """Trajectories by group, from rows of `storage/queries/training_groups.sql`.
+def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> dict[str, list[Member]]:
+    """Trajectories by group, from their steps in order.
 
     Raises:
         FlywheelError: a step that a policy chose has no token ids or log probabilities.
     """
-    steps: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    steps: dict[tuple[str, str], list[GroupStep]] = {}
     for row in rows:
-        steps.setdefault((row["group_id"], row["trajectory_id"]), []).append(row)
+        steps.setdefault((row.group_id, row.trajectory_id), []).append(row)
     found: dict[str, list[Member]] = {}
     for (name, _), chosen in steps.items():
         found.setdefault(name, []).append(_member(chosen, policy, group))
     return found
 
 
-def demonstration(rows: Rows, family: ModelFamily) -> Member:
-    """A stored success as a trajectory of a group, as the policy's family writes it; `rows` of
-    `storage/queries/demonstrations.sql` are its steps by the shortest way through its screens."""
-    replies = [
-        family.reply(row["thought"], from_json(row["action"]), (row["screen_width"], row["screen_height"]))
-        for row in rows
-    ]
+def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Member:
+    """A stored success as a trajectory of a group, as the policy's family writes it; `rows` are its steps by the
+    shortest way through its screens."""
+    replies = [family.reply(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
     rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
-    return Member(rows[0]["seed"], 1.0, tuple(rollouts), (False,) * len(rollouts))
+    return Member(rows[0].seed, 1.0, tuple(rollouts), (False,) * len(rollouts))
 
 
 def train_on(
@@ -153,23 +186,23 @@ def _entropy(members: Sequence[Member]) -> float:
     return -sum(drawn) / len(drawn) if drawn else 0.0
 
 
-def _member(rows: Rows, policy: PolicyConfig, group: GroupConfig) -> Member:
-    steps = [row for row in rows if row["step"] is not None]
-    temperature = float(json.loads(rows[0]["sampling"])["temperature"])
-    replies = [row["raw_text"] for row in steps]
+def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
+    steps = [row for row in rows if row.step is not None]
+    temperature = float(json.loads(rows[0].sampling)["temperature"])
+    replies = [row.raw_text for row in steps]
     rollouts = []
     for number, row in enumerate(steps):
-        if row["token_ids"] is None or row["logprobs"] is None:
+        if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
-                f"Step {row['step']} of trajectory {row['trajectory_id']} has no token ids or log probabilities.",
+                f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
                 "Group methods train on what a model with log probabilities chose.",
             )
         drawn = _rollout(steps, number, replies, policy.history_images)
-        tokens, logprobs = tuple(row["token_ids"]), tuple(row["logprobs"])
+        tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
-    worth = rows[0]["reward"] if group.advantage == "pass1" else rows[0]["success"]
-    without_action = tuple(row["action"] is None for row in steps)
-    return Member(rows[0]["seed"], _reward(worth, rollouts, policy, group), tuple(rollouts), without_action)
+    worth = rows[0].reward if group.advantage == "pass1" else rows[0].success
+    without_action = tuple(row.action is None for row in steps)
+    return Member(rows[0].seed, _reward(worth, rollouts, policy, group), tuple(rollouts), without_action)
 
 
 def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
@@ -182,14 +215,15 @@ def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConf
     return float(worth) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
 
 
-def _rollout(steps: Rows, number: int, replies: Sequence[str], history_images: int) -> Rollout:
+def _rollout(steps: Sequence[StoredStep], number: int, replies: Sequence[str], history_images: int) -> Rollout:
     row, screens = steps[number], steps[max(0, number + 1 - history_images) : number + 1]
+    assert row.step is not None
     return Rollout(
-        trajectory_id=row["trajectory_id"],
-        step=row["step"],
-        task_id=row["task_id"],
-        screenshots=tuple(seen["screenshot"] for seen in screens),
-        instruction=row["instruction"],
+        trajectory_id=row.trajectory_id,
+        step=row.step,
+        task_id=row.task_id,
+        screenshots=tuple(seen.screenshot for seen in screens),
+        instruction=row.instruction,
         past_replies=tuple(replies[:number]),
         reply=replies[number],
     )

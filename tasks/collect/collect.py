@@ -1,12 +1,12 @@
 """Stage: rolls out the curriculum's choices and writes trajectories as they finish."""
 
 from collections.abc import Callable
-from typing import Any
 
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
 from rollout.runner import missing
 from rollout.trajectory import FinishedTrajectory
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.verdict import Verdict
 from storage.lake import Lake
@@ -25,7 +25,7 @@ from tasks.shared.weights import load_policy
 
 
 @stage("collect", retries=1)
-def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
+def collect_trajectories(run: Run, iteration: int) -> Metrics:
     """Rolls out what the curriculum chose and is not in the lake yet."""
     config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
@@ -37,7 +37,8 @@ def collect_trajectories(run: Run, iteration: int) -> dict[str, Any]:
         policy = load_policy(config, lake, version)
         trained = roll_out_and_train(config, lake, recipe, grouped, policy, gated(run, iteration))
         numbers = _numbers(lake, iteration)
-        return {**numbers, "stream": trained, "say": f"{numbers['say']}; {trained['updates']} updates meanwhile"}
+        say = f"{numbers['say']}; {trained.updates} updates meanwhile"
+        return {**numbers, "stream": trained.model_dump(), "say": say}
     if not shares_out(config):
         roll_out(config, lake, left, version)
     elif left:
@@ -65,15 +66,15 @@ def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None
     return sink
 
 
-def _numbers(lake: Lake, iteration: int) -> dict[str, Any]:
+def _numbers(lake: Lake, iteration: int) -> Metrics:
     rows = lake.read("trajectories", ["policy", "success", "n_steps"], {"iteration": iteration}).to_pylist()
-    numbers: dict[str, Any] = {"trajectories": len(rows), "steps": sum(row["n_steps"] for row in rows)}
-    for kind in sorted({row["policy"] for row in rows}):
-        made = [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
-        numbers[kind] = {"trajectories": len(made), "successes": sum(made)}
-    by_actor = [
-        f"{kind} {numbers[kind]['successes']} of {numbers[kind]['trajectories']}"
-        for kind in numbers
-        if isinstance(numbers[kind], dict)
-    ]
-    return {**numbers, "say": f"{len(rows)} trajectories; successes: " + ", ".join(by_actor)}
+    made = {
+        kind: [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
+        for kind in sorted({row["policy"] for row in rows})
+    }
+    by_kind = {kind: {"trajectories": len(ended), "successes": sum(ended)} for kind, ended in made.items()}
+    say = ", ".join(f"{kind} {sum(ended)} of {len(ended)}" for kind, ended in made.items())
+    steps = sum(row["n_steps"] for row in rows)
+    return {
+        "trajectories": len(rows), "steps": steps, **by_kind, "say": f"{len(rows)} trajectories; successes: {say}"
+    }  # fmt: skip

@@ -7,7 +7,7 @@ on it: when either process is killed, starting again rolls out what is missing a
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from learning.algorithms.method import method_of
 from learning.data.stream import StreamFolder, weights_name
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
-from learning.job import Job
+from learning.job import Job, Message
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
@@ -31,6 +31,7 @@ from tasks.shared.material import Recipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
+from tasks.train.streamed import Streamed
 
 NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
 Write = Callable[[list[FinishedTrajectory]], None]
@@ -38,7 +39,7 @@ Write = Callable[[list[FinishedTrajectory]], None]
 
 def roll_out_and_train(
     config: Config, lake: Lake, recipe: Recipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
-) -> dict[str, Any]:
+) -> Streamed:
     """Rolls out what is left of an iteration while a trainer learns from what is finished.
 
     Args:
@@ -48,9 +49,6 @@ def roll_out_and_train(
         planned: what is not in the lake yet.
         policy: the parent, which acts until there are newer weights.
         write: writes finished trajectories to the lake.
-
-    Returns:
-        The metrics, the checkpoint's address in the lake (empty if nothing could be learnt), and a sentence.
 
     Raises:
         FlywheelError: the trainer stopped with an error or died; all that was rolled out is in the lake.
@@ -68,19 +66,19 @@ def roll_out_and_train(
         if not training.done():
             _end(pool, folder, training)
         if not folder.batches() and not training.done():
-            return {**pool.numbers(), "checkpoint": "", "say": NOTHING}
+            return Streamed(**pool.numbers(), checkpoint="", say=NOTHING)
         trained = training.result()
-    metrics = {
-        **trained,
+    metrics: dict[str, Any] = {
+        **trained.metrics,
         **pool.numbers(),
         "learning_rate": job.learning_rate,
-        "trainer_idle": trained["waited_s"] / max(trained["seconds"], 1e-9),
+        "trainer_idle": trained.waited_s / max(trained.seconds, 1e-9),
     }
     if planned:
         sandboxes = size_of(environments_of(config, (one.task for one in planned)))
         metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * (time.perf_counter() - clock))
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
-    return {**metrics, "checkpoint": checkpoint, "say": _sentence(config, metrics)}
+    return Streamed(**metrics, checkpoint=checkpoint, say=_sentence(config, metrics))
 
 
 def _roll_out(
@@ -88,7 +86,7 @@ def _roll_out(
     planned: Sequence[PlannedTrajectory],
     actor: Actor,
     pool: StreamPool,
-    training: "Future[dict[str, Any]]",
+    training: Future[Message],
     write: Write,
 ) -> float:
     """Rolls out as the pool admits it, until the trainer has ended; the seconds that sandboxes were leased."""
@@ -103,13 +101,13 @@ def _roll_out(
     return roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
 
 
-def _hear(pool: StreamPool, message: dict[str, Any]) -> None:
-    if "published" in message:
-        pool.published(message["published"])
+def _hear(pool: StreamPool, message: Message) -> None:
+    if message.published is not None:
+        pool.published(message.published)
         pool.feed()
 
 
-def _end(pool: StreamPool, folder: StreamFolder, training: "Future[dict[str, Any]]") -> None:
+def _end(pool: StreamPool, folder: StreamFolder, training: Future[Message]) -> None:
     """Hands over what is left, in batches as small as need be, and says that nothing follows."""
     pool.close()
     while pool.feed(least=1) and not training.done():
@@ -156,7 +154,7 @@ def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work:
     return job
 
 
-def _sentence(config: Config, metrics: dict[str, Any]) -> str:
+def _sentence(config: Config, metrics: Mapping[str, Any]) -> str:
     idle = f", sandboxes idle {metrics['sandbox_idle']:.0%}" if "sandbox_idle" in metrics else ""
     return (
         f"{metrics['samples']} steps of {metrics['informative']} of {metrics['groups']} groups in {metrics['updates']} "

@@ -7,12 +7,12 @@ finished first: what is chosen late is chosen from the most that is known.
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.catalog import catalog
 from learning.algorithms.advantages import is_informative
-from learning.algorithms.groups import Groups, Rows, members_of, train_on
+from learning.algorithms.groups import Groups, GroupStep, members_of, train_on
 from learning.algorithms.method import Source, method_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
@@ -21,7 +21,7 @@ from schemas.config import Config
 from schemas.config.training import GroupConfig
 from schemas.tables.task import JUDGED
 from schemas.tables.trajectory import Trajectory
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 from tasks.shared.material import Recipe, pngs_of, seed_of
 from tasks.train.groups import stored_successes
@@ -115,7 +115,7 @@ class StreamPool:
             for group in self._worth.keys() - self._spent - set(self._ready):
                 self._judge(group)
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> Mapping[str, Any]:
         """What was trained on so far: groups and steps, how old these were (in updates), what was left out as older."""
         notes = self._folder.notes()
         total = {name: sum(one[name] for one in notes) for name in ("samples", "informative", "injected", "stale")}
@@ -150,14 +150,14 @@ class StreamPool:
         """Puts a batch of these groups; not if all of it is too old or teaches nothing after all."""
         recipe, updates = self._recipe, self._folder.batches()
         asked = {"iteration": recipe.iteration, "groups": list(groups)}
-        rows = ask(self._lake, "training_groups", **asked).to_pylist()
+        rows = answers(self._lake, GroupStep, "training_groups", **asked)
         made = self._rollouts(rows, seed_of(self._config, recipe) + updates)
         ages = {
-            (row["trajectory_id"], row["step"]): staleness(
-                updates_of(row["policy_version"], recipe.version, recipe.parent), updates
+            (row.trajectory_id, row.step): staleness(
+                updates_of(row.policy_version, recipe.version, recipe.parent), updates
             )
             for row in rows
-            if row["step"] is not None
+            if row.step is not None
         }
         kept, stale = leave_out_stale(made.rollouts, ages, self._stream.stale, whole=self._critic)
         if not kept or (self._critic and one_outcome(kept)):
@@ -175,7 +175,7 @@ class StreamPool:
         self._folder.put(kept, pngs_of(self._lake, shown), notes)
         return True
 
-    def _rollouts(self, rows: Rows, seed: int) -> Groups:
+    def _rollouts(self, rows: Sequence[GroupStep], seed: int) -> Groups:
         """What these trajectories are to be trained on as."""
         if not self._critic:
             members = members_of(rows, self._config.policy, self._group)

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -29,6 +28,7 @@ from environments.catalog import catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
@@ -130,7 +130,7 @@ def claim_import(config: Config, request: Request, name: str) -> int:
     raise AssertionError
 
 
-def bring_data(config: Config, request: Request, name: str, iteration: int) -> dict[str, Any]:
+def bring_data(config: Config, request: Request, name: str, iteration: int) -> Metrics:
     """The stage that writes the rows of a checked import; raises as `check_import` if the files were changed since.
 
     Of one that was written before, only people's decisions are looked at: others may have been given since.
@@ -142,7 +142,7 @@ def bring_data(config: Config, request: Request, name: str, iteration: int) -> d
     return {**done, **_bring_again(run, iteration, request, name)}
 
 
-def _bring_again(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
+def _bring_again(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     """Of an import that was written before, what of its numbers is new now."""
     of, _ = _import_of(run, iteration, request, name)
     new = decide_all(
@@ -179,7 +179,7 @@ def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[I
     return of, own
 
 
-def _bring(run: Run, iteration: int, request: Request, name: str) -> dict[str, Any]:
+def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     of, own = _import_of(run, iteration, request, name)
     numbers = _write(run.lake, request, of, own)
     already = numbers["already"]

@@ -1,7 +1,6 @@
 """Whether a config's policy is the one that a lake's policies descend from, and what it holds out unknown to them."""
 
 import json
-from typing import Any
 
 from curation.synthesis.leaks import ancestors
 from environments.catalog import catalog
@@ -26,7 +25,7 @@ def require_descent(config: Config, lake: Lake) -> None:
     origin = origin_of(lake)
     if origin is None:
         return
-    made: dict[str, Any] = json.loads(origin.config)["policy"]
+    made = json.loads(origin.config)["policy"]
     asked = config.policy.model_dump(mode="json")
     keys = LEARNT + (SHAPE if origin.kind == "initial" and made["base"] == "tiny" else ())
     for key in keys:

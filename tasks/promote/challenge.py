@@ -1,10 +1,9 @@
 """What every policy that no iteration made goes through: measured as a candidate is, it challenges the champion."""
 
-from typing import Any
-
 from schemas.config import Config
+from schemas.metrics import Metrics
 from tasks.evaluate import measure_challenger
-from tasks.promote.promote import challenge
+from tasks.promote.promote import challenge, numbers_of
 from tasks.running.boundary import boundary
 from tasks.running.console import say
 from tasks.running.events import emit_decision
@@ -13,17 +12,16 @@ from tasks.shared.policies import policy_row
 
 
 @boundary("evaluate")
-def evaluate_challenger(config: Config, version: str) -> dict[str, Any]:
+def evaluate_challenger(config: Config, version: str) -> Metrics:
     """The policy on both suites' held-out seeds, until it is decided."""
     lake = run_of(config, create=False).lake
     return measure_challenger(config, lake, policy_row(lake, version))
 
 
 @boundary("challenge")
-def challenge_champion(config: Config, version: str) -> dict[str, Any]:
+def challenge_champion(config: Config, version: str) -> None:
     """Promotes, holds or rejects the policy."""
     lake = run_of(config, create=False).lake
-    decided = challenge(config, lake, policy_row(lake, version))
+    decided = numbers_of(challenge(config, lake, policy_row(lake, version)))
     say(f"{version}: {decided['say']}")
     emit_decision(lake, decided)
-    return decided

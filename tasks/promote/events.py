@@ -1,6 +1,8 @@
 """What was decided about who reigns, as the lake keeps it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from schemas.tables.policy import PolicyVersion
@@ -58,11 +60,32 @@ def outcomes(lake: Lake) -> dict[str, str]:
     return found | dict.fromkeys(rolled_back(lake), "rolled back")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision about who reigns; all that tells how it came is None of one from before decisions were recorded."""
+
+    policy: str
+    decision: str
+    """Of those from before, what became of the challenger."""
+    against: str | None = None
+    champion: str | None = None
+    pairs: int | None = None
+    wins: int | None = None
+    losses: int | None = None
+    difference: float | None = None
+    llr: float | None = None
+    reason: str | None = None
+    created_at: datetime
+    ci: tuple[float, float] | None = None
+    """95 %, of the difference."""
+    kind: str
+    """`rollback`, or what made the policy."""
+
+
 def shown(event: Promotion) -> dict[str, Any]:
-    """A decision as JSON: policy, decision, against, champion, pairs, wins, losses, difference, ci (95 %), llr, reason,
-    created_at."""
+    """A decision as JSON: the fields of `Decided` but its kind."""
     known = {"against", "champion", "pairs", "wins", "losses", "difference", "llr", "reason", "created_at"}
-    interval = None if event.difference is None else [event.low, event.high]
+    interval = None if event.difference is None else (event.low, event.high)
     return {
         "policy": event.policy_version,
         "decision": event.decision,
@@ -71,19 +94,17 @@ def shown(event: Promotion) -> dict[str, Any]:
     }
 
 
-def decisions(lake: Lake) -> list[dict[str, Any]]:
-    """Every decision about who reigns, oldest first, as `shown` and `kind`: `rollback`, or what made the policy. Of
-    challengers from before decisions were recorded their status stands in the decision's place."""
+def decisions(lake: Lake) -> list[Decided]:
+    """Every decision about who reigns, oldest first."""
     rows = policies(lake)
     events = {one.event: one for one in lake.rows(Promotion)}
     found = [
-        {**shown(one), "kind": "rollback" if one.decision == "rollback" else rows[one.policy_version].kind}
+        Decided(**shown(one), kind="rollback" if one.decision == "rollback" else rows[one.policy_version].kind)
         for one in events.values()
     ]
-    keys = ("against", "champion", "pairs", "wins", "losses", "difference", "ci", "llr", "reason")
     found += [
-        {**dict.fromkeys(keys), "policy": name, "kind": row.kind, "decision": row.status, "created_at": row.created_at}
+        Decided(policy=name, kind=row.kind, decision=row.status, created_at=row.created_at)
         for name, row in rows.items()
         if row.kind not in ("initial", "intermediate") and f"challenge:{name}" not in events
     ]
-    return sorted(found, key=lambda one: one["created_at"])
+    return sorted(found, key=lambda one: one.created_at)

@@ -1,9 +1,8 @@
 """Stage: champion or not."""
 
-from typing import Any
-
 from curation.promotion import Decision, without_test
 from schemas.config import Config
+from schemas.metrics import Metrics
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
@@ -22,18 +21,18 @@ NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "
 
 
 @stage("promote")
-def promote_candidate(run: Run, iteration: int) -> dict[str, Any]:
+def promote_candidate(run: Run, iteration: int) -> Metrics:
     """The candidate is the next champion only if it holds against the present one on the same seeds."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
         stays = champion(lake).policy_version
         return {"promoted": False, "champion": stays, "say": "nothing was trained; the champion stays"}
-    return challenge(config, lake, candidate)
+    return numbers_of(challenge(config, lake, candidate))
 
 
-def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str, Any]:
-    """Decides on a measured candidate, records the decision, lets it take effect; returns its numbers.
+def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
+    """Decides on a measured candidate, records the decision, lets it take effect.
 
     One at a time decides on a lake. Where another policy came to reign since the candidate was measured, it is measured
     against that one first.
@@ -42,6 +41,11 @@ def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> dict[str,
     while (event := _settled(config, lake, candidate, compared)) is None:
         measure_challenger(config, lake, candidate)
     sweep_masters(lake, config.train.keep_policies)
+    return event
+
+
+def numbers_of(event: Promotion) -> Metrics:
+    """What the stage tells of a decision."""
     return {
         **{key: getattr(event, key) for key in NUMBERS},
         "promoted": event.decision == "promote",

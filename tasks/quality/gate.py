@@ -1,10 +1,11 @@
 """Stages: the data-quality gate in front of training, and once more over what was written after it."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 
 from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
+from schemas.metrics import Metrics
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of, turn
@@ -21,31 +22,44 @@ from tasks.running.stage import result_of, stage
 from tasks.shared.paths import docs_folder
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a gate that refused nothing found; the fields of `flywheel quality check --json`."""
+
+    iteration: int
+    expectations: int
+    warnings: int
+    overridden: int
+    """Critical failures that somebody took on."""
+    say: str
+
+
 @stage("quality")
-def check_quality(run: Run, iteration: int) -> dict[str, Any]:
+def check_quality(run: Run, iteration: int) -> Metrics:
     """Great Expectations over every table; critical failures that nobody took on stop the iteration here.
 
     Raises:
         GateRefused: a critical expectation failed, or the gate itself broke; names the table, the rule and the rows.
     """
     versions = run.lake.versions()
-    return {**passed(run, iteration, examine(run, iteration)), "versions": versions}
+    return {**asdict(passed(run, iteration, examine(run, iteration))), "versions": versions}
 
 
 @stage("recheck")
-def check_again(run: Run, iteration: int) -> dict[str, Any]:
+def check_again(run: Run, iteration: int) -> Metrics:
     """The same over the tables that were written to since, such as the measurements that promotion reads.
 
     Raises:
         GateRefused: as `check_quality` does.
     """
-    before = (result_of(run.lake, iteration, "quality") or {}).get("versions", {})
-    tables = [name for name, version in run.lake.versions().items() if before.get(name) != version]
-    return passed(run, iteration, examine(run, iteration, tables, whole=False))
+    before = (result_of(run.lake, iteration, "quality") or {}).get("versions")
+    known = before if isinstance(before, Mapping) else {}
+    tables = [name for name, version in run.lake.versions().items() if known.get(name) != version]
+    return asdict(passed(run, iteration, examine(run, iteration, tables, whole=False)))
 
 
 @boundary("quality")
-def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
+def verify_quality(config: Config, iteration: int | None) -> Passed:
     """The gate over every table of an iteration, whenever it is asked for.
 
     Args:
@@ -68,8 +82,8 @@ def verify_quality(config: Config, iteration: int | None) -> dict[str, Any]:
     except GateRefused as error:
         emit_failure(run.lake, asked, "quality", error)
         raise
-    say(f"{label_of(asked)}  quality  {found['say']}")
-    return {"iteration": asked, **found}
+    say(f"{label_of(asked)}  quality  {found.say}")
+    return found
 
 
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:
@@ -83,8 +97,8 @@ def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), who
     return results
 
 
-def passed(run: Run, iteration: int, results: list[QualityResult]) -> dict[str, Any]:
-    """A stage's numbers; raises GateRefused for critical failures that nobody took on."""
+def passed(run: Run, iteration: int, results: list[QualityResult]) -> Passed:
+    """What there is to tell; raises GateRefused for critical failures that nobody took on."""
     failed = [row for row in results if not row.success]
     critical = [row for row in failed if row.severity == "critical"]
     refused = not_overridden(run.lake, iteration, critical)
@@ -96,12 +110,8 @@ def passed(run: Run, iteration: int, results: list[QualityResult]) -> dict[str, 
         )
     warnings, taken_on = len(failed) - len(critical), len(critical)
     more = f", {counted(taken_on, 'critical failure')} overridden" if taken_on else ""
-    return {
-        "expectations": len(results),
-        "warnings": warnings,
-        "overridden": taken_on,
-        "say": f"{counted(len(results), 'expectation')}, {counted(warnings, 'warning')}{more}",
-    }
+    text = f"{counted(len(results), 'expectation')}, {counted(warnings, 'warning')}{more}"
+    return Passed(iteration, len(results), warnings, taken_on, text)
 
 
 def _refusal(iteration: int, rows: list[QualityResult]) -> str:

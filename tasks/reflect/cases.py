@@ -15,8 +15,8 @@ from schemas.tables.reflection import Reflection
 from schemas.tables.step import Step
 from schemas.tables.task import JUDGED, GuiTask
 from schemas.tables.trajectory import Trajectory
-from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.decisions import decisions_of
 from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import trajectories_of
 
@@ -60,7 +60,7 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
     """The failed trajectories that are gone back to: of training tasks and seeds, with a verifier, that no gate holds
     back."""
     tasks = {one.task_id: one for one in tasks_of(config, lake) if one.split == "train" and one.verifier != JUDGED}
-    decisions = {row["trajectory_id"]: row for row in ask(lake, "decisions", iteration=iteration).to_pylist()}
+    decisions = decisions_of(lake, iteration)
     rolled = [one for one in trajectories_of(lake, iteration) if one[0].continues is None]
     known = [one for one in lake.rows(Reflection, {"iteration": iteration}) if one.last_step_correct is False]
     wrong = {one.trajectory_id: one.step for one in sorted(known, key=lambda one: -one.step)}
@@ -71,12 +71,13 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
         and trajectory.split == "train"
         and trajectory.task_id in tasks
         and steps
-        and decisions.get(trajectory.trajectory_id, {}).get("route") == "ct"
+        and (decided := decisions.get(trajectory.trajectory_id))
+        and decided.route == "ct"
     }
     found: list[Case] = []
     for name in _chosen(by_name, config.reflect.trajectories):
         failed, steps = by_name[name]
-        hint = decisions[name]["error_step"]
+        hint = decisions[name].error_step
         search = Search(states_of(steps), config.reflect.attempts, wrong.get(name) if hint is None else hint)
         beside = [
             one for one in rolled if (one[0].task_id, one[0].seed) == (failed.task_id, failed.seed) and one[0] != failed

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from curation.annotation import Decision, annotations_of
 from rollout.replies import corrected
@@ -22,7 +22,7 @@ from schemas.table import utc_now
 from schemas.tables.pair import Pair
 from schemas.tables.task import JUDGED, GuiTask
 from schemas.text import counted
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
@@ -76,12 +76,12 @@ class _Open:
 
 
 @boundary("verify")
-def verify_corrections(config: Config) -> dict[str, Any]:
+def verify_corrections(config: Config) -> Mapping[str, int]:
     """See `verify_people`."""
     return verify_people(run_of(config, create=False))
 
 
-def verify_people(run: Run) -> dict[str, Any]:
+def verify_people(run: Run) -> Mapping[str, int]:
     """With `reflect.people`: tries every correction of people that a sandbox may tell more about; returns how many are
     in which state."""
     settle(run.lake)
@@ -93,7 +93,7 @@ def verify_people(run: Run) -> dict[str, Any]:
             _try(run, iteration, list(group), Attempts(run, iteration, stack))
     found = corrections_by_people(run.lake)
     _prefer(run.lake, found)
-    states = Counter(one.state for one in found)
+    states = Counter[str](one.state for one in found)
     if waiting:
         err().print(f"people: {counted(len(waiting), 'correction')} tried; in all {_listed(states)}")
     return dict(states)
@@ -101,7 +101,7 @@ def verify_people(run: Run) -> dict[str, Any]:
 
 def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None) -> list[Corrected]:
     """The corrections that hold, of pinned versions of the tables or of today."""
-    return [Corrected(**row) for row in ask(lake, "people_corrections", versions).to_pylist()]
+    return answers(lake, Corrected, "people_corrections", versions)
 
 
 def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
@@ -138,9 +138,9 @@ def _try(run: Run, iteration: int, group: Sequence[_Open], attempts: Attempts) -
             one.tried.append(attempts.stored[plan.trajectory_id])
             names.add(plan.trajectory_id)
     decisions, _ = decide(run.config, run.lake, iteration, names)
-    routes = {one.trajectory_id: Decision(one.route, one.reason, one.error_step, one.valid_steps) for one in decisions}
+    by_name = {one.trajectory_id: Decision.of(one) for one in decisions}
     steps = (steps for name, (_, steps) in attempts.stored.items() if name in names)
-    run.lake.append("annotations", list(annotations_of(routes, steps, utc_now())))
+    run.lake.append("annotations", list(annotations_of(by_name, steps, utc_now())))
 
 
 def _planned(one: _Open, attempts: Attempts, number: int) -> PlannedTrajectory:

@@ -7,7 +7,6 @@ from what it tries, so a stage that was cut short finds in the lake what it has 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from curation.reflection import (
     Correction,
@@ -15,6 +14,7 @@ from curation.reflection import (
     finding_of,
     pair_of,
 )
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.collect.records import drop_unfinished
@@ -27,7 +27,7 @@ from tasks.running.stage import stage
 
 
 @stage("reflect", retries=1)
-def reflect_on_failures(run: Run, iteration: int) -> dict[str, Any]:
+def reflect_on_failures(run: Run, iteration: int) -> Metrics:
     """With `reflect.on`: corrections of failed trajectories, each seen to succeed, as trajectories, annotations and
     preferences. What people corrected is tried in any case."""
     drop_unfinished(run.lake, iteration)
@@ -67,7 +67,7 @@ def _corrections(case: Case) -> Iterator[Correction]:
         yield Correction(case.failed, case.steps, *case.recovered, reflects=True)
 
 
-def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[Correction]) -> dict[str, Any]:
+def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[Correction]) -> Metrics:
     rolled = list(corrections_of(lake, iteration))
     steps = sum(one.n_steps for one, _ in rolled)
     kinds = Counter(one.kind for one in found)

@@ -6,14 +6,14 @@ tokens at their prices. What was imported was spent elsewhere. All is counted in
 spent what it wrote; judges' and proposers' tokens are written as a stage ends.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused
 from schemas.text import counted
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 
 
@@ -26,6 +26,26 @@ class Spent(BaseModel):
     hours: float
     tokens: int
     money: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one iteration has cost; fields as in `storage/queries/cost.sql`."""
+
+    steps: int
+    seconds: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One part of a budget."""
+
+    what: str
+    spent: float
+    allowed: float
+    ahead: float | None
+    """What so many more iterations take; None while the lake has no finished iteration to go by."""
 
 
 class Exhausted(BaseModel):
@@ -50,8 +70,8 @@ class Exhausted(BaseModel):
 def spent(lake: Lake, budget: BudgetConfig) -> Spent:
     """What a lake has cost so far, at the budget's prices."""
     rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in _iterations(lake)]
-    steps, seconds, tokens = (sum(row[key] for row in rows) for key in ("steps", "seconds", "tokens"))
-    hours = seconds / 3600
+    steps, tokens = sum(row.steps for row in rows), sum(row.tokens for row in rows)
+    hours = sum(row.seconds for row in rows) / 3600
     money = hours * budget.hour_price + tokens / 1e6 * budget.million_tokens_price
     return Spent(steps=steps, hours=hours, tokens=tokens, money=money)
 
@@ -71,33 +91,25 @@ def require_budget(lake: Lake, budget: BudgetConfig) -> None:
         raise used_up.refusal()
 
 
-def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[dict[str, Any]]:
-    """A row for each part of a budget: what, spent, allowed, and what so many more iterations take.
-
-    `ahead` is None while the lake has no finished iteration to go by.
-    """
+def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[Account]:
+    """Each part of a budget, with what so many more iterations take."""
     cost, finished = spent(lake, budget), sum(done and at >= 0 for at, done in _iterations(lake))
     return [
-        {
-            "what": what,
-            "spent": (got := getattr(cost, what)),
-            "allowed": allowed,
-            "ahead": got / finished * iterations if finished else None,
-        }
+        Account(what, got := getattr(cost, what), allowed, got / finished * iterations if finished else None)
         for what, allowed in budget.limits.items()
     ]
 
 
-def sentence(row: dict[str, Any], iterations: int) -> str:
+def sentence(row: Account, iterations: int) -> str:
     """One row of an account, for people."""
-    text = f"{short(row['spent'])} of {short(row['allowed'])} {row['what']} spent"
+    text = f"{short(row.spent)} of {short(row.allowed)} {row.what} spent"
     if not iterations:
         return text
-    if row["ahead"] is None:
+    if row.ahead is None:
         return f"{text}; no finished iteration tells what {counted(iterations, 'more iteration')} will take"
-    over = row["spent"] + row["ahead"] > row["allowed"]
+    over = row.spent + row.ahead > row.allowed
     end = ": the run will end early, between two stages" if over else ""
-    return f"{text}; {counted(iterations, 'more iteration')} about {short(row['ahead'])}{end}"
+    return f"{text}; {counted(iterations, 'more iteration')} about {short(row.ahead)}{end}"
 
 
 def short(amount: float) -> str:
@@ -114,11 +126,11 @@ def _iterations(lake: Lake) -> list[tuple[int, bool]]:
     return [(at, at in done and at not in newest) for at in begun] + [(at + 1, False) for at in newest]
 
 
-def _cost(lake: Lake, iteration: int) -> dict[str, Any]:
-    return ask(lake, "cost", iteration=iteration).to_pylist()[0]
+def _cost(lake: Lake, iteration: int) -> Cost:
+    return answers(lake, Cost, "cost", iteration=iteration)[0]
 
 
-def _finished(lake: Lake, iteration: int) -> dict[str, Any]:
+def _finished(lake: Lake, iteration: int) -> Cost:
     """The same of an iteration that is over, which is counted once in a process."""
     name = (lake.lake_id, iteration)
     if name not in _OVER:
@@ -126,5 +138,5 @@ def _finished(lake: Lake, iteration: int) -> dict[str, Any]:
     return _OVER[name]
 
 
-_OVER: dict[tuple[str, int], dict[str, Any]] = {}
+_OVER: dict[tuple[str, int], Cost] = {}
 """By lake and iteration."""

@@ -59,14 +59,15 @@ def close_iteration(config: Config, iteration: int) -> None:
 
 
 def _show(lake: Lake, iteration: int) -> None:
-    rows = [row for row in iterations(lake) if 0 <= row["iteration"] <= iteration]
+    rows = [row for row in iterations(lake) if 0 <= row.iteration <= iteration]
     finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)
     table = [
         {"stage": row.stage, "seconds": round(row.wall_s, 1), "what": json.loads(row.result).get("say", "")}
         for row in finished
     ]
-    points = [(row["iteration"], row["success"], *row["ci"]) for row in rows if row["ci"]]
-    explorer = next((row["explorer"] for row in reversed(rows) if row["explorer"] is not None), None)
+    points = [(row.iteration, row.success, *row.ci) for row in rows if row.success is not None and row.ci]
+    explorer = next((row.explorer for row in reversed(rows) if row.explorer is not None), None)
     show_iteration(iteration, table, curve(points, explorer))
-    own = rows[-1] if rows else {}
-    emit(lake, ITERATION_COMPLETED, {key: own.get(key) for key in ("iteration", "policy", "success", "promoted")})
+    own = rows[-1] if rows else None
+    payload = {key: getattr(own, key, None) for key in ("iteration", "policy", "success", "promoted")}
+    emit(lake, ITERATION_COMPLETED, payload)

@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import State
 from models.serving.meter import charged, charged_since
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, StillOutOfReach
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
@@ -34,15 +35,15 @@ ORCHESTRATION = "orchestration_s"
 CHARGED = "charged"
 """Of a stage's numbers: the tokens that served models counted, by who asked them (`judge`, `think`, `reflect`, ...);
 missing where none did."""
-StageWork = Callable[[Run, int], dict[str, Any]]
-StageTask = Boundary[[Config, int], dict[str, Any]]
+StageWork = Callable[[Run, int], Metrics]
+StageTask = Boundary[[Config, int], Metrics]
 
 
 def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
     """Makes a function of (run, iteration) a stage of (config, iteration); what it returns is kept as its numbers."""
 
     def wrap(work: StageWork) -> StageTask:
-        def in_order(config: Config, iteration: int) -> dict[str, Any]:
+        def in_order(config: Config, iteration: int) -> Metrics:
             run = run_of(config)
             before = result_of(run.lake, iteration, name)
             return _done(run, iteration, name, work) if before is None else before
@@ -66,7 +67,7 @@ def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
     return not isinstance(state.data, EnvironmentDown | StillOutOfReach)
 
 
-def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[str, Any]:
+def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics:
     started, begun, waited, before = utc_now(), time.perf_counter(), run.clock.waited(), charged()
     about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
     with span(f"stage {name}", about) as traced, now(head_of(iteration), name, lambda: last_time(run.lake, name)):
@@ -74,7 +75,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> dict[st
         try:
             with emitted(run, name, f"iteration {iteration}") as made:
                 result = work(run, iteration)
-                made += [result["policy"]] if name in ("ct", "train") and "policy" in result else []
+                made += [str(result["policy"])] if name in ("ct", "train") and "policy" in result else []
         except Exception as error:
             emit_failure(run.lake, iteration, name, error)
             raise
@@ -106,7 +107,7 @@ def last_time(lake: Lake, name: str) -> float | None:
     return max(rows, key=lambda row: row["started_at"])["wall_s"] if rows else None
 
 
-def result_of(lake: Lake, iteration: int, name: str) -> dict[str, Any] | None:
+def result_of(lake: Lake, iteration: int, name: str) -> Metrics | None:
     """The numbers of a finished stage, or None."""
     rows = lake.read("stages", columns=["stage", "result"], where={"iteration": iteration}).to_pylist()
     return next((json.loads(row["result"]) for row in rows if row["stage"] == name), None)

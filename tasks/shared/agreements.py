@@ -1,18 +1,16 @@
 """How often judges agreed with those who know: counted from verdicts, kept by iteration, and what they come to."""
 
-from typing import Any
-
 from curation.agreement import Confusion, agreement_of, probation
 from schemas.config.judging import JudgeConfig
 from schemas.table import utc_now
-from schemas.tables.agreement import Agreement
-from storage.catalog import ask
+from schemas.tables.agreement import Against, Agreement
+from storage.catalog import answers
 from storage.lake import Lake
 
 
 def renew_agreements(lake: Lake, iteration: int) -> None:
     """Counts every judge's verdicts on an iteration against verifiers and people; again, it writes the same keys."""
-    lake.upsert("agreements", [_row(row) for row in ask(lake, "agreements", iteration=iteration).to_pylist()])
+    lake.upsert("agreements", answers(lake, _agreement, "agreements", iteration=iteration))
 
 
 def agreements_of(lake: Lake, version: str) -> list[Agreement]:
@@ -39,6 +37,5 @@ class Standing:
         return self._known[version]
 
 
-def _row(row: dict[str, Any]) -> Agreement:
-    counts = Confusion(row["true_positives"], row["false_positives"], row["false_negatives"], row["true_negatives"])
-    return agreement_of(row["judge_version"], row["against"], row["iteration"], counts, utc_now())
+def _agreement(judge_version: str, against: Against, iteration: int, **counts: int) -> Agreement:
+    return agreement_of(judge_version, against, iteration, Confusion(**counts), utc_now())

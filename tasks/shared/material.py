@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
 from schemas.config import Config
 from schemas.failure import LakeError
+from schemas.metrics import Json, Metrics
 from schemas.tables.policy import Kind
 from storage.lake import Lake
 
@@ -40,7 +40,7 @@ class Material:
     """What it is, for people."""
     nothing: str = ""
     """Why there is nothing to train on; empty if there is something."""
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: Metrics = field(default_factory=dict[str, Json])
     """Kept with the policy's metrics."""
 
 

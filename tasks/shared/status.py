@@ -1,59 +1,121 @@
 """The wheel's iterations as people and `flywheel status --json` see them: the status query with its intervals."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from curation.intervals import mean_interval, wilson
-from storage.catalog import ask
+from curation.intervals import Interval, mean_interval, wilson
+from schemas.tables.stage import STAGES
+from storage.catalog import answers, ask
 from storage.lake import Lake
 
+Ends = tuple[float, float]
+"""Those of a 95 % interval, over trajectories with tasks as strata."""
 
-def iterations(lake: Lake) -> list[dict[str, Any]]:
-    """One entry per iteration, oldest first; a number that is not there yet is None, and so is its interval.
 
-    Keys: iteration, policy, success, ci (95 %, over trajectories, tasks as strata), n, held_out (the same over tasks
-    that are never trained on: success, ci, n), explorer, trajectories, verified, verified_fixed_mix, promoted, wall_s,
-    orchestration_s (between the stages, so not part of wall_s), stages_s. `verified` is P(V=1 | iteration) of the
-    policy's own trajectories: rate, ci (95 %), n; `verified_fixed_mix` the same over the tasks that it was given in
-    each of its iterations, weighed equally: also tasks, how many those are.
-    """
-    own = {row["iteration"]: row for row in verified(lake) if row["kind"] == "policy"}
+@dataclass(frozen=True, slots=True)
+class Success:
+    """How often a policy succeeds on tasks, each as heavy as any other."""
+
+    success: float
+    ci: Ends
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """P(V=1 | iteration): the share of trajectories that every gate passed."""
+
+    rate: float
+    ci: Ends
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class FixedMix(Rate):
+    """The same over the tasks that it was given in each of its iterations, weighed equally."""
+
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterationStatus:
+    """One iteration; a number that is not there yet is None, and so is its interval."""
+
+    iteration: int
+    policy: str | None
+    success: float | None
+    ci: Ends | None
+    n: int
+    held_out: Success | None
+    """Over tasks that are never trained on."""
+    explorer: float | None
+    trajectories: int
+    verified: Rate | None
+    """Of the policy's own trajectories, as the next one."""
+    verified_fixed_mix: FixedMix | None
+    promoted: bool
+    wall_s: float
+    orchestration_s: float | None
+    """Between the stages, so not part of `wall_s`."""
+    stages_s: Mapping[str, float]
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last stage is recorded."""
+        return STAGES[-1] in self.stages_s
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """P(V=1 | iteration) of one kind of policy's trajectories in one iteration."""
+
+    iteration: int
+    kind: str
+    at: Interval
+    fixed_mix: FixedMix | None
+
+
+def iterations(lake: Lake) -> list[IterationStatus]:
+    """One entry per iteration, oldest first."""
+    own = {row.iteration: row for row in verified(lake) if row.kind == "policy"}
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
 
 
-def verified(lake: Lake) -> list[dict[str, Any]]:
-    """P(V=1 | iteration) by iteration and kind of policy: iteration, kind, n, rate, low, high (95 %), fixed_mix."""
-    rows = [(row, wilson(row["verified"], row["n"])) for row in ask(lake, "verified").to_pylist()]
-    return [
-        {key: row[key] for key in ("iteration", "kind", "n")}
-        | {"rate": at.mean, "low": at.low, "high": at.high, "fixed_mix": _fixed_mix(row)}
-        for row, at in rows
-    ]
+def verified(lake: Lake) -> list[Verified]:
+    """P(V=1 | iteration) by iteration and kind of policy."""
+    return answers(lake, _verified, "verified")
 
 
-def _fixed_mix(row: dict[str, Any]) -> dict[str, Any] | None:
-    successes, trials = row["task_verified"] or [], row["task_trials"] or []
-    at = mean_interval(successes, trials)
-    return {"rate": at.mean, "ci": [at.low, at.high], "n": at.n, "tasks": len(trials)} if trials else None
+def _verified(
+    iteration: int, kind: str, n: int, verified: int, task_verified: list[int] | None, task_trials: list[int] | None
+) -> Verified:
+    trials = task_trials or []
+    at = mean_interval(task_verified or [], trials)
+    fixed_mix = FixedMix(at.mean, (at.low, at.high), at.n, len(trials)) if trials else None
+    return Verified(iteration, kind, wilson(verified, n), fixed_mix)
 
 
-def _entry(row: dict[str, Any], own: dict[str, Any] | None) -> dict[str, Any]:
-    interval = mean_interval(row["task_successes"] or [], row["task_trials"] or [])
-    held_out = mean_interval(row["held_out_successes"] or [], row["held_out_trials"] or [])
-    return {
-        "iteration": row["iteration"],
-        "policy": row["policy_version"],
-        "success": row["success"],
-        "ci": [interval.low, interval.high] if row["n"] else None,
-        "n": row["n"],
-        "held_out": {"success": held_out.mean, "ci": [held_out.low, held_out.high], "n": held_out.n}
-        if held_out.n
-        else None,
-        "explorer": row["explorer"],
-        "trajectories": row["trajectories"],
-        "verified": own and {"rate": own["rate"], "ci": [own["low"], own["high"]], "n": own["n"]},
-        "verified_fixed_mix": own and own["fixed_mix"],
-        "promoted": row["promoted"],
-        "wall_s": row["wall_s"],
-        "orchestration_s": row["orchestration_s"],
-        "stages_s": dict(row["stages_s"] or []),
-    }
+def _entry(row: Mapping[str, Any], own: Verified | None) -> IterationStatus:
+    interval, held_out = (_interval(row, name) for name in ("task", "held_out"))
+    return IterationStatus(
+        iteration=row["iteration"],
+        policy=row["policy_version"],
+        success=row["success"],
+        ci=(interval.low, interval.high) if row["n"] else None,
+        n=row["n"],
+        held_out=Success(held_out.mean, (held_out.low, held_out.high), held_out.n) if held_out.n else None,
+        explorer=row["explorer"],
+        trajectories=row["trajectories"],
+        verified=own and Rate(own.at.mean, (own.at.low, own.at.high), own.at.n),
+        verified_fixed_mix=own and own.fixed_mix,
+        promoted=row["promoted"],
+        wall_s=row["wall_s"],
+        orchestration_s=row["orchestration_s"],
+        stages_s=dict(row["stages_s"] or []),
+    )
+
+
+def _interval(row: Mapping[str, Any], of: str) -> Interval:
+    successes: Sequence[int] | None = row[f"{of}_successes"]
+    return mean_interval(successes or [], row[f"{of}_trials"] or [])

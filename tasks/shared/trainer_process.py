@@ -13,17 +13,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import psutil
 import pyarrow as pa
 
-from learning.job import MESSAGES, PARENT, Job
+from learning.job import MESSAGES, PARENT, Job, Message
 from schemas.failure import FlywheelError
 from tasks.running.console import err, say
 from tasks.running.now import MOMENT
-
-_KEPT = ("loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device")
 
 
 class TrainerProcess:
@@ -75,40 +72,38 @@ class TrainerProcess:
         """Its process id."""
         return self._process.pid
 
-    def listen(self, on_message: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Hands on every message of the trainer until it ends; returns its last numbers.
+    def listen(self, on_message: Callable[[Message], None]) -> Message:
+        """Hands on every message of the trainer until it ends; returns all that they told.
 
         Raises:
             FlywheelError: it stopped with an error, or died.
         """
-        numbers: dict[str, Any] = {"loss": 0.0, "samples_per_s": 0.0, "numbers": {}}
+        told = Message(loss=0.0, samples_per_s=0.0)
         for line in self._messages:
             if not line.endswith("\n"):
                 break  # it was killed in the middle of a message
-            message = json.loads(line)
+            message = Message.model_validate(json.loads(line))
             on_message(message)
-            if "step" in message:
-                MOMENT.trained(message["step"], message["steps"], message["loss"])
-            if "waiting" in message:
-                say(message["waiting"])
-            if "damaged" in message:
+            if message.step is not None:
+                MOMENT.trained(message.step, message.steps, message.loss)
+            if message.waiting:
+                say(message.waiting)
+            if message.damaged is not None:
                 err().print(_set_aside(message), style="yellow")
-            if "warning" in message:
-                err().print(message["warning"], style="yellow")
-            numbers |= message
+            if message.warning:
+                err().print(message.warning, style="yellow")
+            told = told.then(message)
         code = self._process.wait()
-        if "error" in numbers:
-            raise FlywheelError(str(numbers["error"]))
+        if told.error:
+            raise FlywheelError(told.error)
         if code != 0:
             tail = self._log.read_text(errors="replace")[-800:].strip()
             raise FlywheelError(f"The trainer died with {code}.", f"The end of its log: {tail or 'nothing'}")
-        resumed = {"resumed_at": numbers["resumed"]} if "resumed" in numbers else {}
-        resumed |= {"set_aside": numbers["aside"]} if "aside" in numbers else {}
-        return {key: numbers[key] for key in _KEPT if key in numbers} | resumed | numbers["numbers"]
+        return told
 
 
-def _set_aside(message: dict[str, Any]) -> str:
-    return f"The checkpoint of step {message['damaged']} is damaged and now at {message['aside']}: {message['problem']}"
+def _set_aside(message: Message) -> str:
+    return f"The checkpoint of step {message.damaged} is damaged and now at {message.aside}: {message.problem}"
 
 
 def _kill(process: psutil.Process) -> None:

@@ -1,7 +1,8 @@
 """What `flywheel tasks` does: makes tasks outside of an iteration, lists them, takes one out."""
 
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Literal
 
 from environments.catalog import catalog
 from schemas.config import Config
@@ -13,13 +14,13 @@ from tasks.running.boundary import boundary
 from tasks.running.iterations import finished_iterations
 from tasks.running.run import run_of
 from tasks.shared.suite import made_tasks
-from tasks.synthesize.synthesize import synthesize
+from tasks.synthesize.synthesize import Made, synthesize
 
 
 @boundary("synthesize")
-def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> dict[str, Any]:
-    """Makes tasks for the iteration that is turned next; done again, it makes no more unless `synthesis.proposals` is
-    raised.
+def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[int, Made]:
+    """Makes tasks for the iteration that is turned next, whose number it returns; done again, it makes no more unless
+    `synthesis.proposals` is raised.
 
     Args:
         config: the resolved config.
@@ -28,18 +29,23 @@ def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> dict[s
     run = run_of(config)
     done = finished_iterations(run.lake)
     following = done[-1] + 1 if done else 0
-    return {"iteration": following, **synthesize(run, following, iterations)}
+    return following, synthesize(run, following, iterations)
 
 
-def listed(config: Config, lake: Lake | None) -> list[dict[str, Any]]:
-    """The catalog's tasks and every proposal that was accepted, each with what becomes of it.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A task, and what becomes of it."""
 
-    Returns:
-        By task: `task`, `split`, `instruction`, `verifier`, `lineage`, `status` (`catalog`, `made`, `retired`, or
-        `unused`: accepted, but of an environment, a site or a parent that this config does not roll out), and of made
-        ones `solved` of `tries`.
-    """
-    rows = [_row(one, "catalog") for one in catalog(config)]
+    task: GuiTask
+    status: Literal["catalog", "made", "retired", "unused"]
+    """`unused`: accepted, but of an environment, a site or a parent that this config does not roll out."""
+    proposal: Proposal | None = None
+    """What a made one was accepted as."""
+
+
+def listed(config: Config, lake: Lake | None) -> list[Listed]:
+    """The catalog's tasks and every proposal that was accepted."""
+    rows = [Listed(one, "catalog") for one in catalog(config)]
     if lake is None:
         return rows
     used = {one.task_id for one in made_tasks(config, lake)}
@@ -48,7 +54,7 @@ def listed(config: Config, lake: Lake | None) -> list[dict[str, Any]]:
     for name, one in sorted(made.items()):
         status = "retired" if one.status == "retired" else "made" if name in used else "unused"
         if name in known:
-            rows.append(_row(known[name], status) | {"solved": one.solved, "tries": one.tries, "detail": one.detail})
+            rows.append(Listed(known[name], status, one))
     return rows
 
 
@@ -67,14 +73,3 @@ def retire(lake: Lake, name: str, why: str) -> str:
     row = rows[named[0]]
     lake.upsert("proposals", [row.model_copy(update={"status": "retired", "detail": why})])
     return row.task_id
-
-
-def _row(task: GuiTask, status: str) -> dict[str, Any]:
-    return {
-        "task": task.task_id,
-        "status": status,
-        "split": task.split,
-        "instruction": task.instruction,
-        "verifier": task.verifier,
-        "lineage": task.lineage,
-    }

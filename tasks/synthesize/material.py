@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from curation.synthesis.goal import from_data
 from curation.synthesis.maker import Material, Parent
@@ -57,7 +56,7 @@ def _parent(task: GuiTask, made: Proposal | None, counts: tuple[int, int]) -> Pa
 
 def _counts(lake: Lake, first: int, end: int) -> dict[str, tuple[int, int]]:
     """Failures and successes by task."""
-    rows: list[dict[str, Any]] = lake.read("trajectories", ["iteration", "task_id", "success"]).to_pylist()
+    rows = lake.read("trajectories", ["iteration", "task_id", "success"]).to_pylist()
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:
         if first <= row["iteration"] < end and row["success"] is not None:

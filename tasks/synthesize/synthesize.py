@@ -6,8 +6,8 @@ as evaluations, and the rows of all of it are written in one commit. So a stage 
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,7 @@ from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker
 from environments.catalog import catalog
 from models.policy import Policy
+from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
@@ -45,23 +46,42 @@ VERIFIER = "state"
 Decided = tuple[Proposed, Decision]
 
 
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """What became of some proposals."""
+
+    proposed: int
+    accepted: int
+    rejected: Mapping[str, int]
+    """By reason."""
+    tried: int
+    """Trajectories that tried accepted ones, and how many of them solved theirs."""
+    solved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Proposals):
+    """All that were made for an iteration."""
+
+    makers: Mapping[str, Proposals]
+    tasks: Sequence[str]
+    """Ids of the accepted ones."""
+    say: str
+
+
 @stage("synthesize", retries=1)
-def synthesize_tasks(run: Run, iteration: int) -> dict[str, Any]:
+def synthesize_tasks(run: Run, iteration: int) -> Metrics:
     """Makes tasks for an iteration from what was known before it."""
-    return synthesize(run, iteration)
+    return asdict(synthesize(run, iteration))
 
 
-def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None) -> dict[str, Any]:
+def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None) -> Made:
     """The same outside of an iteration.
 
     Args:
         run: its config says who makes tasks and who tries them.
         iteration: the one they are made for.
         evidence: iterations whose failures count; all before if not given.
-
-    Returns:
-        `proposed`, `accepted`, `rejected` by reason, `makers` with the same of each, `tasks`, the accepted ones' ids,
-        `tried` and `solved`, trajectories of those that were tried.
     """
     config, lake = run.config, run.lake
     makers, reward = makers_of(config.synthesis)
@@ -70,7 +90,7 @@ def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None
         for maker in makers:
             if material.world.site is not None or not maker.needs_site:
                 _batch(run, iteration, material, maker, reward, solver)
-    return numbers(lake, iteration)
+    return made_for(lake, iteration)
 
 
 def _batch(
@@ -198,7 +218,7 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
     run.lake.append("proposals", rows)
 
 
-def _scores(decision: Decision) -> dict[str, Any]:
+def _scores(decision: Decision) -> Mapping[str, object]:
     names = ("golden", "initial", "near_misses", "left_out", "side_effects")
     return {name: getattr(decision, name) for name in names}
 
@@ -212,7 +232,7 @@ def _identity(row: Proposal) -> str:
     return identity(row.environment, row.instruction)
 
 
-def numbers(lake: Lake, iteration: int) -> dict[str, Any]:
+def made_for(lake: Lake, iteration: int) -> Made:
     """What was made for an iteration."""
     rows = lake.rows(Proposal, {"iteration": iteration})
     makers = {
@@ -220,17 +240,17 @@ def numbers(lake: Lake, iteration: int) -> dict[str, Any]:
     }
     total = _counted(rows)
     tasks = sorted(one.task_id for one in rows if one.status == "accepted")
-    why = ", ".join(f"{count} {reason}" for reason, count in total["rejected"].items())
-    say = f"{total['accepted']} of {counted(total['proposed'], 'proposal')} accepted" + (f"; {why}" if why else "")
-    return {**total, "makers": makers, "tasks": tasks, "say": say}
+    why = ", ".join(f"{count} {reason}" for reason, count in total.rejected.items())
+    say = f"{total.accepted} of {counted(total.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
+    return Made(**asdict(total), makers=makers, tasks=tasks, say=say)
 
 
-def _counted(rows: Sequence[Proposal]) -> dict[str, Any]:
+def _counted(rows: Sequence[Proposal]) -> Proposals:
     rejected = Counter(one.reason for one in rows if one.status == "rejected")
-    return {
-        "proposed": len(rows),
-        "accepted": sum(one.status == "accepted" for one in rows),
-        "rejected": dict(sorted(rejected.items())),
-        "tried": sum(one.tries for one in rows),
-        "solved": sum(one.solved for one in rows),
-    }
+    return Proposals(
+        proposed=len(rows),
+        accepted=sum(one.status == "accepted" for one in rows),
+        rejected=dict(sorted(rejected.items())),
+        tried=sum(one.tries for one in rows),
+        solved=sum(one.solved for one in rows),
+    )

@@ -7,6 +7,7 @@ stage that was cut short asks no model about a step again.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -15,16 +16,17 @@ from curation.thoughts import usable_steps
 from models.thinkers.thinker import THINKERS, Resources, Thinker, options_by_name
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.metrics import Metrics
 from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
 from schemas.tables.trajectory import Trajectory
 from schemas.text import counted
-from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import stage
+from tasks.shared.decisions import decisions_of
 from tasks.shared.policies import champion, reigning
 from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.weights import load_policy
@@ -37,20 +39,54 @@ AT_ONCE = 2048
 """Trajectories that are thought about together where no model is asked."""
 
 
-def think(run: Run, iteration: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class KeptByStep:
+    """How many thoughts of one model about one step of trajectories were kept, of those that it was asked for."""
+
+    author: str
+    step: int
+    asked: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtReport:
+    """What thinking came to; the fields of `flywheel think --json`."""
+
+    iterations: Sequence[int]
+    thoughts: Mapping[str, int]
+    """By author."""
+    patterns: Mapping[str, int]
+    kept_by_step: Sequence[KeptByStep]
+    turned_away: Mapping[str, int]
+    """Why models' thoughts were not kept."""
+    tries: int
+    tokens: int
+    seconds: float
+    unasked: int
+    failed: Mapping[str, int]
+    """Steps on which a model gave no answer, by why."""
+
+
+def think(run: Run, iteration: int) -> Metrics:
     """Thoughts of one iteration's accepted steps, and of those before an error."""
+    thinkers = thinkers_of(run.config, run.lake)
+    return _numbers(run.lake, iteration, _thoughts(run, iteration, thinkers)) if thinkers else {"say": "off"}
+
+
+think_of_steps = stage("think", retries=1)(think)
+
+
+def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> Thoughts:
     config, lake = run.config, run.lake
-    thinkers = thinkers_of(config, lake)
-    if not thinkers:
-        return {"say": "off"}
-    decisions = _decisions(lake, iteration)
+    decisions = decisions_of(lake, iteration)
     asks = any(thinker.asks_model for thinker in thinkers)
     if asks and shares_out(config):
         _think_in_parts(config, lake, iteration, sorted(decisions), Thoughts(config, lake, iteration, thinkers).left)
     thoughts = Thoughts(config, lake, iteration, thinkers)
     count = lake.count("trajectories", {"iteration": iteration})
     _think(thoughts, trajectories_of(lake, iteration), decisions, count, TOGETHER if asks else AT_ONCE)
-    return numbers_of(lake, [iteration], thoughts)
+    return thoughts
 
 
 def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[str], most: int) -> None:
@@ -71,7 +107,7 @@ def think_part(config: Config, iteration: int, names: list[str], most: int) -> N
     thoughts = Thoughts(config, lake, iteration, thinkers_of(config, lake), most)
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
     trajectories = (one for some in chunks for one in stored(lake, some))
-    _think(thoughts, trajectories, _decisions(lake, iteration), len(names), TOGETHER)
+    _think(thoughts, trajectories, decisions_of(lake, iteration), len(names), TOGETHER)
 
 
 def _think(
@@ -90,17 +126,7 @@ def _think(
             progress.update(shown, advance=len(chunk), message=f"{thoughts.asked:,} asked")
 
 
-def _decisions(lake: Lake, iteration: int) -> dict[str, Decision]:
-    return {
-        row["trajectory_id"]: Decision(row["route"], row["reason"], row["error_step"], row["valid_steps"])
-        for row in ask(lake, "decisions", iteration=iteration).to_pylist()
-    }
-
-
-think_of_steps = stage("think", retries=1)(think)
-
-
-def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> dict[str, Any]:
+def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> ThoughtReport:
     """Thoughts of stored trajectories by today's thinkers; what they thought of before stays.
 
     Args:
@@ -123,12 +149,12 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
     if not chosen:
         there = f"{min(counts)} to {max(counts)}" if counts else "none"
         raise UsageError("`--iterations`: there is no trajectory in them.", f"The lake's iterations are {there}.")
-    run = run_of(config, create=False)
-    done = [think(run, iteration) for iteration in chosen]
-    unasked, failed = sum(one.get("unasked", 0) for one in done), Counter[str]()
-    for one in done:
-        failed.update(one.get("failed", {}))
-    return {"iterations": chosen, **report_of(lake, chosen), "unasked": unasked, "failed": dict(failed)}
+    run, thinkers = run_of(config, create=False), thinkers_of(config, lake)
+    unasked, failed = 0, Counter[str]()
+    for iteration in chosen if thinkers else ():
+        thoughts = _thoughts(run, iteration, thinkers)
+        unasked, failed = unasked + thoughts.unasked, failed + thoughts.failed
+    return report_of(lake, chosen, unasked, failed)
 
 
 def thinkable(steps: Sequence[Step], decision: Decision | None) -> list[Step]:
@@ -155,12 +181,12 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
     return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]
 
 
-def numbers_of(lake: Lake, iterations: Sequence[int], thoughts: Thoughts) -> dict[str, Any]:
+def _numbers(lake: Lake, iteration: int, thoughts: Thoughts) -> Metrics:
     """What the stage keeps of itself."""
-    found = report_of(lake, iterations)
-    say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found["thoughts"].items()) or "no thought"
-    asked = sum(one["asked"] for one in found["kept_by_step"])
-    kept = sum(one["kept"] for one in found["kept_by_step"])
+    found = report_of(lake, [iteration], thoughts.unasked, thoughts.failed)
+    say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"
+    asked = sum(one.asked for one in found.kept_by_step)
+    kept = sum(one.kept for one in found.kept_by_step)
     if asked:
         say += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
     if thoughts.failed:
@@ -168,26 +194,28 @@ def numbers_of(lake: Lake, iterations: Sequence[int], thoughts: Thoughts) -> dic
         say += f"; no answer on {counted(thoughts.failed.total(), 'step')}: {why}"
     if thoughts.unasked:
         say += f"; {thoughts.unasked} left unasked (think.most)"
-    return {**found, "unasked": thoughts.unasked, "failed": dict(thoughts.failed.most_common(10)), "say": say}
+    return {**asdict(found), "say": say}
 
 
-def report_of(lake: Lake, iterations: Sequence[int]) -> dict[str, Any]:
-    """Thoughts by author and by pattern, and of the models that were asked: how many they kept by step, why they did
-    not, and what it cost."""
+def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Counter[str]) -> ThoughtReport:
+    """What the lake holds of these iterations' thoughts, and how many steps have none for want of an answer."""
     where = {"iteration": list(iterations), "kind": "thought"}
     rows = lake.read("annotations", ["author", "patterns"], where).to_pylist()
     asked = lake.rows(Thinking, {"iteration": list(iterations)})
     steps = sorted({(one.author, one.step) for one in asked})
-    return {
-        "thoughts": dict(sorted(Counter(one["author"] for one in rows).items())),
-        "patterns": dict(sorted(Counter(pattern for one in rows for pattern in one["patterns"]).items())),
-        "kept_by_step": [
-            {"author": author, "step": step, "asked": len(there), "kept": sum(one.kept for one in there)}
+    return ThoughtReport(
+        iterations=iterations,
+        thoughts=dict(sorted(Counter(one["author"] for one in rows).items())),
+        patterns=dict(sorted(Counter(pattern for one in rows for pattern in one["patterns"]).items())),
+        kept_by_step=[
+            KeptByStep(author, step, len(there), sum(one.kept for one in there))
             for author, step in steps
             if (there := [one for one in asked if (one.author, one.step) == (author, step)])
         ],
-        "turned_away": dict(Counter(one.reason for one in asked if not one.kept).most_common()),
-        "tries": sum(one.tries for one in asked),
-        "tokens": sum(one.tokens for one in asked),
-        "seconds": round(sum(one.seconds for one in asked), 3),
-    }
+        turned_away=dict(Counter(one.reason for one in asked if not one.kept).most_common()),
+        tries=sum(one.tries for one in asked),
+        tokens=sum(one.tokens for one in asked),
+        seconds=round(sum(one.seconds for one in asked), 3),
+        unasked=unasked,
+        failed=dict(failed.most_common(10)),
+    )

@@ -1,23 +1,37 @@
 """Groups of trajectories (one task, one seed, one policy version): which are made, and what is trained on of them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from curation.curriculum import apportion, seeds
 from curation.selection import shortest_way
-from learning.algorithms.groups import Member, demonstration, members_of, train_on
+from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
 from learning.data.rollouts import write_rollouts
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config
 from schemas.failure import FlywheelError
-from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.curriculum import CurriculumChoice, Pool
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import trajectory_id
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 from tasks.running.run import Run
 from tasks.shared.material import Material, Recipe, seed_of
 from tasks.shared.weights import policy_family
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A task that may be rolled out next; fields as in `storage/queries/curriculum.sql` and `groups.sql`."""
+
+    task_id: str
+    successes: float
+    failures: float
+    pool: Pool
+    weight: float
+    reason: str
+    posterior: float | None = None
+    """Its chance of success; None where trajectories are made in groups."""
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
@@ -29,16 +43,16 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
     chosen = config.train.group
     asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
     steering = chosen.model_dump(include={"highest", "size", "rise", "rising"})
-    rows = ask(lake, "groups", **asked, **steering).to_pylist()
-    weights = {row["task_id"]: row["weight"] for row in rows if row["weight"] > 0}
+    rows = answers(lake, Weighed, "groups", **asked, **steering)
+    weights = {row.task_id: row.weight for row in rows if row.weight > 0}
     if not weights:
-        reasons = "; ".join(f"{row['task_id']}: {row['reason']}" for row in rows)
+        reasons = "; ".join(f"{row.task_id}: {row.reason}" for row in rows)
         raise FlywheelError(
             f"Nothing to learn from in groups: {reasons}.",
             "Train with train.method=sft first, or change suite.tasks or train.group.highest.",
         )
-    groups = {**{row["task_id"]: 0 for row in rows}, **apportion(weights, chosen.groups)}
-    return [_choice(config, iteration, row, groups[row["task_id"]]) for row in rows]
+    groups = {**{row.task_id: 0 for row in rows}, **apportion(weights, chosen.groups)}
+    return [_choice(config, iteration, row, groups[row.task_id]) for row in rows]
 
 
 def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version: str) -> list[PlannedTrajectory]:
@@ -67,7 +81,7 @@ def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version:
 def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's groups with their advantages."""
     chosen = config.train.group
-    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None).to_pylist()
+    rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
     members = members_of(rows, config.policy, chosen)
     stored = stored_successes(config, lake, recipe, rows)
     made = train_on(members, stored, chosen, seed_of(config, recipe))
@@ -94,49 +108,49 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
 _NO_GROUPS = "nothing to learn from: no groups were rolled out in this iteration"
 
 
-def _choice(config: Config, iteration: int, row: dict[str, Any], groups: int) -> CurriculumChoice:
+def _choice(config: Config, iteration: int, row: Weighed, groups: int) -> CurriculumChoice:
     chosen = config.train.group
     return CurriculumChoice(
         iteration=iteration,
-        task_id=row["task_id"],
+        task_id=row.task_id,
         weight=groups / chosen.groups,
         explorer_trajectories=0,
         policy_trajectories=groups * chosen.size,
         relay_trajectories=0,
-        pool=row["pool"],
-        successes=row["successes"],
-        failures=row["failures"],
-        reason=f"{row['reason']}; {groups} groups of {chosen.size}",
+        pool=row.pool,
+        successes=row.successes,
+        failures=row.failures,
+        reason=f"{row.reason}; {groups} groups of {chosen.size}",
     )
 
 
 def stored_successes(
-    config: Config, lake: Lake, recipe: Recipe, trajectories: Sequence[Mapping[str, Any]]
+    config: Config, lake: Lake, recipe: Recipe, trajectories: Sequence[GroupStep]
 ) -> Callable[[str, int], Member | None]:
     """Finds a stored success for a task of these trajectories: of the same seed if there is one, else the newest.
 
     It finds none where `train.group.inject` is off.
     """
     asked = {
-        "tasks": sorted({row["task_id"] for row in trajectories}),
-        "seeds": sorted({row["seed"] for row in trajectories}),
+        "tasks": sorted({row.task_id for row in trajectories}),
+        "seeds": sorted({row.seed for row in trajectories}),
     }
     if not config.train.group.inject:
         return lambda task, seed: None
     family = policy_family(config, lake, recipe.parent)
-    steps: dict[str, list[dict[str, Any]]] = {}
-    for row in ask(lake, "demonstrations", recipe.pins, **asked).to_pylist():
-        steps.setdefault(row["trajectory_id"], []).append(row)
-    by_seed: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
+    steps: dict[str, list[DemonstrationStep]] = {}
+    for row in answers(lake, DemonstrationStep, "demonstrations", recipe.pins, **asked):
+        steps.setdefault(row.trajectory_id, []).append(row)
+    by_seed: dict[tuple[str, int | None], list[DemonstrationStep]] = {}
     for stored in steps.values():
-        by_seed.setdefault((stored[0]["task_id"], stored[0]["seed"]), stored)
-        by_seed.setdefault((stored[0]["task_id"], None), stored)
+        by_seed.setdefault((stored[0].task_id, stored[0].seed), stored)
+        by_seed.setdefault((stored[0].task_id, None), stored)
 
     def find(task: str, seed: int) -> Member | None:
         stored = by_seed.get((task, seed)) or by_seed.get((task, None))
         if not stored:
             return None
-        kept = shortest_way([row["screenshot"] for row in stored])
+        kept = shortest_way([row.screenshot for row in stored])
         return demonstration([stored[index] for index in kept], family)
 
     return find

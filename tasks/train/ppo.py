@@ -7,19 +7,20 @@ settled.
 """
 
 import math
+from collections.abc import Sequence
 
-from learning.algorithms.groups import Member, Rows, members_of
+from learning.algorithms.groups import GroupStep, Member, members_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.rollouts import write_rollouts
 from schemas.config import Config
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe
 
 
 def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's trajectories, environment failures left out; nothing where all of them have one reward."""
-    rows = ask(lake, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None).to_pylist()
+    rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
     groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, config.train.ppo, config.policy.max_new_tokens)
     made = [member for group in groups.values() for member in group]
@@ -45,6 +46,6 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     )
 
 
-def outcomes_of(config: Config, rows: Rows) -> dict[str, list[Member]]:
-    """Trajectories by group with the outcome alone, from rows of `storage/queries/training_groups.sql`."""
+def outcomes_of(config: Config, rows: Sequence[GroupStep]) -> dict[str, list[Member]]:
+    """Trajectories by group with the outcome alone."""
     return members_of(rows, config.policy, config.train.group.model_copy(update={"overlong": 0}))

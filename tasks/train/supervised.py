@@ -1,7 +1,7 @@
 """What supervised and continual training read: samples, of all iterations."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     share = config.train.perception
     perceived = perception_part(lake, recipe.pins, share)
     steps = Part(weighed, "training_samples", 1 - share, steps=True, parameters=_shown(config))
-    numbers: dict[str, Any] = {"samples": targets, "grounding_screens": screens}
+    numbers = {"samples": targets, "grounding_screens": screens}
     summary = f"{targets} steps of accepted trajectories"
     if share:
         numbers |= {"perception": perceived.usable}
@@ -90,7 +90,7 @@ def _trajectories(config: Config, lake: Lake, recipe: Recipe) -> tuple[Part, dic
     return part, {"failed_steps": part.usable}
 
 
-def _shown(config: Config) -> dict[str, Any]:
+def _shown(config: Config) -> Mapping[str, int | float | bool]:
     """What the policy is shown of steps: screens, and thoughts."""
     return {
         "history_images": config.policy.history_images,

@@ -2,16 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from learning.algorithms.method import Source, method_of
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
-from learning.job import Job
+from learning.job import Job, Message
 from schemas.config import Config
 from schemas.failure import FlywheelError
+from schemas.metrics import Metrics
 from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.running.run import Run
@@ -27,6 +27,7 @@ from tasks.train.kept import read_for, require_kept
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.sameness import digests_of, require_same
+from tasks.train.streamed import Streamed
 from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
@@ -34,18 +35,20 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 
 
 @stage("train", retries=1)
-def train_policy(run: Run, iteration: int) -> dict[str, Any]:
+def train_policy(run: Run, iteration: int) -> Metrics:
     """By the configured method, from the champion's weights (after continual training, from what that made of them);
     the candidate is a row in `policies`."""
     config, lake = run.config, run.lake
     parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
     recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
-    return train_from(config, lake, recipe) if streamed is None else _register_streamed(config, lake, recipe, streamed)
+    if streamed is None:
+        return train_from(config, lake, recipe)
+    return _register_streamed(config, lake, recipe, Streamed.model_validate(streamed))
 
 
 @stage("ct", retries=1)
-def continue_training(run: Run, iteration: int) -> dict[str, Any]:
+def continue_training(run: Run, iteration: int) -> Metrics:
     """Every `train.ct_every` iterations: continual training on the failed trajectories of all iterations, from the
     champion's weights; the supervised training goes on from what it makes."""
     config, lake = run.config, run.lake
@@ -69,7 +72,7 @@ def pins_of(lake: Lake) -> dict[str, int]:
     return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
-def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
+def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     """Trains, stores the checkpoint, registers the policy; says so and does nothing where there is no data.
 
     A training of the same recipe that was cut short goes on from its last checkpoint.
@@ -89,7 +92,8 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     if recipe.like is not None:
         require_same(lake, recipe, learnt)
     sweep(job)
-    metrics = {**_run(job, folder), **material.numbers, "learning_rate": job.learning_rate}
+    told = _run(job, folder)
+    metrics = {**told.metrics, **material.numbers, "learning_rate": job.learning_rate}
     try:
         require_kept(lake, read)
     except FlywheelError:
@@ -98,18 +102,17 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> dict[str, Any]:
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
     shutil.rmtree(folder)
-    pace = f"learning rate {job.learning_rate:g}, loss {metrics['loss']:.3f}, {metrics['samples_per_s']:.0f} samples/s"
+    pace = f"learning rate {job.learning_rate:g}, loss {told.loss:.3f}, {told.samples_per_s:.0f} samples/s"
     return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
 
 
-def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Mapping[str, Any]) -> dict[str, Any]:
+def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Streamed) -> Metrics:
     """Makes what was trained while collecting went on the candidate, now that its data has passed the gates."""
-    metrics = {name: value for name, value in streamed.items() if name not in ("checkpoint", "say")}
-    if not streamed["checkpoint"]:
-        return {**metrics, "say": streamed["say"]}
-    _register(config, lake, recipe, streamed["checkpoint"], metrics)
+    if not streamed.checkpoint:
+        return {**streamed.metrics, "say": streamed.say}
+    _register(config, lake, recipe, streamed.checkpoint, streamed.metrics)
     shutil.rmtree(work_folder(lake, recipe.version))
-    return {**metrics, "policy": recipe.version, "say": streamed["say"]}
+    return {**streamed.metrics, "policy": recipe.version, "say": streamed.say}
 
 
 def _register(
@@ -117,7 +120,7 @@ def _register(
     lake: Lake,
     recipe: Recipe,
     checkpoint: str,
-    metrics: Mapping[str, Any],
+    metrics: Metrics,
     training_set: str | None = None,
 ) -> None:
     origin = Origin(
@@ -170,13 +173,13 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
     )
 
 
-def _run(job: Job, folder: Path) -> dict[str, Any]:
-    """Starts the trainer, shows its progress, returns its last numbers."""
+def _run(job: Job, folder: Path) -> Message:
+    """Starts the trainer, shows its progress, returns all that it told."""
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")
 
-        def hear(message: dict[str, Any]) -> None:
-            if "step" in message:
-                progress.update(shown, completed=message["step"], message=f"loss {message['loss']:.3f}")
+        def hear(message: Message) -> None:
+            if message.step is not None:
+                progress.update(shown, completed=message.step, message=f"loss {message.loss:.3f}")
 
         return trainer.listen(hear)

@@ -51,7 +51,7 @@ def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small
     assert plan.start < lake.count("evaluations") <= plan.start + 2 * plan.evaluation_each
     again = plan_of(small, 1)
     assert (again.start, again.finished, again.trajectories) == (0, 2, 16)
-    took = sum(row["wall_s"] + row["orchestration_s"] for row in iterations(lake)[1:])
+    took = sum(row.wall_s + (row.orchestration_s or 0) for row in iterations(lake)[1:])
     assert again.seconds == pytest.approx(took / 2, rel=0.05)
 
 
@@ -62,7 +62,7 @@ def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to
     between = {row["stage"]: json.loads(row["result"])["orchestration_s"] for row in rows if row["iteration"] == 1}
     assert set(between) == set(STAGES) and all(0 < seconds < 60 for seconds in between.values())
     second = iterations(lake)[-1]
-    assert second["orchestration_s"] == pytest.approx(sum(between.values()), abs=0.01)
+    assert second.orchestration_s == pytest.approx(sum(between.values()), abs=0.01)
     rows = [row for row in rows if row["iteration"] == 1]
     first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     before = [row for row in rows if row["started_at"] < last]
@@ -212,17 +212,17 @@ def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(turned: Turned)
     lake = Lake.open(small.lake)
     before = lake.versions()
     measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_003))
-    assert measured["tasks"]["fake/click-target"]["n"] == 3
+    assert measured.rates.tasks["fake/click-target"].n == 3
     assert lake.versions() == before
 
 
 def test_several_attempts_at_a_seed_are_drawn_and_told_apart(turned: Turned):
     small = turned(0)
     measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_002), attempts=3)
-    assert measured["tasks"]["fake/click-target"]["n"] == 6
-    told = sorted((seed, attempt) for _, seed, _, attempt, _ in measured["plays"])
+    assert measured.rates.tasks["fake/click-target"].n == 6
+    told = sorted((one.seed, one.attempt) for one in measured.trajectories)
     assert told == [(seed, attempt) for seed in (2_000_000, 2_000_001) for attempt in range(3)]
-    assert all(steps >= 1 for *_, steps in measured["plays"])
+    assert all(one.n_steps >= 1 for one in measured.trajectories)
 
 
 def test_training_seeds_are_refused_for_evaluation(turned: Turned):

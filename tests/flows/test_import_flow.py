@@ -87,8 +87,8 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     accepted = {rows[f"theirs-{n}"]["trajectory_id"] for n in (0, 1)}
     assert accepted <= set(trained)
     assert version in lineage_of(lake, min(accepted))["policies"]
-    assert [row["iteration"] for row in begun_iterations(lake)] == [0]
-    assert [row["iteration"] for row in iterations(lake)] == [-2, -1, 0]
+    assert [row.iteration for row in begun_iterations(lake)] == [0]
+    assert [row.iteration for row in iterations(lake)] == [-2, -1, 0]
 
 
 def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Turned, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Tu
     }
     assert ours == theirs
     flywheel(other, iterations=1)
-    assert [row["iteration"] for row in iterations(there)] == [-2, -1, 0]
+    assert [row.iteration for row in iterations(there)] == [-2, -1, 0]
 
 
 def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered_again(

@@ -186,22 +186,22 @@ def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there
     assert not known & {row["trajectory_id"] for row in lake.read("verdicts", where={"gate": "judge"}).to_pylist()}
     severe = by(f"{__name__}:Severe")
     report = judge_again(severe, lake, (0, 1))
-    assert report["judged"] > len(known) and report["failed"] == 0 and report["earlier"]["to_reject"] > 0
-    counts = report["against"]["verifier"]
-    assert counts["n"] == counts["false_negatives"] + counts["true_negatives"] == len(known)
-    assert counts["false_negatives"] > 0 and report["probation"].startswith("kappa against verifier is")
+    assert report.judged > len(known) and report.failed == 0 and report.earlier.to_reject > 0
+    counts = report.against["verifier"]
+    assert counts.n == counts.false_negatives + counts.true_negatives == len(known)
+    assert counts.false_negatives > 0 and report.probation.startswith("kappa against verifier is")
     assert routes_of(lake) == before
     decide_routes(run_of(severe), 0)
     after = routes_of(lake)
     assert {name: after[name] for name in known} == {name: before[name] for name in known}
     again = judge_again(severe, lake, None)
-    assert (again["judged"], again["skipped"], again["against"]) == (0, report["trajectories"], report["against"])
-    assert again["skipped_why"]["judged by it already"] == report["judged"]
-    assert sum(again["skipped_why"].values()) == again["skipped"]
+    assert (again.judged, again.skipped, again.against) == (0, report.trajectories, report.against)
+    assert again.skipped_why["judged by it already"] == report.judged
+    assert sum(again.skipped_why.values()) == again.skipped
     with pytest.raises(FlywheelError, match=r"answered on none of .*nobody answers"):
         judge_again(by(f"{__name__}:Silent"), lake, (0, 1))
     show_judging(again)
-    assert f"{report['judged']} judged by it already" in " ".join(capsys.readouterr().out.split())
+    assert f"{report.judged} judged by it already" in " ".join(capsys.readouterr().out.split())
 
 
 def test_each_iteration_some_verified_trajectories_are_judged_as_evidence(small: Config) -> None:

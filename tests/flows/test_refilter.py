@@ -49,18 +49,18 @@ def copy_first_iteration(lake: Lake) -> None:
 def test_other_gates_decide_anew_and_the_report_says_what_changed(small: Config) -> None:
     collect(small)
     before = routes(small)
-    assert refilter(small)["changed"] == 0 and routes(small) == before
+    assert refilter(small).changed == 0 and routes(small) == before
     waiting = filtered(small, options={"people": {"share": 1.0, "wait": True}})
     found = refilter(waiting, (0, 1))
     accepted = sum(route == "sft" for route in before.values())
-    (flip,) = found["flips"]
-    assert (flip["from"], flip["to"], flip["gate"], flip["n"]) == ("sft", "quarantine", "people", accepted)
-    assert set(flip["examples"]) <= {name for name, route in before.items() if route == "sft"}
-    assert found["changed"] == accepted == found["routes"]["after"]["quarantine"] > 0
-    assert found["gates"]["after"]["people"] == accepted and "people" not in found["gates"]["before"]
+    (flip,) = found.flips
+    assert (flip.was, flip.now, flip.gate, flip.n) == ("sft", "quarantine", "people", accepted)
+    assert set(flip.examples) <= {name for name, route in before.items() if route == "sft"}
+    assert found.changed == accepted == found.routes.after["quarantine"] > 0
+    assert found.gates.after["people"] == accepted and "people" not in found.gates.before
     assert "sft" not in routes(small).values()
-    (back,) = refilter(small)["flips"]
-    assert (back["to"], back["gate"], back["n"]) == ("sft", "people", accepted) and routes(small) == before
+    (back,) = refilter(small).flips
+    assert (back.now, back.gate, back.n) == ("sft", "people", accepted) and routes(small) == before
     with pytest.raises(UsageError, match="iterations 0 to 0"):
         refilter(small, (7, 9))
 
@@ -70,13 +70,13 @@ def test_what_is_cut_short_goes_on_and_reports_the_whole(small: Config, monkeypa
     copy_first_iteration(Lake.open(small.lake))
     copied = refilter(small, (1, 2))
     before = routes(small)
-    assert {(flip["from"], flip["to"], flip["gate"]) for flip in copied["flips"]} >= {("undecided", "rl", "duplicates")}
+    assert {(flip.was, flip.now, flip.gate) for flip in copied.flips} >= {("undecided", "rl", "duplicates")}
     all_gone = filtered(small, gates=("environment", f"{__name__}:Fragile"))
     monkeypatch.setattr(Fragile, "breaks_in", 1)
     with pytest.raises(AssertionError):
         refilter(all_gone)
     monkeypatch.setattr(Fragile, "breaks_in", None)
     found = refilter(all_gone)
-    assert found["iterations"] == [0, 1] and found["trajectories"] == len(before)
-    assert found["changed"] == sum(route != "ct" for route in before.values()) > 0
-    assert refilter(all_gone)["changed"] == 0
+    assert found.iterations == [0, 1] and found.trajectories == len(before)
+    assert found.changed == sum(route != "ct" for route in before.values()) > 0
+    assert refilter(all_gone).changed == 0

@@ -73,31 +73,31 @@ def rows_of(config: Config) -> dict[str, tuple[str, str, int]]:
 
 
 def test_accepted_tasks_join_the_catalog_with_their_lineage_and_are_rolled_out_and_taken_out(making: Config) -> None:
-    found = synthesize(making)
-    assert found["proposed"] == 16 == found["accepted"] + sum(found["rejected"].values())
-    assert found["accepted"] >= 1 and set(found["rejected"]) <= {"never solved", "always solved", "known"}
-    assert found["tasks"] == [one["task"] for one in listed(making, Lake.open(making.lake)) if one["status"] == "made"]
+    _, found = synthesize(making)
+    assert found.proposed == 16 == found.accepted + sum(found.rejected.values())
+    assert found.accepted >= 1 and set(found.rejected) <= {"never solved", "always solved", "known"}
+    assert found.tasks == [one.task.task_id for one in listed(making, Lake.open(making.lake)) if one.status == "made"]
     with open_run(making) as run:
         made = made_tasks(making, run.lake)
-        assert [one.task_id for one in made] == found["tasks"]
+        assert [one.task_id for one in made] == found.tasks
         assert all(one.setup and Setup.model_validate_json(one.setup).checks for one in made)
         assert all("of site/" in (one.lineage or "") and one.split == "train" for one in made)
         choose_tasks(making, 0)
         chosen = {one.task_id: one.weight for one in run.lake.rows(CurriculumChoice, {"iteration": 0})}
-        assert set(found["tasks"]) < set(chosen) and all(chosen[name] > 0 for name in found["tasks"])
-        assert set(found["tasks"]) <= {one.task.task_id for one in plan(run, 0, "policy-initial")}
+        assert set(found.tasks) < set(chosen) and all(chosen[name] > 0 for name in found.tasks)
+        assert set(found.tasks) <= {one.task.task_id for one in plan(run, 0, "policy-initial")}
         numbers = measure_suites(making, run.lake, explorer_policy(making), 0)
-        assert set(numbers["synthesized"]["tasks"]) == set(found["tasks"])
+        assert set(numbers["synthesized"]["tasks"]) == set(found.tasks)
         some = measured(
-            making, explorer_policy(making), ["open-page", found["tasks"][0]], (2_000_000, 2_000_003), 1, run.lake
+            making, explorer_policy(making), ["open-page", found.tasks[0]], (2_000_000, 2_000_003), 1, run.lake
         )
-        assert set(some["tasks"]) == {"site/open-page", found["tasks"][0]}
-        name = retire(run.lake, found["tasks"][0].rpartition("/")[2], "dull")
+        assert set(some.rates.tasks) == {"site/open-page", found.tasks[0]}
+        name = retire(run.lake, found.tasks[0].rpartition("/")[2], "dull")
         assert name not in {one.task_id for one in tasks_of(making, run.lake)}
-        assert name not in synthesize(made_with(making, proposals=9))["tasks"]
+        assert name not in synthesize(made_with(making, proposals=9))[1].tasks
         with pytest.raises(UsageError, match="No made task"):
             retire(run.lake, "open-page", "")
-    status = {one["task"]: one["status"] for one in listed(making, Lake.open(making.lake))}
+    status = {one.task.task_id: one.status for one in listed(making, Lake.open(making.lake))}
     assert (status[name], status["site/open-page"]) == ("retired", "catalog")
 
 
@@ -127,12 +127,12 @@ def test_a_stage_that_is_cut_short_goes_on_and_makes_what_it_would_have_made(mak
 
 def test_what_descends_from_a_held_out_task_is_neither_made_nor_rolled_out(making: Config) -> None:
     config = made_with(making, held_out=("open-page",), tries=0, makers=["compose", "vary", "harden", "chain"])
-    found = synthesize(config)
-    assert found["rejected"]["held out"] > 0 and found["tried"] == 0
+    _, found = synthesize(config)
+    assert found.rejected["held out"] > 0 and found.tried == 0
     tasks = {one.task_id: one for one in Lake.open(config.lake).rows(GuiTask)}
-    assert found["tasks"] and not any("Open the page" in tasks[name].instruction for name in found["tasks"])
+    assert found.tasks and not any("Open the page" in tasks[name].instruction for name in found.tasks)
     free = made_with(making, lake="free", tries=0, makers=[f"{HERE}:Forgetful"])
-    made = synthesize(free)["tasks"]
+    made = synthesize(free)[1].tasks
     later = made_with(making, held_out=("write-note",), lake="free", tries=0)
     with open_run(later) as run:
         left = {one.task_id: one.instruction for one in made_tasks(later, run.lake)}

@@ -48,7 +48,7 @@ def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_o
     assert measured_ancestor(lake, "policy-0001-ct").policy_version == between.parent != "policy-0001"
     assert lake.count("evaluations", {"policy_version": "policy-0001-ct"}) == 0
     assert len({weights(lake, version) for version in ("policy-0001", "policy-0001-ct", between.parent)}) == 3
-    assert [one["policy"] for one in iterations(lake) if one["iteration"] >= 0][-1] == "policy-0001"
+    assert [one.policy for one in iterations(lake) if one.iteration >= 0][-1] == "policy-0001"
     kinds = json.loads(between.metrics)["kinds"]
     assert kinds["inverse_dynamics"] > 0 and kinds["transition"] > 0 and kinds["grounding"] == kinds["naming"] > 0
     checked = lake.read("quality", where={"table": "annotations"}).to_pylist()

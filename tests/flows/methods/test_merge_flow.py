@@ -21,7 +21,7 @@ def with_seed(config: Config, seed: int) -> Config:
 def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluated(turned: Turned) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)
-    before = [row["policy"] for row in iterations(lake)]
+    before = [row.policy for row in iterations(lake)]
     specialists = [retrain(with_seed(small, seed), None) for seed in (1, 2)]
     lake.upsert(
         "policies", [policy_row(lake, name).model_copy(update={"parent": "policy-0000"}) for name in specialists]
@@ -38,7 +38,7 @@ def test_specialists_of_one_champion_are_merged_by_searched_weights_and_evaluate
     ]
     assert row.status in ("champion", "held", "rejected")
     assert lake.count("evaluations", {"policy_version": version, "suite": "suite"}) == 6
-    assert [row["policy"] for row in iterations(lake)] == before
+    assert [row.policy for row in iterations(lake)] == before
     with pytest.raises(UsageError, match="not trained from data"):
         retrain(small, version)
 

@@ -81,7 +81,7 @@ def run(config: Config, lake: Lake, groups: int, pause_s: float = 0.0) -> dict[s
     left = missing(planned, finished(lake, 1))
     recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
     policy = load_policy(config, lake, PARENT)
-    return roll_out_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records))
+    return roll_out_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records)).model_dump()
 
 
 if __name__ == "__main__":

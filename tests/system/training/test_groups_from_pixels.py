@@ -47,7 +47,7 @@ def test_a_policy_taught_by_the_explorer_goes_on_learning_from_groups_of_its_own
     assert 0 <= metrics["mismatch"] < 0.02
     assert metrics["moved"] > 0 and metrics["tokens"] >= metrics["samples"]
     first, second = iterations(lake)[1:]
-    assert second["policy"] == "policy-0001" and second["success"] is not None
-    assert second["verified"]["n"] == 48 and first["verified"] is None
+    assert second.policy == "policy-0001" and second.success is not None
+    assert second.verified.n == 48 and first.verified is None
     drawn = lake.read("steps", ["token_ids", "logprobs"], {"iteration": 1}).to_pylist()
     assert all(row["token_ids"] and len(row["token_ids"]) == len(row["logprobs"]) for row in drawn)

@@ -9,6 +9,8 @@ import pytest
 from apps.commands import policies
 from apps.options import seed_range, task_names
 from schemas.failure import CheckpointError, FlywheelError, UsageError
+from tasks.evaluate import Summary, TaskRate
+from tasks.measure import Attempt, Measured
 
 
 def test_export_copies_the_checkpoint_without_the_store_s_manifest(place: Any, tmp_path: Path) -> None:
@@ -30,13 +32,8 @@ def test_export_refuses_to_overwrite(place: Any, tmp_path: Path) -> None:
 
 
 def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = {
-        "policy": "policy-0001",
-        "success": 0.5,
-        "ci": [0.4, 0.6],
-        "tasks": {"fake/click-target": {"success": 0.5, "n": 2}},
-        "plays": [["fake/click-target", 2_000_000, True]],
-    }
+    rates = Summary(0.5, (0.4, 0.6), {"fake/click-target": TaskRate(0.5, 2)})
+    measured = Measured("policy-0001", rates, [Attempt("fake/click-target", 2_000_000, True, 0, 1)])
     monkeypatch.setattr(policies, "call", lambda *_: measured)
     found = policies.measure(place.config, "champion", ["click-target"], None)
     assert found["tasks"] == {"click-target": {"success": 0.5, "n": 2}}
@@ -52,7 +49,7 @@ def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:
 def test_what_imports_prefect_first_makes_its_folder(
     place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies, "call", lambda *_: {"policy": "", "success": None, "ci": None, "tasks": {}})
+    monkeypatch.setattr(policies, "call", lambda *_: Measured("", Summary(None, (None, None), {}), []))
     for number, verb in enumerate((
         lambda: policies.measure(place.config, "champion", None, None),
         lambda: policies.merge_policies(place.config, ["champion"], None, 2),

@@ -58,8 +58,8 @@ def test_only_the_environments_of_the_tasks_at_hand_are_brought_to_life() -> Non
 def test_the_explorer_acts_in_both_and_without_elements_at_random_points() -> None:
     CountingSandbox.asked = 0
     found = measured(config(), PageExplorer(), None, (1_000_000, 1_000_024))
-    assert set(found["tasks"]) == {"fake/click-target", "count/count"}
-    assert 0 < found["tasks"]["count/count"]["success"] < 1
+    assert set(found.rates.tasks) == {"fake/click-target", "count/count"}
+    assert 0 < found.rates.tasks["count/count"].success < 1
     assert CountingSandbox.asked == 24  # once per trajectory of at most three steps
 
 

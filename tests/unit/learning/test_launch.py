@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from learning.identity import sweep
+from learning.job import Message
 from learning.launch import processes_of
 from learning.trainer import train
 from learning.writing import sweep_leftovers
@@ -39,11 +40,12 @@ def test_whatever_libraries_print_goes_to_the_log_and_is_no_message(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noise"), prepend=":")
     parent(tmp_path)
-    messages = []
+    messages: list[Message] = []
     with TrainerProcess(job(tmp_path, steps=1, processes=2), tmp_path) as trainer:
-        numbers = trainer.listen(messages.append)
-    assert numbers["loss"] > 0 and numbers["processes"] == 2 and numbers["device"] == "cpu"
-    assert [next(iter(message)) for message in messages] == ["processes", "step", "checkpoint"]
+        told = trainer.listen(messages.append)
+    assert told.loss > 0 and told.processes == 2 and told.device == "cpu"
+    told_of = [one.model_fields_set & {"processes", "step", "checkpoint"} for one in messages]
+    assert told_of == [{"processes"}, {"step"}, {"checkpoint"}]
     log = (tmp_path / "trainer.log").read_text()
     assert log.count("NCCL version") == 2 and '"mine"' in log
 

@@ -1,5 +1,6 @@
 """Status, funnel and tasks, against a lake small enough to count by hand."""
 
+from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
@@ -50,29 +51,29 @@ def two_iterations(lake: Lake, row) -> Lake:
 
 def test_status_quotes_test_seeds_and_falls_back_to_validation(two_iterations: Lake) -> None:
     first, second = iterations(two_iterations)
-    assert (first["policy"], first["success"], first["n"]) == ("p1", 0.75, 3)
-    assert (second["policy"], second["success"], second["n"]) == ("p2", 0.5, 3)
-    assert first["explorer"] == second["explorer"] == 0.5
+    assert (first.policy, first.success, first.n) == ("p1", 0.75, 3)
+    assert (second.policy, second.success, second.n) == ("p2", 0.5, 3)
+    assert first.explorer == second.explorer == 0.5
 
 
 def test_status_tells_promotion_wall_time_and_stages(two_iterations: Lake) -> None:
     first, second = iterations(two_iterations)
-    assert first["promoted"] and not second["promoted"]
-    assert (first["wall_s"], first["stages_s"]) == (12.0, {"collect": 5.0, "train": 7.0})
-    assert second["stages_s"] == {"collect": 4.0}
-    assert (first["orchestration_s"], second["orchestration_s"]) == (1.75, None)
+    assert first.promoted and not second.promoted
+    assert (first.wall_s, first.stages_s) == (12.0, {"collect": 5.0, "train": 7.0})
+    assert second.stages_s == {"collect": 4.0}
+    assert (first.orchestration_s, second.orchestration_s) == (1.75, None)
 
 
 def test_status_has_an_interval_around_the_mean(two_iterations: Lake) -> None:
     for entry in iterations(two_iterations):
-        low, high = entry["ci"]
-        assert 0.0 <= low < entry["success"] < high <= 1.0
+        low, high = entry.ci
+        assert 0.0 <= low < entry.success < high <= 1.0
 
 
 def test_a_lap_without_a_policy_yet_is_shown_with_what_there_is(lake: Lake, row) -> None:
     lake.append("trajectories", [row("trajectories", iteration=4)])
     (entry,) = iterations(lake)
-    assert entry == {
+    assert asdict(entry) == {
         "iteration": 4, "policy": None, "success": None, "ci": None, "n": 0, "explorer": None, "trajectories": 1,
         "verified": None, "verified_fixed_mix": None, "held_out": None,
         "promoted": False, "wall_s": 0.0, "orchestration_s": None, "stages_s": {},

@@ -20,7 +20,7 @@ def test_environment_failures_enter_no_rate_and_policies_are_kept_apart(lake: La
     for name, route in (("a", "sft"), ("b", "ct"), ("c", "ct"), ("d", "none")):
         rolled_out(name, route)
     rolled_out("e", "sft", policy="explorer")
-    rates = {row["kind"]: (row["rate"], row["n"]) for row in verified(lake)}
+    rates = {row.kind: (row.at.mean, row.at.n) for row in verified(lake)}
     assert rates == {"policy": (pytest.approx(1 / 3), 3), "explorer": (1.0, 1)}
 
 
@@ -29,9 +29,9 @@ def test_an_iteration_tells_its_own_rate_and_nothing_where_the_policy_did_not_ac
     rolled_out("b", "sft", iteration=1)
     rolled_out("c", "ct", iteration=1)
     first, second = iterations(lake)
-    assert first["verified"] is None
-    assert second["verified"]["rate"] == 0.5 and second["verified"]["n"] == 2
-    assert second["verified"]["ci"][0] < 0.5 < second["verified"]["ci"][1]
+    assert first.verified is None
+    assert second.verified.rate == 0.5 and second.verified.n == 2
+    assert second.verified.ci[0] < 0.5 < second.verified.ci[1]
 
 
 def test_trajectories_no_gate_has_seen_are_left_out(lake: Lake, row) -> None:
@@ -47,11 +47,11 @@ def test_at_a_fixed_mix_a_curriculum_that_moves_to_weak_tasks_moves_no_rate(lake
             rolled_out(f"hard-{iteration}-{place}", "sft" if place % 2 else "ct", iteration=iteration, task="fake/hard")
     rolled_out("new", "sft", iteration=2, task="fake/new")
     first, second = iterations(lake)
-    assert first["verified"]["rate"] == pytest.approx(5 / 6) and second["verified"]["rate"] == pytest.approx(7 / 11)
+    assert first.verified.rate == pytest.approx(5 / 6) and second.verified.rate == pytest.approx(7 / 11)
     for one, n in ((first, 6), (second, 10)):
-        fixed = one["verified_fixed_mix"]
-        assert fixed["rate"] == pytest.approx(0.75) and fixed["tasks"] == 2 and fixed["n"] == n
-        assert fixed["ci"][0] < 0.75 < fixed["ci"][1]
+        fixed = one.verified_fixed_mix
+        assert fixed.rate == pytest.approx(0.75) and fixed.tasks == 2 and fixed.n == n
+        assert fixed.ci[0] < 0.75 < fixed.ci[1]
 
 
 def test_tasks_that_are_only_measured_have_a_success_of_their_own(lake: Lake, row) -> None:
@@ -69,5 +69,5 @@ def test_tasks_that_are_only_measured_have_a_success_of_their_own(lake: Lake, ro
         for place, (suite, task, success) in enumerate(trajectories)
     ])  # fmt: skip
     (one,) = iterations(lake)
-    assert one["success"] == 0.5 and one["n"] == 2
-    assert one["held_out"]["success"] == 0.5 and one["held_out"]["n"] == 2
+    assert one.success == 0.5 and one.n == 2
+    assert one.held_out.success == 0.5 and one.held_out.n == 2

@@ -28,16 +28,16 @@ def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other
     config = config_of(fields)
     lake.append("tasks", catalog(config))
     made = train_judge(config, lake, "first", None, Effort(reading_steps=2, epochs=1, batch=16, readings=8))
-    assert made["test"]["n"] > 0 and made["test"]["train"] > 100
+    assert made.test.n > 0 and made.test.train > 100
     assert train_judge(config, lake, "first", None) == made
-    keys = dict(one.split("=", 1) for one in made["config"])
+    keys = dict(one.split("=", 1) for one in made.config)
     options = {"checkpoint": keys["judge.options.checkpoint"]}
-    local = config_of(fields | {"judge": {"kind": "local", "options": options, "threshold": made["threshold"]}})
+    local = config_of(fields | {"judge": {"kind": "local", "options": options, "threshold": made.threshold}})
     report = judge_again(local, lake, None)
     pages = lake.read("trajectories", ["task_id", "seed"]).to_pylist()
     unseen = [one for one in pages if part_of(f"{one['task_id']} {one['seed']}") == "test"]
-    assert report["judge"].startswith(made["judge"]) and report["against"]["verifier"]["n"] == len(unseen)
-    assert report["judged"] == len(unseen) == made["test"]["n"]
+    assert report.judge.startswith(made.judge) and report.against["verifier"].n == len(unseen)
+    assert report.judged == len(unseen) == made.test.n
     with pytest.raises(UsageError, match="too few"):
         train_judge(config, lake, "second", (5, 6))
     with pytest.raises(UsageError, match="no name"):

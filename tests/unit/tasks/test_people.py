@@ -60,7 +60,7 @@ def test_a_correction_is_a_preference_that_the_next_policy_learns_from(lake: Lak
 
 
 def test_a_failure_that_a_person_accepted_is_imitated_by_the_next_policy(lake: Lake) -> None:
-    before = pin_data.fn(config_for(lake), None)["versions"]
+    before = pin_data.fn(config_for(lake), None).recipe.pins
     submit(lake, Draft(failed(lake), 0, "ada", "accept"))
     version = retrained(lake, "sft")
     learnt = lineage_of(lake, version)

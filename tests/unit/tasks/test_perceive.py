@@ -77,7 +77,7 @@ def chosen(lake: Lake, count: int, elements: str = "[]", most: int = 100) -> Cho
         Step.model_construct(**plain, step=at, screenshot=digest, elements=elements)
         for at, digest in enumerate(digests)
     ]
-    found = Chosen({"t": Decision("ct", "", None)}, most)
+    found = Chosen({"t": Decision(False, "ct", "", None)}, most)
     assert [list(one) for one in found.passing([steps])] == [steps]
     return found
 

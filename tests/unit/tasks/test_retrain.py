@@ -55,10 +55,10 @@ def test_a_stored_training_is_repeated_without_what_its_model_never_read(
     if not small:
         build_random("qwen3_vl", ["Click."] * 8, 0, base)
     config = trained(tmp_path, base, **vain, **real)
-    pins = pin_data.fn(config, "second")
-    again = config_of(json.loads(pins["config"]))
+    pinned = pin_data.fn(config, "second")
+    again, recipe = config_of(json.loads(pinned.config)), pinned.recipe
     assert again.train == TrainConfig.model_validate(real)
-    assert (pins["parent"], pins["versions"], pins["version"]) == ("first", {"policies": 1}, "retrained-0000")
+    assert (recipe.parent, recipe.pins, recipe.version) == ("first", {"policies": 1}, "retrained-0000")
 
 
 def test_what_a_policy_was_made_from_and_is_gone_is_named_by_table_and_version(

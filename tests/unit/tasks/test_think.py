@@ -139,7 +139,7 @@ def test_stored_trajectories_get_thoughts_of_other_thinkers_later_and_a_persons_
     first = rows(run.lake)[0]
     run.lake.append("annotations", [{**first, "annotation_id": "a", "author": "ada", "thought": "Because."}])
     done = think_again(wheel(lake, thinkers=["rules"]), run.lake, None)
-    assert done["thoughts"]["rules"] == done["thoughts"]["template"] - 1
+    assert done.thoughts["rules"] == done.thoughts["template"] - 1
     assert not [one for one in rows(run.lake) if one["author"] == "rules" and one["step"] == first["step"]
                 and one["trajectory_id"] == first["trajectory_id"]]  # fmt: skip
     with pytest.raises(UsageError, match="--iterations"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learning.algorithms.advantages import centred
-from learning.algorithms.groups import Member, demonstration, members_of, train_on
+from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
 from learning.algorithms.passk import analytic
 from learning.data.documents import chat_of
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
@@ -24,8 +24,8 @@ PLAIN = GroupConfig(size=4, k=2)
 SCREEN = Observation(b"", 1, 1, "")
 
 
-def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **changes: Any) -> dict[str, Any]:
-    return {
+def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **changes: Any) -> GroupStep:
+    fields = {
         "group_id": group,
         "trajectory_id": f"{group}-{attempt}",
         "attempt": attempt,
@@ -37,18 +37,17 @@ def row(group: str, attempt: int, success: bool | None, step: int | None = 0, **
         "sampling": json.dumps({"temperature": 0.7}),
         "step": step,
         "screenshot": f"screen-{step}",
-        "screen_width": 100,
-        "screen_height": 100,
         "raw_text": "Action: wait()",
         "thought": "",
         "action": '{"type":"wait"}',
         "token_ids": [1, 2, 3],
         "logprobs": [-0.1, -0.2, -0.3],
-        **changes,
+        "policy_version": "p1",
     }
+    return GroupStep(**fields | changes)
 
 
-def group(name: str, outcomes: list[bool | None]) -> list[dict[str, Any]]:
+def group(name: str, outcomes: list[bool | None]) -> list[GroupStep]:
     return [row(name, at, success) for at, success in enumerate(outcomes)]
 
 
@@ -57,10 +56,15 @@ def nothing(task: str, seed: int) -> None:
 
 
 def success(seed: int = 7) -> Member:
-    rows = [
-        row("demo", 0, True, step, action='{"type":"click","x":0.5,"y":0.25}', thought="Click it.", seed=seed)
-        for step in range(2)
-    ]
+    told = {
+        "task_id": "t/a",
+        "instruction": "Click.",
+        "thought": "Click it.",
+        "screen_width": 100,
+        "screen_height": 100,
+    }
+    told |= {"trajectory_id": "demo-0", "seed": seed, "action": '{"type":"click","x":0.5,"y":0.25}'}
+    rows = [DemonstrationStep(**told, step=step, screenshot=f"screen-{step}") for step in range(2)]
     return demonstration(rows, TinyFamily(POLICY))
 
 
@@ -150,8 +154,7 @@ def test_the_analytic_form_is_the_papers() -> None:
 
 def test_replies_near_the_limit_cost_a_success_some_of_its_reward() -> None:
     config = GroupConfig(size=4, k=2, overlong=4)
-    rows = group("g", [True, True])
-    rows[1] |= {"token_ids": [1] * 6, "logprobs": [-0.1] * 6}
+    rows = [row("g", 0, True), row("g", 1, True, token_ids=[1] * 6, logprobs=[-0.1] * 6)]
     members = members_of(rows, POLICY, config)["g"]
     assert [member.reward for member in members] == [1.0, 0.5]
 
@@ -170,7 +173,7 @@ def test_rollouts_come_back_from_a_file_as_they_were(tmp_path: Any) -> None:
     assert list(read_rollouts(tmp_path / "r.parquet")) == rollouts
 
 
-def judged(name: str, scores: list[float]) -> list[dict[str, Any]]:
+def judged(name: str, scores: list[float]) -> list[GroupStep]:
     return [row(name, at, score >= 0.5, reward=score) for at, score in enumerate(scores)]
 
 

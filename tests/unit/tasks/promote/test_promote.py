@@ -92,7 +92,7 @@ def evaluated(lake: Lake, name: str, wins: Any, seeds: Iterable[int] = range(15)
     lake.append("evaluations", rows)
 
 
-def challenged(lake: Lake, config: Config, folder: Path, name: str, wins: Any, **more: Any) -> dict[str, Any]:
+def challenged(lake: Lake, config: Config, folder: Path, name: str, wins: Any, **more: Any) -> Promotion:
     row = policy(lake, config, folder, name, champion(lake).policy_version, **more)
     evaluated(lake, name, wins)
     return challenge(config, lake, row)
@@ -110,7 +110,7 @@ def test_a_better_challenger_reigns_and_the_record_says_against_whom_over_how_ma
     lake: Lake, config: Config, tmp_path: Path
 ) -> None:
     found = challenged(lake, config, tmp_path, "second", always)
-    assert (found["promoted"], found["champion"], found["decision"]) == (True, "second", "promote")
+    assert (found.champion, found.decision) == ("second", "promote")
     (told,) = lake.rows(Promotion)
     assert (told.policy_version, told.against, told.champion) == ("second", "first", "second")
     assert (told.pairs, told.wins, told.losses) == (75, 30, 0)  # of seeds 0 to 4 two are odd: decided at the first look
@@ -121,7 +121,7 @@ def test_a_better_challenger_reigns_and_the_record_says_against_whom_over_how_ma
 
 def test_a_worse_challenger_is_rejected_and_the_champion_stays(lake: Lake, config: Config, tmp_path: Path) -> None:
     found = challenged(lake, config, tmp_path, "second", lambda _: False)
-    assert (found["decision"], found["champion"], policy_row(lake, "second").status) == ("reject", "first", "rejected")
+    assert (found.decision, found.champion, policy_row(lake, "second").status) == ("reject", "first", "rejected")
 
 
 def test_what_is_decided_is_decided_once_and_a_restart_changes_nothing(
@@ -142,9 +142,9 @@ def test_an_equal_reproduction_does_not_dethrone_the_champion_where_an_equal_can
     lake: Lake, config: Config, tmp_path: Path
 ) -> None:
     again = challenged(lake, config, tmp_path, "again", half, kind="retrained", repeats="first")
-    assert not again["promoted"] and champion(lake).policy_version == "first"
-    assert challenged(lake, config, tmp_path, "candidate", half)["promoted"]
-    assert challenged(lake, config, tmp_path, "won", always, kind="retrained", repeats="first")["promoted"]
+    assert again.decision != "promote" and champion(lake).policy_version == "first"
+    assert challenged(lake, config, tmp_path, "candidate", half).decision == "promote"
+    assert challenged(lake, config, tmp_path, "won", always, kind="retrained", repeats="first").decision == "promote"
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_broken_candidate_never_reigns_however_well_it_does(
     row = policy(lake, config, tmp_path, "second", "first", **making)
     evaluated(lake, "second", always, **acting)
     found = challenge(slow, lake, row)
-    assert found["decision"] == "reject" and champion(lake).policy_version == "first"
-    assert re.search(said, found["reason"])
+    assert found.decision == "reject" and champion(lake).policy_version == "first"
+    assert re.search(said, found.reason)
 
 
 def test_training_data_with_held_out_seeds_holds_the_candidate_by_name(
@@ -182,7 +182,7 @@ def test_training_data_with_held_out_seeds_holds_the_candidate_by_name(
         lake.append(table, [])
     pins = json.dumps({"trajectories": lake.version("trajectories"), "steps": 0, "screenshots": 0, "verdicts": 0})
     found = challenged(lake, config, tmp_path, "second", always, data_versions=pins)
-    assert found["decision"] == "hold" and "leaky of fake/click-one seed 1000003" in found["reason"]
+    assert found.decision == "hold" and "leaky of fake/click-one seed 1000003" in found.reason
     assert champion(lake).policy_version == "first"
 
 
@@ -195,7 +195,7 @@ def test_a_task_that_is_held_out_and_trained_on_holds_the_candidate(lake: Lake, 
     lake.append("trajectories", [one])
     held = config.model_copy(update={"suite": config.suite.model_copy(update={"held_out": ("two-steps",)})})
     found = challenged(lake, held, tmp_path, "second", always)
-    assert found["decision"] == "hold" and "fake/two-steps is held out" in found["reason"]
+    assert found.decision == "hold" and "fake/two-steps is held out" in found.reason
 
 
 def test_a_rollback_goes_to_the_champion_before_or_to_a_named_one_and_is_recorded(
@@ -217,7 +217,7 @@ def test_a_rollback_goes_to_the_champion_before_or_to_a_named_one_and_is_recorde
     policy(lake, config, tmp_path, "fourth", "third")
     with pytest.raises(UsageError, match="never reigned"):
         roll_back(lake, "fourth", "")
-    kinds = [(one["kind"], one["decision"], one["policy"]) for one in decisions(lake)]
+    kinds = [(one.kind, one.decision, one.policy) for one in decisions(lake)]
     assert kinds[-2:] == [("rollback", "rollback", "third"), ("iteration", "candidate", "fourth")]
 
 
@@ -279,7 +279,7 @@ def test_who_was_measured_against_another_is_measured_against_the_one_who_reigns
         evaluated(lake, candidate.policy_version, lambda seed: seed != 1, range(5, 15))
 
     monkeypatch.setattr("tasks.promote.promote.measure_challenger", measure)
-    assert challenge(config, lake, late)["against"] == "second" and more == ["second"]
+    assert challenge(config, lake, late).against == "second" and more == ["second"]
     told = event_of(lake, "challenge:late")
     assert told is not None and told.pairs > 75
 
@@ -316,7 +316,7 @@ def test_what_was_trained_from_a_policy_that_was_rolled_back_is_held(
     evaluated(lake, "third", always)
     roll_back(lake, None, "")
     found = challenge(config, lake, row)
-    assert found["decision"] == "hold" and "trained from second, which was rolled back" in found["reason"]
+    assert found.decision == "hold" and "trained from second, which was rolled back" in found.reason
     roll_back(lake, "second", "")
     assert abandoned(lake, row) is None
 
@@ -367,4 +367,4 @@ def test_a_beginner_that_writes_no_worse_than_the_champion_is_not_broken_by_it(
     evaluated(lake, "first", lambda seed: seed % 2 == 0, unparsable=True)
     policy(lake, config, tmp_path, "second", "first")
     evaluated(lake, "second", always, unparsable=True)
-    assert challenge(config, lake, policy_row(lake, "second"))["decision"] == "promote"
+    assert challenge(config, lake, policy_row(lake, "second")).decision == "promote"
