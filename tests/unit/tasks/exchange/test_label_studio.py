@@ -145,6 +145,25 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
     assert place.lake.count("annotations", {"trajectory_id": name, "kind": "correction"}) == 1
 
 
+def test_an_export_of_label_studios_own_server_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Label Studio 1.23.2 exported of this very lake after answers through its API: a copy, a moved point, an edited
+    text, a rejection with a note, an error step, a skipped task."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    recorded = Path(__file__).with_name("label_studio_1_23_2.json").read_text()
+    (tmp_path / "answers.json").write_text(recorded.replace('"LAKE"', f'"{place.lake.lake_id}"'))
+    request = Request(format="label-studio", path=tmp_path / "answers.json")
+    done = _bring(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
+    assert (done["trajectories"], done["already"], done["decisions"]) == (0, 6, 4)
+    found = {row["decision"]: row for row in place.lake.read("reviews").to_pylist() if row["decision"] != "correct"}
+    assert {name: (row["step"], row["note"]) for name, row in found.items()} == {
+        "reject": (None, "wrong page"),
+        "error_step": (0, ""),
+    }
+    corrected_to = {row["action"] for row in place.lake.read("reviews", where={"decision": "correct"}).to_pylist()}
+    assert {json.loads(action)["type"] for action in corrected_to} == {"click", "type"}
+
+
 def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_what_was_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
