@@ -146,8 +146,8 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
 
 
 def test_an_export_of_label_studios_own_server_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Label Studio 1.23.2 exported of this very lake after answers through its API: a copy, a moved point, an edited
-    text, a rejection with a note, an error step, a skipped task."""
+    """What Label Studio 1.23.2 exported of this very lake after answers through its API: a copy, a moved point, an
+    edited text, a rejection with a note, an error step, a skipped task."""
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
     recorded = Path(__file__).with_name("label_studio_1_23_2.json").read_text()
