@@ -82,6 +82,6 @@ def test_what_judges_and_proposers_are_charged_is_kept_by_their_stage_and_planne
         assert "charged" not in (result_of(run.lake, 0, "promote") or {})
         cost = spent(run.lake, budget)
         assert (cost.tokens, cost.money) == (2_000_000, pytest.approx(6.0))  # thinkers' are rows of `thinking`
-        ahead = {row["what"]: row["ahead"] for row in account(run.lake, budget, 3)}
+        ahead = {row.what: row.ahead for row in account(run.lake, budget, 3)}
         assert ahead == {"tokens": 6_000_000, "money": pytest.approx(18.0)}
         assert exhausted(run.lake, BudgetConfig(tokens=2_000_000)) is not None
