@@ -87,7 +87,7 @@ def judged_alike(cluster: Config, alone: Config) -> None:
     ]
     names = ("trajectory_id", "gate", "gate_version", "passed", "score", "reason", "route")
     found = [sorted(map(repr, lake.read("verdicts", list(names), {"gate": "judge"}).to_pylist())) for lake in lakes]
-    assert found[0] == found[1] and len(found[0]) == reports[0]["judged"] == reports[1]["judged"] > 0
+    assert found[0] == found[1] and len(found[0]) == reports[0].judged == reports[1].judged > 0
 
 
 def ids(lake: Lake) -> list[str]:
