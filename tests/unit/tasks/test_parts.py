@@ -94,7 +94,7 @@ def test_judging_in_parts_gives_the_same_verdicts_and_the_same_report(lakes: tup
     configs[1] = by_several(configs[1])
     before = charged()
     reports = [judge_again(config, Lake.open(config.lake), None) for config in configs]
-    assert charged_since(before)["judge"] == 20 * reports[0]["judged"] > 0
+    assert charged_since(before)["judge"] == 20 * reports[0].judged > 0
     assert {**reports[0], "seconds_per_trajectory": 0} == {**reports[1], "seconds_per_trajectory": 0}
     assert verdicts(configs[0]) == verdicts(configs[1])
 
