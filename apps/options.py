@@ -3,10 +3,12 @@
 import json
 import re
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from schemas.config import Config, load_config
 from schemas.failure import UsageError
@@ -54,9 +56,17 @@ def resolve(file: Path | None, overrides: list[str] | None) -> Config:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    """One JSON document on stdout; of typed rows their fields."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return str(value)
 
 
 def say(text: str, err: bool = False) -> None:

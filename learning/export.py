@@ -5,6 +5,7 @@ kept apart from the weights they change. So the parent's own class writes the di
 """
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,19 @@ _WEIGHT_FILES = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_mod
 _HINT = "Name the parent it was trained from."
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    step: int
+    directory: str
+    tensors: int
+    files: int
+
+
 def export(
     store: ObjectStore, parent: Path, to: Path, step: int | None = None, prefix: str = "model.", most: int = SHARD
-) -> dict[str, Any]:
+) -> Exported:
     """Writes a directory that plain `transformers` loads, adapters merged in; it appears whole or not at all.
 
     Args:
@@ -69,7 +80,7 @@ def export(
         dtype = model.config.dtype or torch.bfloat16
         write_model(model, {name: tensor.to(dtype) for name, tensor in state.items()}, whole, most)
         files = len(list(whole.glob("*.safetensors")))
-    return {"step": manifest.step, "directory": str(to.absolute()), "tensors": len(names), "files": files}
+    return Exported(manifest.step, str(to.absolute()), len(names), files)
 
 
 def _model(parent: Path, weights: bool) -> Any:

@@ -169,10 +169,10 @@ class Lake:
             return found
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
 
-    def rows(self, kind: type[R], where: filters.Where | None = None) -> list[R]:
+    def rows(self, kind: type[R], where: filters.Where | None = None, version: int | None = None) -> list[R]:
         """The rows that `read` would give of the table of this kind of row; they were valid as they were written."""
         table = next(name for name, contract in TABLES.items() if contract.row is kind)
-        return [kind.model_construct(**row) for row in self.read(table, where=where).to_pylist()]
+        return [kind.model_construct(**row) for row in self.read(table, where=where, version=version).to_pylist()]
 
     def batches(
         self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -10,6 +10,9 @@ from rich.table import Table
 from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, sweep_exports
 from schemas.text import counted
 from tasks.running.console import out
+
+if TYPE_CHECKING:
+    from learning.checkpoint.offline import Inspected
 
 Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
@@ -42,13 +45,13 @@ def verify(
     if as_json:
         print_json(found)
     else:
-        damaged = found["damaged"]
+        damaged = found.damaged
         for file in sorted(damaged)[:SHOWN]:
             say(f"{file} is not what was saved; {_in_it(damaged[file])}")
         if len(damaged) > SHOWN:
             say(f"{len(damaged) - SHOWN:,} more files are not what was saved (--json has all)")
-        say(f"step {found['step']}: {found['files']} files, {_size(found['bytes'])}, {_verdict(found['ok'])}")
-    if not found["ok"]:
+        say(f"step {found.step}: {found.files} files, {_size(found.bytes)}, {_verdict(found.ok)}")
+    if not found.ok:
         sys.exit(1)
 
 
@@ -91,7 +94,7 @@ def export(
     if as_json:
         print_json(made)
     else:
-        say(f"step {made['step']} is in {made['directory']}")
+        say(f"step {made.step} is in {made.directory}")
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
@@ -105,17 +108,17 @@ def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
     return open_store(address.uri, address.filesystem)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: "Inspected") -> None:
     console = out()
-    console.print(f"{found['place']}, step {found['step']}, saved {found['created']} by {found['ranks']} ranks")
-    console.print(f"{len(found['tensors'])} tensors, {_size(found['tensor_bytes'])}; steps there: {found['steps']}")
-    if found["extra"]:
-        console.print(f"extra: {found['extra']}")
+    console.print(f"{found.place}, step {found.step}, saved {found.created} by {found.ranks} ranks")
+    console.print(f"{len(found.tensors)} tensors, {_size(found.tensor_bytes)}; steps there: {found.steps}")
+    if found.extra:
+        console.print(f"extra: {found.extra}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("tensor", "type", "shape"):
         table.add_column(name)
-    for name, entry in found["tensors"].items():
-        table.add_row(name, entry["dtype"], " x ".join(map(str, entry["shape"])))
+    for name, entry in found.tensors.items():
+        table.add_row(name, entry.dtype, " x ".join(map(str, entry.shape)))
     console.print(table)
 
 

@@ -13,8 +13,8 @@ from tasks.running.console import out
 KINDS = ("explorer", "policy", "relay")
 
 
-def explanation(lake: Lake, task: str) -> dict[str, Any]:
-    """The choices that were made for a task, oldest first.
+def explanation(lake: Lake, task: str) -> list[CurriculumChoice]:
+    """The choices that were made for a task, oldest first; one at least.
 
     Raises:
         UsageError: the curriculum never held it; names the nearest one and those there are.
@@ -29,22 +29,26 @@ def explanation(lake: Lake, task: str) -> dict[str, Any]:
         raise UsageError(f"The curriculum of {lake.uri} holds no task `{task}`.", hint)
     if len(named) > 1:
         raise UsageError(f"Several environments have a task `{task}`.", f"Write {' or '.join(named)}.")
-    chosen = sorted((row for row in rows if row.task_id == named[0]), key=lambda row: row.iteration)
-    numbers = {"iteration", "pool", "weight", "successes", "failures"}
+    return sorted((row for row in rows if row.task_id == named[0]), key=lambda row: row.iteration)
+
+
+def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
+    """The same as JSON."""
+    numbers = {"iteration", "pool", "weight", "successes", "failures", "reason"}
     return {
-        "task": named[0],
-        "iterations": [row.model_dump(include=numbers) | row.trajectories | {"reason": row.reason} for row in chosen],
+        "task": found[0].task_id,
+        "iterations": [row.model_dump(include=numbers) | row.trajectories for row in found],
     }
 
 
-def show_explanation(found: dict[str, Any]) -> None:
+def show_explanation(found: list[CurriculumChoice]) -> None:
     """The same for people."""
     console = out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("iteration", "share", *KINDS, "because"):
         table.add_column(name, justify="left" if name == "because" else "right")
-    for row in found["iterations"]:
-        counts = (str(row[kind]) for kind in KINDS)
-        table.add_row(str(row["iteration"]), f"{100 * row['weight']:.1f} %", *counts, row["reason"])
-    console.print(found["task"], style="bold")
+    for row in found:
+        counts = (str(row.trajectories[kind]) for kind in KINDS)
+        table.add_row(str(row.iteration), f"{100 * row.weight:.1f} %", *counts, row.reason)
+    console.print(found[0].task_id, style="bold")
     console.print(table)

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,45 +14,122 @@ from schemas.failure import LakeError, UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
-from storage.difference import Counted, Difference, difference
+from storage.difference import Counted, Difference, Flip, difference
 from storage.lake import Lake
 from tasks.running.console import out
 from tasks.shared.policies import policies, policy_row
 from tasks.train.train import PINNED
 
 NOW = "now"
+PLAIN = ("parent", "method", "code", "seed")
+"""Fields of two policies that are shown side by side."""
 SHOWN = 12
 """Lines of a table for people; `--json` has all."""
 
 
-def difference_of(lake: Lake, a: str, b: str) -> dict[str, Any]:
-    """Two versions side by side.
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Trajectories, and the success of those that no environment failure ended: None where there are none."""
 
-    Keys: a, b (name, versions by table), rows (by table: of a, of b), tasks (added, removed), families and by_task (of
-    each: trajectories, success with 95 % interval, shift), flips (was, now, n, examples), judges (verdicts of a, of b);
-    of two policies also policies: parents, methods, codes, config (key, a, b), success (b minus a on the same tasks and
-    seeds, over all and by family).
+    trajectories: int
+    success: float | None
+    ci: tuple[float, float] | None
+    """95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Two rates, and how far it moved."""
+
+    a: Rate
+    b: Rate
+    shift: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Two policies, and what they differ in."""
+
+    a: PolicyVersion
+    b: PolicyVersion
+    config: dict[str, tuple[Any, Any]]
+    """By dotted key."""
+    success: Interval
+    """Of B minus that of A on the tasks and seeds that both were measured on."""
+    families: dict[str, Interval]
+    """The same by family of tasks."""
+
+    def both(self, name: str) -> tuple[Any, Any]:
+        """A field of both."""
+        return getattr(self.a, name), getattr(self.b, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two data versions side by side, and the policies that were made from them, where they are those of two."""
+
+    a: str
+    b: str
+    pins: tuple[dict[str, int], dict[str, int]]
+    """Versions by table, of both."""
+    found: Difference
+    policies: Policies | None
+
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """Those that only one of the two has trajectories of."""
+        both = self.found.tasks.items()
+        added, removed = (
+            [task for task, one in both if one.b and not one.a],
+            [task for task, one in both if one.a and not one.b],
+        )
+        return {"added": added, "removed": removed}
+
+    @property
+    def families(self) -> dict[str, Shift]:
+        """How success shifted, by family of tasks."""
+        return {family: _shift(one) for family, one in sorted(self.found.families.items())}
+
+    @property
+    def flips(self) -> list[Flip]:
+        """Labels that changed, the most first."""
+        return sorted(self.found.flips, key=lambda one: -one.n)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As JSON; of two policies also what those differ in."""
+        found = {
+            "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},
+            "rows": self.found.rows, "tasks": self.tasks, "families": self.families,
+            "by_task": {task: _shift(one) for task, one in sorted(self.found.tasks.items())},
+            "flips": self.flips, "judges": self.found.judges,
+        }  # fmt: skip
+        if (made := self.policies) is None:
+            return found
+        families = {family: _paired(at) for family, at in made.families.items()}
+        plain = {name: made.both(name) for name in PLAIN}
+        config = [{"key": key, "a": a, "b": b} for key, (a, b) in made.config.items()]
+        success = {**_paired(made.success), "families": families}
+        return {**found, "policies": {**plain, "config": config, "success": success}}
+
+
+def difference_of(lake: Lake, a: str, b: str) -> Compared:
+    """Two versions side by side.
 
     Raises:
         UsageError: a name that is none.
         LakeError: files of a version were removed.
     """
-    rows = [_policy(lake, name) for name in (a, b)]
-    pins = [row.pins if row else _pins(lake, name) for row, name in zip(rows, (a, b), strict=True)]
-    if any(rows):  # a policy pins what a training reads, and no more
+    first, second = (_policy(lake, name) for name in (a, b))
+    pins = [row.pins if row else _pins(lake, name) for row, name in ((first, a), (second, b))]
+    if first or second:  # a policy pins what a training reads, and no more
         pins = [{table: version for table, version in one.items() if table in PINNED} for one in pins]
     for name, versions in zip((a, b), pins, strict=True):
         if gone := lake.missing(versions):
             listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
             raise LakeError(f"Data of {name} is not there any more: {listed}.", "Compare with `now` or another policy.")
-    found = difference(lake, *pins)
-    shown = {
-        "a": {"name": a, "versions": dict(pins[0])},
-        "b": {"name": b, "versions": dict(pins[1])},
-        **_shown(found),
-    }
-    first, second = rows
-    return {**shown, "policies": _policies(lake, first, second)} if first and second else shown
+    made = _policies(lake, first, second) if first and second else None
+    return Compared(a, b, (pins[0], pins[1]), difference(lake, *pins), made)
 
 
 def _policy(lake: Lake, name: str) -> PolicyVersion | None:
@@ -71,48 +149,20 @@ def _pins(lake: Lake, name: str) -> dict[str, int]:
     return lake.versions_at(moment)
 
 
-def _shown(found: Difference) -> dict[str, Any]:
-    return {
-        "rows": {table: list(counts) for table, counts in found.rows.items()},
-        "tasks": {
-            "added": [task for task, one in found.tasks.items() if one.b and not one.a],
-            "removed": [task for task, one in found.tasks.items() if one.a and not one.b],
-        },
-        "families": {family: _rates(one) for family, one in sorted(found.families.items())},
-        "by_task": {task: _rates(one) for task, one in sorted(found.tasks.items())},
-        "flips": [
-            {"was": one.was, "now": one.now, "n": one.n, "examples": one.examples}
-            for one in sorted(found.flips, key=lambda one: -one.n)
-        ],
-        "judges": {judge: list(counts) for judge, counts in found.judges.items()},
-    }
-
-
-def _rates(one: Counted) -> dict[str, Any]:
-    """Trajectories and success of both, and how far it moved."""
+def _shift(one: Counted) -> Shift:
     a, b = wilson(one.a_successes, one.a_trials), wilson(one.b_successes, one.b_trials)
-    shift = b.mean - a.mean if a.n and b.n else None
-    return {"a": _rate(one.a, a), "b": _rate(one.b, b), "shift": shift}
+    return Shift(_rate(one.a, a), _rate(one.b, b), b.mean - a.mean if a.n and b.n else None)
 
 
-def _rate(trajectories: int, at: Interval) -> dict[str, Any]:
-    known = at.n > 0
-    return {
-        "trajectories": trajectories,
-        "success": at.mean if known else None,
-        "ci": [at.low, at.high] if known else None,
-    }
+def _rate(trajectories: int, at: Interval) -> Rate:
+    return Rate(trajectories, at.mean, (at.low, at.high)) if at.n else Rate(trajectories, None, None)
 
 
-def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> dict[str, Any]:
+def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> Policies:
     first, second = (_flat(json.loads(row.config)) for row in (a, b))
-    changed = [
-        {"key": key, "a": first.get(key), "b": second.get(key)}
-        for key in sorted(first.keys() | second.keys())
-        if first.get(key) != second.get(key)
-    ]
-    plain = {key: [getattr(a, key), getattr(b, key)] for key in ("parent", "method", "code", "seed")}
-    return {**plain, "config": changed, "success": _success(lake, a.policy_version, b.policy_version)}
+    keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
+    changed = {key: (first.get(key), second.get(key)) for key in keys}
+    return Policies(a, b, changed, *_success(lake, a.policy_version, b.policy_version))
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -123,8 +173,8 @@ def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _success(lake: Lake, a: str, b: str) -> dict[str, Any]:
-    """B minus A on the tasks and seeds that both were measured on."""
+def _success(lake: Lake, a: str, b: str) -> tuple[Interval, dict[str, Interval]]:
+    """B minus A, over all and by family."""
     won: dict[str, dict[tuple[str, int], bool]] = {a: {}, b: {}}
     for row in lake.rows(Evaluation, {"policy_version": [a, b], "suite": ["suite", "held_out"]}):
         if row.success is not None:
@@ -134,53 +184,51 @@ def _success(lake: Lake, a: str, b: str) -> dict[str, Any]:
     for task, _ in won[a].keys() & won[b].keys():
         by_family[next(iter(tags.get(task, ())), task.partition("/")[0])].add(task)
     families = {
-        family: _paired(*({key: won_it for key, won_it in won[side].items() if key[0] in tasks} for side in (b, a)))
+        family: paired_difference(
+            *({key: won_it for key, won_it in won[side].items() if key[0] in tasks} for side in (b, a))
+        )
         for family, tasks in sorted(by_family.items())
     }
-    return {**_paired(won[b], won[a]), "families": families}
+    return paired_difference(won[b], won[a]), families
 
 
-def _paired(new: Mapping[tuple[str, int], bool], old: Mapping[tuple[str, int], bool]) -> dict[str, Any]:
-    at = paired_difference(new, old)
-    return {"difference": at.mean if at.n else None, "ci": [at.low, at.high] if at.n else None, "n": at.n}
+def _paired(at: Interval) -> dict[str, Any]:
+    return {"difference": at.mean if at.n else None, "ci": (at.low, at.high) if at.n else None, "n": at.n}
 
 
-def show_difference(found: dict[str, Any]) -> None:
+def show_difference(compared: Compared) -> None:
     """The same for people: what changed, the largest first."""
-    console = out()
-    for table, (before, after) in found["rows"].items():
+    console, found = out(), compared.found
+    for table, (before, after) in found.rows.items():
         if before != after:
             console.print(f"{table:<14} {before:>9,} {after:>9,}  {after - before:+,}")
-    for word, tasks in found["tasks"].items():
+    for word, tasks in compared.tasks.items():
         if tasks:
             more = f" and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
             console.print(f"tasks {word}: {', '.join(tasks[:SHOWN])}{more}", markup=False)
-    moved = sorted(
-        ((name, one) for name, one in found["families"].items() if one["shift"]), key=lambda it: -abs(it[1]["shift"])
-    )
-    _table("family", [(name, _number(one["a"]["success"]), _number(one["b"]["success"]), f"{one['shift']:+.3f}")
-                      for name, one in moved[:SHOWN]])  # fmt: skip
-    for flip in found["flips"][:SHOWN]:
-        was, now = (flip[key] or "no route" for key in ("was", "now"))
-        console.print(f"{flip['n']:,} trajectories from {was} to {now}, {flip['examples'][0]} for one")
-    for judge, (before, after) in found["judges"].items():
+    moved = [(name, one, one.shift) for name, one in compared.families.items() if one.shift]
+    _table("family", [(name, _number(one.a.success), _number(one.b.success), f"{shift:+.3f}")
+                      for name, one, shift in sorted(moved, key=lambda it: -abs(it[2]))[:SHOWN]])  # fmt: skip
+    for flip in compared.flips[:SHOWN]:
+        was, now = flip.was or "no route", flip.now or "no route"
+        console.print(f"{flip.n:,} trajectories from {was} to {now}, {flip.examples[0]} for one")
+    for judge, (before, after) in found.judges.items():
         if before != after:
             console.print(f"judge {judge}: {before:,} verdicts, then {after:,}", markup=False)
-    if "policies" in found:
-        _show_policies(found["policies"])
+    if compared.policies:
+        _show_policies(compared.policies)
 
 
-def _show_policies(found: dict[str, Any]) -> None:
+def _show_policies(found: Policies) -> None:
     console = out()
-    for key in ("parent", "method", "code", "seed"):
-        if found[key][0] != found[key][1]:
-            console.print(f"{key:<14} {found[key][0]} -> {found[key][1]}", markup=False)
-    for one in found["config"]:
-        console.print(f"{one['key']}: {one['a']} -> {one['b']}", markup=False)
-    at = found["success"]
-    if at["difference"] is not None:
-        low, high = at["ci"]
-        console.print(f"success        {at['difference']:+.3f} ({low:+.3f} to {high:+.3f}) over {at['n']} pairs")
+    for name in PLAIN:
+        before, after = found.both(name)
+        if before != after:
+            console.print(f"{name:<14} {before} -> {after}", markup=False)
+    for key, (before, after) in found.config.items():
+        console.print(f"{key}: {before} -> {after}", markup=False)
+    if (at := found.success).n:
+        console.print(f"success        {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over {at.n} pairs")
 
 
 def _table(name: str, rows: list[tuple[str, str, str, str]]) -> None:

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Collection
-from typing import Any
+from dataclasses import dataclass
 
 from apps.commands.lineage import made_from_readers, readers_of
 from apps.report.build import report_folder
@@ -25,17 +25,32 @@ SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
 """What a training that was cut short leaves of its data in the work folder; it writes them anew."""
 
 
-def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What a forgetting took, or would take."""
+
+    trajectories: list[str]
+    with_them: list[str]
+    """Those of them that repeat steps of the named ones."""
+    policies: dict[str, list[str]]
+    """Whose training read them, by trajectory."""
+    through: list[str]
+    """Policies that were made from those."""
+    unknown: list[str]
+    """Policies of which nobody knows any more whether they did."""
+    judges: list[str]
+    """Trained in this lake on pages of them."""
+    rows: dict[str, int]
+    """By table."""
+    screenshots: int
+    dry_run: bool
+
+
+def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> Erased:
     """Removes trajectories, and those that repeat steps of them, from everywhere they rest in the lake.
 
     A record of the ids comes first: from then on nobody writes them again, and the same command finishes what a kill
     cut short. Exports, and copies of the lake, are out of reach.
-
-    Returns:
-        trajectories (ids), with_them (those of them that repeat steps of the named ones), policies (whose training read
-        them, by trajectory), through (policies that were made from those), unknown (policies of which nobody knows any
-        more whether they did), judges (trained in this lake on pages of them), rows (by table), screenshots (how many),
-        dry_run.
 
     Raises:
         UsageError: an id that is none, or a run, a training or the like is under way in the lake.
@@ -58,17 +73,17 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     pictures = own_screenshots(lake, everything) | (kept - _shown(lake, kept, everything))
     doomed = Doomed(sorted(everything), sorted(pictures))
     through, unknown = made_from_readers(lake, {one for learnt in policies.values() for one in learnt}, unknown)
-    found: dict[str, Any] = {
-        "trajectories": sorted(everything),
-        "with_them": sorted(with_them),
-        "policies": {name: policies[name] for name in sorted(policies)},
-        "through": through,
-        "unknown": unknown,
-        "judges": judges_of(lake, everything),
-        "rows": rows_of(lake, doomed),
-        "screenshots": len(pictures),
-        "dry_run": dry_run,
-    }
+    found = Erased(
+        trajectories=sorted(everything),
+        with_them=sorted(with_them),
+        policies={name: policies[name] for name in sorted(policies)},
+        through=through,
+        unknown=unknown,
+        judges=judges_of(lake, everything),
+        rows=rows_of(lake, doomed),
+        screenshots=len(pictures),
+        dry_run=dry_run,
+    )
     if not dry_run:
         with turning(lake):
             _remove(lake, doomed, policies, reason or NO_REASON)
@@ -136,22 +151,22 @@ def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> se
     return found
 
 
-def show_forgotten(found: dict[str, Any]) -> None:
+def show_forgotten(found: Erased) -> None:
     """The same for people."""
     console = out()
-    word = "would be forgotten" if found["dry_run"] else "forgotten"
-    console.print(f"{counted(len(found['trajectories']), 'trajectory', 'trajectories')} {word}")
-    if found["with_them"]:
-        console.print(f"with them, since they repeat their steps: {', '.join(found['with_them'])}", soft_wrap=True)
-    for table, count in found["rows"].items():
+    word = "would be forgotten" if found.dry_run else "forgotten"
+    console.print(f"{counted(len(found.trajectories), 'trajectory', 'trajectories')} {word}")
+    if found.with_them:
+        console.print(f"with them, since they repeat their steps: {', '.join(found.with_them)}", soft_wrap=True)
+    for table, count in found.rows.items():
         console.print(f"{table:<14} {count:>7,}")
-    reached = sorted({policy for policies in found["policies"].values() for policy in policies})
+    reached = sorted({policy for policies in found.policies.values() for policy in policies})
     console.print(f"policies that learned from them: {', '.join(reached) or 'none'}", soft_wrap=True)
-    if found["through"]:
-        console.print(f"policies that were made from those: {', '.join(found['through'])}", soft_wrap=True)
-    if found["unknown"]:
-        console.print(f"of these nobody knows any more: {', '.join(found['unknown'])}", soft_wrap=True)
-    if found["judges"]:
-        console.print(f"judges that learned from pages of them: {', '.join(found['judges'])}", soft_wrap=True)
-    if not found["dry_run"]:
+    if found.through:
+        console.print(f"policies that were made from those: {', '.join(found.through)}", soft_wrap=True)
+    if found.unknown:
+        console.print(f"of these nobody knows any more: {', '.join(found.unknown)}", soft_wrap=True)
+    if found.judges:
+        console.print(f"judges that learned from pages of them: {', '.join(found.judges)}", soft_wrap=True)
+    if not found.dry_run:
         console.print("The report is gone with them; `flywheel report` writes it anew. Exports are not reached.")

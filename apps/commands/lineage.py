@@ -2,110 +2,205 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from schemas.failure import UsageError
+from schemas.tables.annotation import Annotation
+from schemas.tables.forgotten import Forgotten
 from schemas.tables.policy import PolicyVersion
+from schemas.tables.promotion import Promotion
+from schemas.tables.quality import QualityOverride
+from schemas.tables.review import Review
 from schemas.tables.stage import label_of
-from schemas.tables.verdict import DECISION
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import DECISION, Verdict
 from schemas.text import harmless
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.shared.learnt import decisions_of, read_by
 from tasks.shared.policies import made_from, policies, policy_row
+from tasks.shared.reviews import reviews_of
 
-GONE = ("reason", "policies", "done", "created_at")
-VERDICT = ("gate", "gate_version", "passed", "reason", "route")
+VERDICT = {"gate", "gate_version", "passed", "reason", "route"}
+REVIEW = {"revision", "person", "decision", "step", "undoes"}
+TRAJECTORY = {
+    "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success",
+    "failure_boundary",
+}  # fmt: skip
+"""Of the rows' fields, those that `--json` shows."""
 
 
-def lineage_of(lake: Lake, name: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who had a part in the data that a training read: a judge, or the author of an annotation of a kind."""
+
+    kind: str
+    name: str
+    version: str | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLineage:
+    """What a policy was made from."""
+
+    row: PolicyVersion
+    chain: list[PolicyVersion]
+    """Itself, its parent, and so on."""
+    checkpoint: str
+    trajectories: list[str]
+    """That its training read."""
+    by_task: Mapping[tuple[int, str], int]
+    """How many of them are of an iteration and task."""
+    reviews: list[str]
+    """The decisions of people that its training read."""
+    by_person: Mapping[tuple[str, str], int]
+    """How many of them a person made of a kind."""
+    overridden: list[QualityOverride]
+    makers: list[Maker]
+    decision: Promotion | None
+    """What was decided when it challenged the champion."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What its training noted."""
+        return json.loads(self.row.metrics or "{}")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The whole config that it was made by."""
+        return json.loads(self.row.config)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As JSON."""
+        row, link = self.row, {"parent", "iteration", "method", "status", "code"}
+        return {
+            "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
+            "chain": [{"policy": one.policy_version, **one.model_dump(include=link)} for one in self.chain],
+            "data_versions": row.pins, "checkpoint": self.checkpoint, "metrics": self.metrics, "config": self.config,
+            "trajectories": _counted(self.trajectories, self.by_task, "iteration", "task"),
+            "reviews": _counted(self.reviews, self.by_person, "person", "decision"), "makers": self.makers,
+            "overridden": [one.model_dump(exclude={"broke"}) for one in self.overridden],
+            "training_set": json.loads(row.training_set or "null"),
+            "decision": self.decision and shown(self.decision),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryLineage:
+    """What was said of a trajectory, and what was made from it."""
+
+    row: Trajectory
+    verdicts: list[Verdict]
+    thoughts: Mapping[tuple[str, str | None], int]
+    """How many of its steps an author, at a version, wrote."""
+    reviews: list[Review]
+    policies: list[str]
+    """Whose training read it."""
+    through: list[str]
+    """That were made from those."""
+    unknown: list[str]
+    """Of which nobody knows any more whether they did."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "kind": "trajectory", "trajectory": self.row.trajectory_id, **self.row.model_dump(include=TRAJECTORY),
+            "verdicts": [one.model_dump(include=VERDICT) for one in self.verdicts],
+            "thoughts": _named(self.thoughts, "author", "version"),
+            "reviews": [one.model_dump(include=REVIEW) for one in self.reviews], "policies": self.policies,
+            "through": self.through, "unknown": self.unknown,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenLineage:
+    """What was made from a trajectory that is gone."""
+
+    row: Forgotten
+    through: list[str]
+
+    @property
+    def policies(self) -> list[str]:
+        """Whose training read it."""
+        return self.row.policies
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As JSON."""
+        known = self.row.model_dump(include={"reason", "policies", "done", "created_at"})
+        return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}
+
+
+def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | ForgottenLineage:
     """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither."""
     if name == "champion" or name in policies(lake):
-        return _of_policy(lake, policy_row(lake, name))
-    rows = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
-    if rows:
+        return lineage_of_policy(lake, policy_row(lake, name))
+    if rows := lake.rows(Trajectory, {"trajectory_id": name}):
         return _of_trajectory(lake, rows[0])
-    if gone := lake.read("forgotten", where={"trajectory_id": name}).to_pylist():
-        through = made_from(lake, gone[0]["policies"])
-        return {"kind": "forgotten", "trajectory": name, **{key: gone[0][key] for key in GONE}, "through": through}
+    if gone := lake.rows(Forgotten, {"trajectory_id": name}):
+        return ForgottenLineage(gone[0], made_from(lake, gone[0].policies))
     known = ", ".join(policies(lake)) or "none"
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 
 
-def _of_policy(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
+def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
+    """What a policy was made from."""
     rows = policies(lake)
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
         chain.append(rows[parent])
-    return {
-        "kind": "policy",
-        "policy": policy.policy_version,
-        "chain": [_link(row) for row in chain],
-        "data_versions": policy.pins,
-        "code": policy.code,
-        "seed": policy.seed,
-        "checkpoint": lake.blobs.store.path(policy.checkpoint),
-        "metrics": json.loads(policy.metrics or "{}"),
-        "config": json.loads(policy.config),
-        "trajectories": _trained_on(lake, policy),
-        "reviews": _learnt_from(lake, policy),
-        "overridden": overridden(lake, policy.pins.get("quality_overrides")),
-        "makers": _makers(lake, policy),
-        "repeats": policy.repeats,
-        "training_set": json.loads(policy.training_set or "null"),
-        "decision": _decision(lake, policy),
-    }
+    trained, learnt = _trained_on(lake, policy), decisions_of(lake, policy)
+    return PolicyLineage(
+        row=policy,
+        chain=chain,
+        checkpoint=lake.blobs.store.path(policy.checkpoint),
+        trajectories=trained,
+        by_task=_by_task(lake, policy, trained),
+        reviews=[one.review_id for one in learnt],
+        by_person=dict(sorted(Counter((one.person, one.decision) for one in learnt).items())),
+        overridden=overridden(lake, policy.pins.get("quality_overrides")),
+        makers=_makers(lake, policy),
+        decision=event_of(lake, f"challenge:{policy.policy_version}"),
+    )
 
 
-def _makers(lake: Lake, policy: PolicyVersion) -> list[dict[str, Any]]:
-    """Who had a part in the data that its training read: kind (judge, or of an annotation), name, version, n."""
-    if not {"verdicts", "trajectories"} <= policy.pins.keys():
-        return []
-    return ask(lake, "lineage_makers", policy.pins).to_pylist()
+def _makers(lake: Lake, policy: PolicyVersion) -> list[Maker]:
+    known = {"verdicts", "trajectories"} <= policy.pins.keys()
+    return answers(lake, Maker, "lineage_makers", policy.pins) if known else []
 
 
-def _decision(lake: Lake, policy: PolicyVersion) -> dict[str, Any] | None:
-    """What was decided when it challenged the champion."""
-    told = event_of(lake, f"challenge:{policy.policy_version}")
-    return told and shown(told)
+def _counted(ids: list[str], by: Mapping[Any, int], *names: str) -> dict[str, Any]:
+    return {"count": len(ids), "by": _named(by, *names), "ids": ids}
 
 
-def _link(row: PolicyVersion) -> dict[str, Any]:
-    known = row.model_dump(include={"parent", "iteration", "method", "status", "code"})
-    return {"policy": row.policy_version, **known}
+def _named(by: Mapping[Any, int], *names: str) -> list[dict[str, Any]]:
+    return [dict(zip((*names, "n"), (*about, n), strict=True)) for about, n in by.items()]
 
 
-def _learnt_from(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
-    """The decisions of people that a policy's training read."""
-    found = decisions_of(lake, policy)
-    counts = Counter((one.person, one.decision) for one in found)
-    by = [{"person": person, "decision": decision, "n": n} for (person, decision), n in sorted(counts.items())]
-    return {"count": len(found), "by": by, "ids": [one.review_id for one in found]}
-
-
-def _trained_on(lake: Lake, policy: PolicyVersion) -> dict[str, Any]:
+def _trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
     """The trajectories whose data a policy's training read."""
-    versions = policy.pins
     perceives = json.loads(policy.config).get("train", {}).get("ct", {}).get("perception", 0)
-    ids = sorted(read_by(lake, policy.method, policy.iteration, versions, bool(perceives)))
+    return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, bool(perceives)))
+
+
+def _by_task(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[tuple[int, str], int]:
     if not ids:
-        return {"count": 0, "by": [], "ids": []}
-    stored = lake.read(
-        "trajectories",
-        ["trajectory_id", "iteration", "task_id"],
-        {"trajectory_id": ids},
-        version=versions["trajectories"],
-    ).to_pylist()
-    counts = Counter((row["iteration"], row["task_id"]) for row in stored)
-    by = [{"iteration": iteration, "task": task, "n": n} for (iteration, task), n in sorted(counts.items())]
-    return {"count": len(ids), "by": by, "ids": ids}
+        return {}
+    where, version = {"trajectory_id": ids}, policy.pins["trajectories"]
+    stored = lake.read("trajectories", ["iteration", "task_id"], where, version)
+    counts = Counter(zip(stored["iteration"].to_pylist(), stored["task_id"].to_pylist(), strict=True))
+    return dict(sorted(counts.items()))
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -117,7 +212,7 @@ def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]]
         if lake.missing(policy.pins):
             unknown.append(version)
             continue
-        for name in found.keys() & set(_trained_on(lake, policy)["ids"]):
+        for name in found.keys() & set(_trained_on(lake, policy)):
             found[name].append(version)
     return found, unknown
 
@@ -130,92 +225,74 @@ def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[
     return through, [name for name in [*unknown, *made_from(lake, unknown)] if name not in known]
 
 
-def _of_trajectory(lake: Lake, row: dict[str, Any]) -> dict[str, Any]:
-    name = row["trajectory_id"]
-    verdicts = sorted(
-        lake.read("verdicts", where={"trajectory_id": name}).to_pylist(),
-        key=lambda one: (one["created_at"], one["gate"] == DECISION),
-    )
+def _of_trajectory(lake: Lake, row: Trajectory) -> TrajectoryLineage:
+    name = row.trajectory_id
+    verdicts = lake.rows(Verdict, {"trajectory_id": name})
+    thoughts = lake.rows(Annotation, {"trajectory_id": name, "kind": "thought"})
     trained, unknown = readers_of(lake, [name])
     through, unknown = made_from_readers(lake, trained[name], unknown)
-    shown = ("iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success")
-    return {
-        "kind": "trajectory",
-        "trajectory": name,
-        **{key: row[key] for key in shown},
-        "failure_boundary": row["failure_boundary"],
-        "verdicts": [{key: one[key] for key in VERDICT} for one in verdicts],
-        "thoughts": _thoughts(lake, name),
-        "reviews": _reviews(lake, name),
-        "policies": trained[name],
-        "through": through,
-        "unknown": unknown,
-    }
+    return TrajectoryLineage(
+        row=row,
+        verdicts=sorted(verdicts, key=lambda one: (one.created_at, one.gate == DECISION)),
+        thoughts=Counter((row.author, row.version) for row in thoughts),
+        reviews=reviews_of(lake, name),
+        policies=trained[name],
+        through=through,
+        unknown=unknown,
+    )
 
 
-def _thoughts(lake: Lake, trajectory: str) -> list[dict[str, Any]]:
-    """Who wrote thoughts of its steps: author, version, n."""
-    where = {"trajectory_id": trajectory, "kind": "thought"}
-    rows = lake.read("annotations", ["author", "version"], where).to_pylist()
-    counts = Counter((row["author"], row["version"]) for row in rows)
-    return [{"author": author, "version": version, "n": n} for (author, version), n in counts.items()]
-
-
-def _reviews(lake: Lake, trajectory: str) -> list[dict[str, Any]]:
-    """What people decided of it, oldest first."""
-    columns = ["revision", "person", "decision", "step", "undoes"]
-    rows = lake.read("reviews", columns, {"trajectory_id": trajectory}).to_pylist()
-    return sorted(rows, key=lambda row: row["revision"])
-
-
-def show_lineage(found: dict[str, Any]) -> None:
+def show_lineage(found: PolicyLineage | TrajectoryLineage | ForgottenLineage) -> None:
     """The same for people."""
-    {"policy": _show_policy, "trajectory": _show_trajectory, "forgotten": _show_forgotten}[found["kind"]](found)
+    match found:
+        case PolicyLineage():
+            _show_policy(found)
+        case TrajectoryLineage():
+            _show_trajectory(found)
+        case ForgottenLineage():
+            console = out()
+            console.print(f"{'trajectory':<15} {found.row.trajectory_id}")
+            console.print(f"{'forgotten':<15} {found.row.created_at}")
+            console.print(f"{'reason':<15} {found.row.reason}")
+            _show_reached(found)
 
 
-def _show_forgotten(found: dict[str, Any]) -> None:
+def _show_reached(found: TrajectoryLineage | ForgottenLineage) -> None:
     console = out()
-    for key in ("trajectory", "created_at", "reason"):
-        console.print(f"{'forgotten' if key == 'created_at' else key:<15} {found[key]}")
-    _show_reached(found)
+    console.print(f"{'policies':<15} {', '.join(found.policies) or 'none was trained on it'}", soft_wrap=True)
+    if found.through:
+        console.print(f"{'made from these':<15} {', '.join(found.through)}", soft_wrap=True)
 
 
-def _show_reached(found: dict[str, Any]) -> None:
+def _show_policy(found: PolicyLineage) -> None:
     console = out()
-    console.print(f"{'policies':<15} {', '.join(found['policies']) or 'none was trained on it'}", soft_wrap=True)
-    if found["through"]:
-        console.print(f"{'made from these':<15} {', '.join(found['through'])}", soft_wrap=True)
-
-
-def _show_policy(found: dict[str, Any]) -> None:
-    console = out()
-    for depth, link in enumerate(found["chain"]):
-        made = f"iteration {link['iteration']}, {link['method']}, {link['status']}, code {link['code'][:12]}"
-        policy = "  " * depth + ("from " if depth else "") + harmless(link["policy"])
+    for depth, link in enumerate(found.chain):
+        made = f"iteration {link.iteration}, {link.method}, {link.status}, code {link.code[:12]}"
+        policy = "  " * depth + ("from " if depth else "") + harmless(link.policy_version)
         console.print(Text.assemble(f"{policy}  ", (made, "dim")))
-    versions = ", ".join(f"{table} {version}" for table, version in sorted(found["data_versions"].items()))
+    versions = ", ".join(f"{table} {version}" for table, version in sorted(found.row.pins.items()))
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
-    console.print(f"config          {found['config'].get('name', '')}, seed {found['seed']} (whole with --json)")
-    console.print(f"checkpoint      {found['checkpoint']}")
-    console.print(f"trained on      {found['trajectories']['count']} trajectories (ids with --json)")
-    said = ", ".join(f"{one['n']} {one['decision']} by {one['person']}" for one in found["reviews"]["by"])
+    console.print(f"config          {found.config.get('name', '')}, seed {found.row.seed} (whole with --json)")
+    console.print(f"checkpoint      {found.checkpoint}")
+    console.print(f"trained on      {len(found.trajectories)} trajectories (ids with --json)")
+    said = ", ".join(f"{n} {decision} by {person}" for (person, decision), n in found.by_person.items())
     console.print(f"people          {said or 'nothing that people decided'}")
-    for row in found["overridden"]:
-        about = f"{row['table']}, {row['expectation']} of {label_of(row['iteration'])}"
-        console.print(f"quality         {row['person']} overrode {about}: {row['reason']}")
-    for one in found["makers"]:
-        console.print(f"{one['kind']:<15} {one['n']:,} by {one['name']}{_of(one['version'])}")
-    if found["repeats"]:
-        console.print(f"repeats         {found['repeats']}")
-    if found["decision"]:
-        console.print(f"decision        {found['decision']['decision']}: {found['decision']['reason']}")
+    for row in found.overridden:
+        about = f"{row.table}, {row.expectation} of {label_of(row.iteration)}"
+        console.print(f"quality         {row.person} overrode {about}: {row.reason}")
+    for one in found.makers:
+        console.print(f"{one.kind:<15} {one.n:,} by {one.name}{_of(one.version)}")
+    if found.row.repeats:
+        console.print(f"repeats         {found.row.repeats}")
+    if found.decision:
+        console.print(f"decision        {found.decision.decision}: {found.decision.reason}")
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    for row in found["trajectories"]["by"]:
-        table.add_row(str(row["iteration"]), row["task"], str(row["n"]))
-    if found["trajectories"]["by"]:
+    for (iteration, task), n in found.by_task.items():
+        table.add_row(str(iteration), task, str(n))
+    if found.by_task:
         console.print(table)
 
 
@@ -223,17 +300,18 @@ def _of(version: str | None) -> str:
     return f" ({version})" if version else ""
 
 
-def _show_trajectory(found: dict[str, Any]) -> None:
+def _show_trajectory(found: TrajectoryLineage) -> None:
     console = out()
-    for key in ("trajectory", "task_id", "seed", "iteration", "policy", "policy_version", "instruction", "success"):
-        console.print(f"{key:<15} {found[key]}")
-    for verdict in found["verdicts"]:
-        word = "passed" if verdict["passed"] else "refused"
-        console.print(f"{verdict['gate']:<15} {word}: {verdict['reason']} ({verdict['route']})")
-    for one in found["reviews"]:
-        console.print(f"{'person':<15} {one['person']}: {one['decision']}")
-    for one in found["thoughts"]:
-        console.print(f"{'thoughts':<15} {one['n']} by {one['author']}{_of(one['version'])}")
+    console.print(f"{'trajectory':<15} {found.row.trajectory_id}")
+    for key in ("task_id", "seed", "iteration", "policy", "policy_version", "instruction", "success"):
+        console.print(f"{key:<15} {getattr(found.row, key)}")
+    for verdict in found.verdicts:
+        word = "passed" if verdict.passed else "refused"
+        console.print(f"{verdict.gate:<15} {word}: {verdict.reason} ({verdict.route})")
+    for review in found.reviews:
+        console.print(f"{'person':<15} {review.person}: {review.decision}")
+    for (author, version), n in found.thoughts.items():
+        console.print(f"{'thoughts':<15} {n} by {author}{_of(version)}")
     _show_reached(found)
-    if found["unknown"]:
-        console.print(f"{'not known':<15} {', '.join(found['unknown'])}: what was read for them is not there any more")
+    if found.unknown:
+        console.print(f"{'not known':<15} {', '.join(found.unknown)}: what was read for them is not there any more")

@@ -1,6 +1,6 @@
 """`flywheel run --dry-run`: what a run would do, how long it takes, where, and what it would leave behind."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,17 @@ RECENT = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An iteration that is gone on with."""
+
+    iteration: int
+    after: str
+    """The last stage that it has ended."""
+    trajectories: int
+    """That are there already."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a run would do."""
 
@@ -45,8 +56,7 @@ class Plan:
     practice: list[str]
     iterations: int
     finished: int
-    unfinished: dict[str, Any] | None
-    """The iteration that is gone on with, the stage after which, and its trajectories that are there already."""
+    unfinished: Unfinished | None
     trajectories_each: int
     """For data, in an iteration; of them the practice pages' below."""
     practice_each: int
@@ -87,7 +97,7 @@ def plan_of(config: Config, iterations: int) -> Plan:
     begun = begun_iterations(lake) if lake else []
     finished = [one for one in begun if one.finished]
     unfinished = next((_unfinished(one) for one in reversed(begun) if not one.finished), None)
-    left = max(0, iterations * amount.total - (unfinished["trajectories"] if unfinished else 0))
+    left = max(0, iterations * amount.total - (unfinished.trajectories if unfinished else 0))
     return Plan(
         tasks=named["train"],
         held_out=named["held_out"],
@@ -110,11 +120,6 @@ def plan_of(config: Config, iterations: int) -> Plan:
         work_folder=str(home()),
         sandboxes=[_sandboxes(environment) for environment in environments_of(config)],
     )
-
-
-def as_dict(plan: Plan) -> dict[str, Any]:
-    """The plan for `--json`."""
-    return asdict(plan)
 
 
 def show_plan(plan: Plan) -> None:
@@ -147,19 +152,15 @@ def show_plan(plan: Plan) -> None:
         console.print(f"{name:<13} {text}", markup=False)
 
 
-def _unfinished(row: IterationStatus) -> dict[str, Any]:
+def _unfinished(row: IterationStatus) -> Unfinished:
     done = [stage for stage in STAGES if stage in row.stages_s]
-    return {
-        "iteration": row.iteration,
-        "after": (done or ["its beginning"])[-1],
-        "trajectories": row.trajectories,
-    }
+    return Unfinished(row.iteration, (done or ["its beginning"])[-1], row.trajectories)
 
 
 def _stand(plan: Plan) -> str:
     stands = f"{counted(plan.finished, 'iteration')} finished"
     one = plan.unfinished
-    return f"{stands}; iteration {one['iteration']} goes on after {one['after']}" if one else stands
+    return f"{stands}; iteration {one.iteration} goes on after {one.after}" if one else stands
 
 
 def _seconds(

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ from models.tiny.layout import TRAINING
 from schemas.beside import written_beside
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
@@ -24,19 +25,40 @@ from tasks.running.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
+if TYPE_CHECKING:
+    from tasks.measure import Measured
+
 COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
 """Of a measured trajectory; the last two where there is more than one attempt."""
-EACH = ("trajectories", "plays")
-"""What holds every trajectory: named, and in the earlier form, as bare lists of the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a challenger."""
+
+    policy: str
+    status: str
+    decision: Promotion | None
+    """Whether it is the champion now, why, and the numbers."""
+
+    @property
+    def line(self) -> str:
+        """The same in one line."""
+        return f"{self.policy}: {self.status}" + (f": {self.decision.reason}" if self.decision else "")
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"policy": self.policy, "status": self.status, "decision": self.decision and shown(self.decision)}
 
 
 def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
-) -> dict[str, Any]:
-    """Success over all and by task, tasks named as in the config."""
+) -> "Measured":
+    """What the policy is worth, tasks named as in the config."""
     make_prefect_home()
     from environments.catalog import name_in
-    from tasks.measure import Measured, check_seeds
+    from tasks.measure import check_seeds
     from tasks.shared.paths import lake_if_any
     from tasks.shared.suite import made_named
 
@@ -49,21 +71,9 @@ def measure(
 
     found: Measured = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
     names = {task: name_in(config, task) for task in found.rates.tasks}
-    by_task = {names[task]: asdict(rate) for task, rate in found.rates.tasks.items()}
-    each = [
-        [names.get(one.task) or name_in(config, one.task), one.seed, one.success]
-        + ([one.attempt, one.n_steps] if attempts > 1 else [])
-        for one in found.trajectories
-    ]
-    named = [dict(zip(COLUMNS, row, strict=False)) for row in each]
-    return {
-        "policy": found.policy,
-        "success": found.rates.success,
-        "ci": found.rates.ci,
-        "tasks": by_task,
-        "trajectories": named,
-        "plays": each,
-    }
+    rates = {names[task]: rate for task, rate in found.rates.tasks.items()}
+    each = [replace(one, task=names.get(one.task) or name_in(config, one.task)) for one in found.trajectories]
+    return replace(found, rates=replace(found.rates, tasks=rates), trajectories=each)
 
 
 def check_tasks(config: Config, tasks: list[str] | None) -> None:
@@ -74,24 +84,34 @@ def check_tasks(config: Config, tasks: list[str] | None) -> None:
     tasks_named(config, tasks or ())
 
 
-def show_measured(measured: dict[str, Any]) -> None:
+def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[str, Any]:
+    """The same as JSON; with `each` every trajectory, named, and in the earlier form, as bare lists of the same."""
+    found = {"policy": measured.policy, **asdict(measured.rates)}
+    columns = COLUMNS if attempts > 1 else COLUMNS[:3]
+    plays = [astuple(one)[: len(columns)] for one in measured.trajectories]
+    named = [dict(zip(columns, row, strict=True)) for row in plays]
+    return {**found, "trajectories": named, "plays": plays} if each else found
+
+
+def show_measured(measured: "Measured") -> None:
     """The same for people."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("task", "success", "", "trajectories"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")
-    for task, numbers in measured["tasks"].items():
-        table.add_row(task, f"{numbers['success']:.3f}", Text(bar(numbers["success"]), "cyan"), str(numbers["n"]))
+    for task, at in measured.rates.tasks.items():
+        table.add_row(task, f"{at.success:.3f}", Text(bar(at.success), "cyan"), str(at.n))
     console = out()
     console.print(table)
-    if measured["success"] is None:
+    rates = measured.rates
+    if rates.success is None:
         console.print("\nNo trajectory could be finished: every one was an environment failure.")
     else:
-        interval = "{:.3f} to {:.3f}, 95 %, trajectories".format(*measured["ci"])
-        console.print(f"\n{measured['policy']}: {measured['success']:.3f} ({interval})")
+        interval = "{:.3f} to {:.3f}, 95 %, trajectories".format(*rates.ci)
+        console.print(f"\n{measured.policy}: {rates.success:.3f} ({interval})")
 
 
-def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
-    """Trains from pinned data; returns the new version, whether it is the champion now, and why.
+def retrain_policy(config: Config, like: str | None) -> Outcome:
+    """Trains from pinned data, and lets what comes of it challenge the champion.
 
     Raises:
         Paused: the lake's wheel is paused, or was meanwhile.
@@ -113,28 +133,21 @@ def retrain_policy(config: Config, like: str | None) -> dict[str, Any]:
     return outcome_of(lake, version)
 
 
-def outcome_of(lake: Lake, version: str) -> dict[str, Any]:
-    """What became of a challenger: `policy`, `status`, and the `decision` with its numbers."""
-    event = event_of(lake, f"challenge:{version}")
-    return {"policy": version, "status": policy_row(lake, version).status, "decision": event and shown(event)}
+def outcome_of(lake: Lake, version: str) -> Outcome:
+    """What became of a challenger."""
+    return Outcome(version, policy_row(lake, version).status, event_of(lake, f"challenge:{version}"))
 
 
-def outcome_line(done: dict[str, Any]) -> str:
-    """The same in one line."""
-    why = f": {done['decision']['reason']}" if done["decision"] else ""
-    return f"{done['policy']}: {done['status']}{why}"
-
-
-def roll_back_to(lake: Lake, version: str | None, reason: str) -> dict[str, Any]:
+def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     """Makes an earlier champion reign again; returns the record."""
     make_prefect_home()
     from tasks.promote.rollback import roll_back
 
-    return shown(roll_back(lake, version, reason))
+    return roll_back(lake, version, reason)
 
 
-def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str, Any]:
-    """Brings a checkpoint into the lake; returns its version, whether it is the champion now, and why.
+def adopt_policy(config: Config, directory: Path, name: str | None) -> Outcome:
+    """Brings a checkpoint into the lake, and lets it challenge the champion.
 
     Raises:
         CheckpointError: `directory` holds no model; nothing was started.
@@ -150,8 +163,11 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> dict[str,
     return outcome_of(lake, call("flows.adopt.adopt", config, str(directory.absolute()), name))
 
 
-def merge_policies(config: Config, policies: list[str], weights: list[float] | None, parts: int) -> dict[str, Any]:
-    """Merges policies of one start; returns the new version, its weights, and whether it is the champion now."""
+def merge_policies(
+    config: Config, policies: list[str], weights: list[float] | None, parts: int
+) -> tuple[Outcome, dict[str, Any]]:
+    """Merges policies of one start, and lets the new one challenge the champion; also what the merging noted, such as
+    the weights (`merged`)."""
     make_prefect_home()
     from tasks.merge import check_named
     from tasks.preflight.preflight import require
@@ -161,7 +177,7 @@ def merge_policies(config: Config, policies: list[str], weights: list[float] | N
     require(config)
 
     version = call("flows.merge.merge", config, policies, weights, parts)
-    return {**outcome_of(lake, version), **json.loads(policy_row(lake, version).metrics)}
+    return outcome_of(lake, version), json.loads(policy_row(lake, version).metrics)
 
 
 def export_policy(lake: Lake, name: str, to: Path) -> str:

@@ -1,11 +1,12 @@
 """`flywheel run`: quick checks, the wheel, the report."""
 
-from typing import Any
+from pathlib import Path
 
 from apps.calling import call
 from apps.commands.status import show_status, status_of
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
+from apps.options import print_json
 from apps.report.build import build_report
 from schemas.config import Config
 from schemas.failure import GateRefused
@@ -20,11 +21,11 @@ from tasks.turning import require_free
 AHEAD = ("transformers.models.qwen3_vl.modeling_qwen3_vl", "great_expectations")
 
 
-def turn(config: Config, iterations: int) -> tuple[dict[str, Any], Pause | None]:
+def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
     """Turns the wheel by `iterations`, an unfinished one included.
 
     Returns:
-        What `status --json` says, with the report; and the pause that ended it, if one did.
+        Where the report is; and the pause that ended it, if one did.
 
     Raises:
         FlywheelError: a check fails, or another run turns the lake, before anything is spent; or a stage does.
@@ -45,10 +46,14 @@ def turn(config: Config, iterations: int) -> tuple[dict[str, Any], Pause | None]
     except GateRefused:
         err().print(f"The failing rows are in the report: {build_report(config)}")
         raise
-    return {**status_of(open_lake(config)), "report": str(build_report(config))}, pause
+    return build_report(config), pause
 
 
-def show_turned(config: Config, turned: dict[str, Any]) -> None:
-    """The same for people."""
-    show_status(open_lake(config))
-    out().print(f"report {turned['report']}", markup=False)
+def show_turned(config: Config, report: Path, as_json: bool) -> None:
+    """Where the wheel stands now, and the report."""
+    lake = open_lake(config)
+    if as_json:
+        print_json({**status_of(lake), "report": str(report)})
+    else:
+        show_status(lake)
+        out().print(f"report {report}", markup=False)

@@ -65,7 +65,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(lake)],
-        "overridden": overridden(lake, lake.version(OVERRIDES.name)),
+        "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(lake, lake.version(OVERRIDES.name))],
     }
 
 
@@ -131,7 +131,7 @@ def _decisions(found: list[Decided]) -> Table:
 def _overrides(lake: Lake) -> str:
     """A line per reason for which an iteration passed the quality gate all the same, the newest three."""
     rows = overridden(lake, lake.version(OVERRIDES.name))
-    found = {(row["iteration"], row["person"], row["reason"]) for row in rows}
+    found = {(row.iteration, row.person, row.reason) for row in rows}
     newest = sorted(found, key=lambda one: turn(one[0]))[-3:]
     return "".join(f"\nquality of {label_of(at)} overridden by {who}: {why}" for at, who, why in newest)
 

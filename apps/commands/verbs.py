@@ -4,7 +4,7 @@ import sys
 import webbrowser
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,21 +49,18 @@ def run(
     """Turn the wheel; go on where the lake stands."""
     resolved = resolve(config, overrides)
     if dry_run:
-        from apps.commands.plan import as_dict, plan_of, show_plan
+        from apps.commands.plan import plan_of, show_plan
 
         plan = plan_of(resolved, iterations or resolved.iterations)
         if as_json:
-            print_json(as_dict(plan))
+            print_json(plan)
         else:
             show_plan(plan)
         return
     from apps.commands.run import show_turned, turn
 
-    turned, pause = turn(resolved, iterations or resolved.iterations)
-    if as_json:
-        print_json(turned)
-    else:
-        show_turned(resolved, turned)
+    page, pause = turn(resolved, iterations or resolved.iterations)
+    show_turned(resolved, page, as_json)
     if pause:
         raise pause.refusal()
 
@@ -129,7 +126,7 @@ def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, 
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)
     if as_json:
-        print_json(found)
+        print_json(found.shown)
     else:
         show_lineage(found)
 
@@ -151,13 +148,13 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a policy on held-out seeds, without touching the champion."""
-    from apps.commands.policies import EACH, measure, show_measured
+    from apps.commands.policies import measure, measured_as_json, show_measured
 
     if each and not as_json:
         raise UsageError("`--trajectories` lists them in JSON.", "Add --json.")
     measured = measure(resolve(config, overrides), policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
-        print_json({key: value for key, value in measured.items() if each or key not in EACH})
+        print_json(measured_as_json(measured, attempts, each))
     else:
         show_measured(measured)
 
@@ -197,13 +194,13 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
-    from apps.commands.policies import outcome_line, retrain_policy
+    from apps.commands.policies import retrain_policy
 
-    done: dict[str, Any] = retrain_policy(resolve(config, overrides), like)
+    done = retrain_policy(resolve(config, overrides), like)
     if as_json:
-        print_json(done)
+        print_json(done.shown)
     else:
-        say(outcome_line(done))
+        say(done.line)
 
 
 def adopt(
@@ -214,13 +211,13 @@ def adopt(
     as_json: AsJson = False,
 ) -> None:
     """Bring a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion."""
-    from apps.commands.policies import adopt_policy, outcome_line
+    from apps.commands.policies import adopt_policy
 
     done = adopt_policy(resolve(config, overrides), directory, name)
     if as_json:
-        print_json(done)
+        print_json(done.shown)
     else:
-        say(outcome_line(done))
+        say(done.line)
 
 
 def merge(
@@ -231,16 +228,16 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Interpolate policies trained from one start; the weights are searched by held-out success."""
-    from apps.commands.policies import merge_policies, outcome_line
+    from apps.commands.policies import merge_policies
 
     resolved = resolve(config, [one for one in named if "=" in one])
     policies = [one for one in named if "=" not in one]
-    done = merge_policies(resolved, policies, numbers(weights, "--weights"), parts)
+    done, noted = merge_policies(resolved, policies, numbers(weights, "--weights"), parts)
     if as_json:
-        print_json(done)
+        print_json(done.shown | noted)
     else:
-        text = ", ".join(f"{share:.2f} {name}" for name, share in done["merged"].items())
-        say(f"{outcome_line(done)}; {text}")
+        text = ", ".join(f"{share:.2f} {name}" for name, share in noted["merged"].items())
+        say(f"{done.line}; {text}")
 
 
 def export(
@@ -292,12 +289,12 @@ def judge(
 
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
-    from apps.commands.curriculum import explanation, show_explanation
+    from apps.commands.curriculum import explained, explanation, show_explanation
     from apps.lakes import open_lake
 
     found = explanation(open_lake(resolve(config, overrides)), task)
     if as_json:
-        print_json(found)
+        print_json(explained(found))
     else:
         show_explanation(found)
 

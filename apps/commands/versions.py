@@ -19,15 +19,16 @@ def rollback(
     """Make the champion before this one, or VERSION, reign again; what is trained next begins from it."""
     from apps.commands.policies import roll_back_to
     from apps.lakes import open_lake
+    from tasks.promote.events import shown
 
     versions, overrides = apart(named)
     if len(versions) > 1:
         raise UsageError(f"`rollback` takes one version, not {', '.join(versions)}.", "Name one, or none.")
     done = roll_back_to(open_lake(resolve(config, overrides)), versions[0] if versions else None, reason)
     if as_json:
-        print_json(done)
+        print_json(shown(done))
     else:
-        typer.echo(f"{done['champion']} reigns again; {done['against']} does no more: {done['reason']}")
+        typer.echo(f"{done.champion} reigns again; {done.against} does no more: {done.reason}")
 
 
 def diff(
@@ -47,7 +48,7 @@ def diff(
         raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
     found = difference_of(open_lake(resolve(config, overrides)), *versions)
     if as_json:
-        print_json(found)
+        print_json(found.shown)
     else:
         show_difference(found)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from apps.dashboard.graph import lineage_graph
 from apps.report import charts
-from apps.report.gather import Rows, curriculum, data_docs, gather
+from apps.report.gather import Choice, OnTask, Overview, curriculum, gather
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.promote.events import rolled_back
@@ -16,6 +16,7 @@ from tasks.running.budget import Account, account
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 
+Charts = dict[str, charts.Spec]
 LATEST = 40
 """Iterations that a chart by task shows; the report has all."""
 FRESH_S = 2.0
@@ -38,11 +39,11 @@ class Gathered:
             self._look()
             return "-".join(str(version) for _, version in sorted(self._versions.items()))
 
-    def overview(self) -> dict[str, Any]:
+    def overview(self) -> Overview:
         """All that the first page shows."""
         return self._once("overview", lambda: gather(self.config, self.lake, work_folder(self.lake, "report")))
 
-    def curriculum(self) -> Rows:
+    def curriculum(self) -> list[Choice]:
         """Every choice, newest iteration first."""
         return self._once("curriculum", lambda: curriculum(self.lake))
 
@@ -50,17 +51,13 @@ class Gathered:
         """Each part of the budget: what, spent, allowed."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
-    def docs(self) -> Rows:
-        """The Data Docs that are kept, by name."""
-        return data_docs(self.config, self.lake, work_folder(self.lake, "data_docs"))
-
-    def charts(self, page: str) -> dict[str, Any]:
+    def charts(self, page: str) -> Charts:
         """The specifications of a page's charts by name, without those that have nothing to show.
 
         Raises:
             KeyError: no page of that name has charts.
         """
-        make: dict[str, Callable[[], dict[str, Any]]] = {
+        make: dict[str, Callable[[], Charts]] = {
             "wheel": self._wheel,
             "curriculum": lambda: {"weights": charts.weights(latest(self.curriculum()))},
             "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()), rolled_back(self.lake))},
@@ -68,22 +65,21 @@ class Gathered:
         found = self._once(f"charts of {page}", make[page])
         return {name: spec for name, spec in found.items() if spec}
 
-    def _wheel(self) -> dict[str, Any]:
+    def _wheel(self) -> Charts:
         found = self.overview()
         return {
-            "success": charts.success(found["iterations"]),
-            "collected": charts.collected(found["collected"]),
-            "heat": charts.heat(self._linked()),
-            "funnel": charts.funnel(found["funnel"]),
-            "stages": charts.stages(found["stages"]),
+            "success": charts.success(found.iterations),
+            "collected": charts.collected(found.collected),
+            "heat": charts.heat(self._latest_tasks(), _trajectories),
+            "funnel": charts.funnel(found.funnel),
+            "stages": charts.stages(found.stages),
         }
 
-    def _linked(self) -> Rows:
-        """Success by task and iteration, each with the address of its trajectories."""
-        rows = self.overview()["tasks"]
-        kept = set(sorted({int(row["by"]) for row in rows if row["by"].isdigit()})[-LATEST:])
-        shown = [row for row in rows if not row["by"].isdigit() or int(row["by"]) in kept]
-        return [{**row, "link": _trajectories(row["task_id"], row["by"])} for row in shown]
+    def _latest_tasks(self) -> list[OnTask]:
+        """Success by task and iteration."""
+        rows = self.overview().tasks
+        kept = set(sorted({int(row.by) for row in rows if row.by.isdigit()})[-LATEST:])
+        return [row for row in rows if not row.by.isdigit() or int(row.by) in kept]
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         with self._lock:
@@ -106,12 +102,13 @@ class Gathered:
             self._versions, self._kept = versions, {}
 
 
-def latest(rows: Rows) -> Rows:
+def latest(rows: list[Choice]) -> list[Choice]:
     """Rows of the last iterations."""
-    kept = sorted({row["iteration"] for row in rows})[-LATEST:]
-    return [row for row in rows if not kept or row["iteration"] >= kept[0]]
+    kept = sorted({row.iteration for row in rows})[-LATEST:]
+    return [row for row in rows if not kept or row.iteration >= kept[0]]
 
 
-def _trajectories(task: str, by: str) -> str:
-    asked = {"task": task} | ({"iteration": by} if by.isdigit() else {})
+def _trajectories(row: OnTask) -> str:
+    """The address of the trajectories of a task and, where it is one's, an iteration."""
+    asked = {"task": row.task_id} | ({"iteration": row.by} if row.by.isdigit() else {})
     return f"/trajectories?{urlencode(asked)}"

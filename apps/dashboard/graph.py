@@ -1,11 +1,11 @@
 """The policies as a graph: a point for each, the way from its parent, and whether it reigned."""
 
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import quote
 
 import altair as alt
 
+from apps.report.charts import Spec
 from apps.report.gather import label
 from schemas.tables.policy import PolicyVersion
 
@@ -23,7 +23,7 @@ LATEST = 60
 """Policies that the picture shows, the newest ones."""
 
 
-def lineage_graph(policies: list[PolicyVersion], fallen: Collection[str] = ()) -> dict[str, Any] | None:
+def lineage_graph(policies: list[PolicyVersion], fallen: Collection[str] = ()) -> Spec:
     """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind; `fallen`
     are those that were rolled back."""
     shown = sorted(policies, key=lambda one: one.created_at)[-LATEST:]

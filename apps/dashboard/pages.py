@@ -7,13 +7,14 @@ import pyarrow.dataset as pads
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from apps.commands.lineage import lineage_of
+from apps.commands.lineage import lineage_of_policy
 from apps.desk.api import Iteration
 from apps.desk.pages import Chosen, Number, page
 from apps.quality.gather import quality_of
 from apps.report.build import vega
 from apps.report.gather import label
 from schemas.failure import UsageError
+from schemas.tables.trajectory import Trajectory
 from tasks.promote.events import rolled_back
 from tasks.quality.drift import MEASURES
 from tasks.running.now import Now, all_now
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from apps.desk.app import Desk
 
 OUTCOMES = ("success", "failure", "environment")
-COLUMNS = (
-    "trajectory_id", "iteration", "task_id", "seed", "policy", "policy_version", "n_steps", "reward", "success",
-    "instruction", "started_at",
-)  # fmt: skip
 SHOWN_IDS = 60
 """Trajectories that a policy's page names."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
@@ -40,7 +37,7 @@ def router(desk: "Desk") -> APIRouter:
     @routes.get("/")
     def wheel() -> HTMLResponse:
         shown = found.overview()
-        return page("wheel", **shown, charts=found.charts("wheel"), budget=found.budget())
+        return page("wheel", **vars(shown), label=label, charts=found.charts("wheel"), budget=found.budget())
 
     @routes.get("/curriculum")
     def curriculum() -> HTMLResponse:
@@ -53,12 +50,12 @@ def router(desk: "Desk") -> APIRouter:
 
     @routes.get("/policies/{name}")
     def policy(name: str) -> HTMLResponse:
-        if name not in policies(lake):
+        if (row := policies(lake).get(name)) is None:
             raise HTTPException(404, f"There is no policy {name!r} in this lake.")
-        shown = lineage_of(lake, name)
-        ids = shown["trajectories"]["ids"][:SHOWN_IDS]
-        fallen = rolled_back(lake)
-        return page("policy", **shown | {"ids": ids, "config": _pretty(shown), "rolled_back": fallen})
+        shown, fallen = lineage_of_policy(lake, row), rolled_back(lake)
+        config = json.dumps(shown.config, indent=2, sort_keys=True)
+        ids = shown.trajectories[:SHOWN_IDS]
+        return page("policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen)
 
     routes.include_router(_data_router(desk))
 
@@ -127,7 +124,7 @@ def live_router(desk: "Desk") -> APIRouter:
 
 def _listed(
     desk: "Desk", fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[Trajectory], int]:
     """One page of the trajectories that are asked for, the newest first, and how many there are."""
     where = pads.scalar(True)
     for name, value in fields.items():
@@ -141,8 +138,8 @@ def _listed(
     order = desk.lake.read("trajectories", ["trajectory_id", "started_at"], where)
     newest = order.sort_by([("started_at", "descending"), ("trajectory_id", "ascending")])
     ids = newest["trajectory_id"].slice(number * size, size).to_pylist()
-    rows = desk.lake.read("trajectories", COLUMNS, {"trajectory_id": ids}).to_pylist() if ids else []
-    return sorted(rows, key=lambda row: ids.index(row["trajectory_id"])), order.num_rows
+    rows = desk.lake.rows(Trajectory, {"trajectory_id": ids}) if ids else []
+    return sorted(rows, key=lambda row: ids.index(row.trajectory_id)), order.num_rows
 
 
 def _told(at: Now) -> dict[str, Any]:
@@ -151,7 +148,3 @@ def _told(at: Now) -> dict[str, Any]:
 
 def _where(iteration: int | None) -> str:
     return "" if iteration is None else label(iteration)
-
-
-def _pretty(shown: dict[str, Any]) -> str:
-    return json.dumps(shown["config"], indent=2, sort_keys=True)

@@ -1,7 +1,7 @@
 """Think-aloud over HTTP: notes or sound in, words by step out, for the person to edit and to keep as reviews."""
 
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -29,6 +29,20 @@ class Notes(BaseModel):
     offset_s: Annotated[float, Field(ge=-86_400.0, le=86_400.0)] = 0.0
 
 
+class Thought(BaseModel):
+    """What was said at a step."""
+
+    step: int
+    thought: str
+
+
+class Aligned(BaseModel):
+    """What was said, and at which steps."""
+
+    said: list[Said]
+    steps: list[Thought]
+
+
 def router(desk: "Desk") -> APIRouter:
     """The routes of think-aloud."""
     routes = APIRouter()
@@ -39,15 +53,15 @@ def router(desk: "Desk") -> APIRouter:
         return page("aloud", item=item, speech=desk.config.desk.speech)
 
     @routes.post("/api/trajectories/{name}/aloud/notes")
-    def notes(name: str, given: Notes) -> dict[str, Any]:
+    def notes(name: str, given: Notes) -> Aligned:
         return _aligned(item_of(desk.lake, name), read_notes(given.notes), given.offset_s)
 
     @routes.post("/api/trajectories/{name}/aloud/sound")
-    async def sound(name: str, request: Request, offset_s: Offset = 0.0) -> dict[str, Any]:
+    async def sound(name: str, request: Request, offset_s: Offset = 0.0) -> Aligned:
         data = await request.body()
         return await run_in_threadpool(heard, name, data, offset_s)
 
-    def heard(name: str, data: bytes, offset_s: float) -> dict[str, Any]:
+    def heard(name: str, data: bytes, offset_s: float) -> Aligned:
         item, pcm = item_of(desk.lake, name), sound_of(data)
         with _ONE_AT_A_TIME:
             phrases = recognizer(desk.config.desk.speech).listen(pcm)
@@ -56,9 +70,7 @@ def router(desk: "Desk") -> APIRouter:
     return routes
 
 
-def _aligned(item: Item, phrases: list[Said], offset_s: float) -> dict[str, Any]:
+def _aligned(item: Item, phrases: list[Said], offset_s: float) -> Aligned:
     words = align(phrases, [step.starts_s for step in item.steps], offset_s)
-    return {
-        "said": [{"start_s": one.start_s, "text": one.text} for one in phrases],
-        "steps": [{"step": item.steps[place].step, "thought": text} for place, text in words.items()],
-    }
+    thoughts = [Thought(step=item.steps[place].step, thought=text) for place, text in words.items()]
+    return Aligned(said=phrases, steps=thoughts)

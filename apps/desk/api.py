@@ -2,16 +2,16 @@
 
 import threading
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, HTTPException, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from apps.commands.lineage import lineage_of
+from apps.commands.lineage import PolicyLineage, lineage_of
 from apps.desk.openings import Asking
 from apps.desk.queue import Place
-from apps.desk.shown import Item, corrections_of, item_of, reviews_shown
+from apps.desk.shown import Item, ShownReview, corrections_of, item_of, reviews_shown
 from schemas.action import Action, to_json
 from schemas.tables.review import Decision
 from storage.lake import Lake
@@ -51,6 +51,14 @@ class Submitted(BaseModel):
         return Draft(**fields, action=to_json(self.action) if self.action else None)
 
 
+class Kept(BaseModel):
+    """What became of a decision: its id, and all that there are on its trajectory."""
+
+    review_id: str
+    revision: int
+    reviews: list[ShownReview]
+
+
 def router(desk: "Desk") -> APIRouter:
     """The routes below `/api`, and the pictures."""
     routes = APIRouter()
@@ -70,20 +78,17 @@ def router(desk: "Desk") -> APIRouter:
 
     @routes.get("/api/trajectories/{name}/policies")
     def policies(name: str) -> list[str]:
-        return lineage_of(desk.lake, name)["policies"]
+        found = lineage_of(desk.lake, name)
+        return [] if isinstance(found, PolicyLineage) else found.policies
 
-    @routes.post("/api/reviews")
-    def review(given: Submitted) -> JSONResponse:
+    @routes.post("/api/reviews", status_code=201)
+    def review(given: Submitted) -> Kept:
         written = submit(desk.lake, given.draft)
         if next(decided) % TIDY_EVERY == 0:
             threading.Thread(target=_tidy, args=(desk.lake,), name="tidy", daemon=True).start()
         reviews = reviews_of(desk.lake, written.trajectory_id)
-        shown: dict[str, Any] = {
-            "review_id": written.review_id,
-            "revision": len(reviews),
-            "reviews": [one.model_dump() for one in reviews_shown(reviews, corrections_of(desk.lake, reviews))],
-        }
-        return JSONResponse(shown, 201)
+        shown = reviews_shown(reviews, corrections_of(desk.lake, reviews))
+        return Kept(review_id=written.review_id, revision=len(reviews), reviews=shown)
 
     @routes.get("/screenshot/{digest}")
     def screenshot(digest: str, iteration: Iteration = None) -> Response:

@@ -1,11 +1,10 @@
 """The funnel: how many trajectories of each iteration come through to training, and where and why the others do not."""
 
 from collections import Counter
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from storage.catalog import ask
+from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.policies import policies
 
@@ -17,6 +16,7 @@ class Drop(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    iteration: int
     stage: str
     gate: str
     why: str
@@ -42,15 +42,14 @@ def funnel_of(lake: Lake) -> list[Funnel]:
     """Every iteration's funnel, newest first."""
     newest, trained = _trained(lake)
     drops: dict[int, list[Drop]] = {}
-    for row in ask(lake, "funnel_drops").to_pylist():
-        drops.setdefault(row.pop("iteration"), []).append(Drop(**row))
-    return [_funnel(row, drops, newest, trained) for row in ask(lake, "funnel_people").to_pylist()]
+    for drop in answers(lake, Drop, "funnel_drops"):
+        drops.setdefault(drop.iteration, []).append(drop)
 
+    def funnel(iteration: int, **counts: int) -> Funnel:
+        counts["trained"] = trained[iteration]
+        return Funnel(iteration=iteration, counts=counts, trained_by=newest, drops=drops.get(iteration, []))
 
-def _funnel(row: dict[str, Any], drops: dict[int, list[Drop]], newest: str, trained: Counter[int]) -> Funnel:
-    iteration = row.pop("iteration")
-    counts = {**row, "trained": trained[iteration]}
-    return Funnel(iteration=iteration, counts=counts, trained_by=newest, drops=drops.get(iteration, []))
+    return answers(lake, funnel, "funnel_people")
 
 
 def _trained(lake: Lake) -> tuple[str, Counter[int]]:

@@ -22,13 +22,13 @@ from models.policy import EXPLORERS, Context
 from rollout.actor import Actor
 from rollout.oversight import PERSON, Overseen, by_person
 from rollout.session import roll_out
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
+from rollout.trajectory import PlannedTrajectory
 from schemas.action import Action, to_json
 from schemas.config import Config
 from schemas.failure import FlywheelError, TrajectoryFailure, UsageError
 from schemas.tables.review import Review
 from schemas.tables.task import JUDGED, GuiTask
-from schemas.tables.trajectory import SPLIT_STARTS
+from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
 from storage.lake import Lake
 from tasks.live import store
 from tasks.shared.policies import last_iteration, policies, reigning
@@ -37,6 +37,8 @@ from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
 
 EXPLORER = "explorer"
+RESULT = {"trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps"}
+"""What an ended session's page is told of its trajectory."""
 KEPT_SESSIONS = 100
 """Ended sessions whose page can still be opened."""
 CLOSE_S = 4.0
@@ -55,6 +57,25 @@ class Decided:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What is seen now."""
+
+    screenshot: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that was taken."""
+
+    actor: str
+    thought: str
+    action: Action
+    screenshot: str
+
+
 @dataclass(slots=True)
 class Session:
     """One live session, as its page shows it; `number` rises with every change."""
@@ -66,11 +87,11 @@ class Session:
     state: State = "starting"
     number: int = 0
     instruction: str = ""
-    screen: dict[str, Any] = field(default_factory=dict[str, Any])
+    screen: Screen | None = None
     proposal: Completion | None = None
-    done: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    done: list[Done] = field(default_factory=list[Done])
     reviews: list[Review] = field(default_factory=list[Review])
-    result: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: Trajectory | None = None
     problem: str = ""
     answer: "asyncio.Future[Decided] | None" = None
     ending: str = ""
@@ -99,10 +120,11 @@ class Session:
         return {
             "name": self.name, "state": self.state, "number": self.number, "person": self.person,
             "task": task.task_id, "seed": self.planned.seed, "max_steps": task.max_steps, "proposer": self.proposer,
-            "instruction": self.asks, "screen": self.screen, "done": self.done,
-            "trajectory": self.planned.trajectory_id, "result": self.result, "problem": self.problem,
+            "instruction": self.asks, "screen": self.screen or {}, "done": self.done,
+            "trajectory": self.planned.trajectory_id, "problem": self.problem,
+            "result": self.result.model_dump(include=RESULT) if self.result else {},
             "proposal": proposal and {
-                "thought": proposal.thought, "action": proposal.action and proposal.action.model_dump(),
+                "thought": proposal.thought, "action": proposal.action,
                 "error": proposal.error, "text": proposal.text,
             },
         }  # fmt: skip
@@ -222,7 +244,7 @@ class LiveSessions:
             record = await roll_out(pool, session.planned, [overseen], True, self._config.policy.history_images)
             session.turn("storing", proposal=None)
             parts = (self._config, self._lake, session.planned, record, session.reviews)
-            session.turn("ended", result=_result(await asyncio.to_thread(store, *parts)))
+            session.turn("ended", result=(await asyncio.to_thread(store, *parts)).trajectory)
         except asyncio.CancelledError:
             session.turn("ended", problem="The desk ended before this was stored.")
             raise
@@ -259,7 +281,7 @@ class LiveSessions:
         digest = digest_of(seen.png)
         self._pictures.hold(session.name, digest, seen.png)
         session.answer = asyncio.get_running_loop().create_future()
-        shown = {"screenshot": digest, "width": seen.width, "height": seen.height}
+        shown = Screen(digest, seen.width, seen.height)
         session.turn("asking", proposal=proposal, instruction=context.instruction, screen=shown)
         try:
             decided = await asyncio.wait_for(session.answer, self._config.desk.idle_s)
@@ -273,8 +295,8 @@ class LiveSessions:
         thought = decided.thought if decided.decision == "override" else proposal.thought
         assert action is not None
         proposer = EXPLORER if session.proposer == EXPLORER else "policy"
-        done = {"actor": PERSON if decided.decision == "override" else proposer, "thought": thought}
-        session.done.append({**done, "action": action.model_dump(), "screenshot": digest})
+        actor = PERSON if decided.decision == "override" else proposer
+        session.done.append(Done(actor, thought, action, digest))
         session.turn("acting")
         if decided.decision == "override":
             return by_person(decided.person, thought, action, "box_v1")
@@ -294,9 +316,3 @@ class LiveSessions:
         )
         original = to_json(proposal.action) if proposal.action else None
         return write(self._lake, draft, session.planned.iteration, (original, proposal.thought))
-
-
-def _result(record: FinishedTrajectory) -> dict[str, Any]:
-    trajectory = record.trajectory
-    shown = ("trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps")
-    return {name: getattr(trajectory, name) for name in shown}

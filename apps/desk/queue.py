@@ -10,13 +10,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from apps.desk.openings import Openings
 from schemas.tables.task import short_names
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 
 KEPT = 1000
@@ -28,15 +27,12 @@ NEAR = 0.8
 _ORDERED_BY = ("trajectories", "verdicts", "reviews", "curriculum")
 
 
-class Place(BaseModel):
-    """One trajectory in the queue."""
-
+class _Rated(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     trajectory_id: str
     iteration: int
     task_id: str
-    task: str
     instruction: str
     policy: str
     policy_version: str
@@ -44,6 +40,23 @@ class Place(BaseModel):
     n_steps: int
     worth: float
     why: list[str]
+
+
+class Rated(_Rated):
+    """What a label on a trajectory is worth, and why."""
+
+    error_step: int | None
+
+    @property
+    def step(self) -> int:
+        """Where to look first: the step of the error, else the last one of a failure, else the first."""
+        return self.error_step if self.error_step is not None else 0 if self.success else self.n_steps - 1
+
+
+class Place(_Rated):
+    """One trajectory in the queue."""
+
+    task: str
     step: int
     """Where to look first: the step of the error, as far as anybody knows it."""
     screenshot: str | None = None
@@ -56,7 +69,7 @@ class Place(BaseModel):
 
 @dataclass(slots=True)
 class _Order:
-    rows: list[dict[str, Any]]
+    rows: list[Rated]
     versions: dict[str, int | None]
     asked_at: float
 
@@ -84,7 +97,7 @@ class Queue:
         a person."""
         order = self._order(iteration, task)
         done, number, elsewhere = looked_at(self._lake), *self._of(person)
-        left = [row for row in order.rows if row["trajectory_id"] not in done]
+        left = [row for row in order.rows if row.trajectory_id not in done]
         rows = spread(left, number, elsewhere)[offset : offset + limit]
         if len(rows) < limit and len(order.rows) == KEPT:
             rows = self._ask(limit, offset, iteration, task)
@@ -119,47 +132,44 @@ class Queue:
             with self._lock:
                 self._renewing.discard(key)
 
-    def _ask(self, limit: int, offset: int, iteration: int | None, task: str | None) -> list[dict[str, Any]]:
-        found = ask(
-            self._lake, "queue", limit=limit, offset=offset, iteration=iteration, task=task, forgetting=self._forgetting
+    def _ask(self, limit: int, offset: int, iteration: int | None, task: str | None) -> list[Rated]:
+        of, halved = self._lake, self._forgetting
+        return answers(
+            of, Rated, "queue", limit=limit, offset=offset, iteration=iteration, task=task, forgetting=halved
         )
-        return found.to_pylist()
 
     def _versions(self) -> dict[str, int | None]:
         return {name: self._lake.version(name) for name in _ORDERED_BY}
 
-    def _shown(self, rows: list[dict[str, Any]], elsewhere: Mapping[str, str]) -> list[Place]:
-        names = short_names(row["task_id"] for row in rows)
+    def _shown(self, rows: list[Rated], elsewhere: Mapping[str, str]) -> list[Place]:
+        names = short_names(row.task_id for row in rows)
         where = {
-            "iteration": sorted({row["iteration"] for row in rows}),
-            "trajectory_id": [row["trajectory_id"] for row in rows],
+            "iteration": sorted({row.iteration for row in rows}),
+            "trajectory_id": [row.trajectory_id for row in rows],
         }
         columns = ["trajectory_id", "step", "screenshot", "action", "screen_width", "screen_height"]
         steps = self._lake.read("steps", columns, where).to_pylist() if rows else []
         by_place = {(one["trajectory_id"], one["step"]): one for one in steps}
         places: list[Place] = []
         for row in rows:
-            first = (
-                row["error_step"] if row["error_step"] is not None else row["n_steps"] - 1 if not row["success"] else 0
-            )
-            step = by_place.get((row["trajectory_id"], first)) or by_place.get((row["trajectory_id"], 0))
-            fields = {name: row[name] for name in Place.model_fields if name in row}
-            fields["open_with"] = elsewhere.get(row["trajectory_id"], "")
+            step = by_place.get((row.trajectory_id, row.step)) or by_place.get((row.trajectory_id, 0))
+            fields = row.model_dump(exclude={"error_step"}) | {"task": names[row.task_id]}
+            fields["open_with"] = elsewhere.get(row.trajectory_id, "")
             if step:
                 size = {"width": step["screen_width"], "height": step["screen_height"]}
                 fields |= {"screenshot": step["screenshot"], "action": step["action"], **size}
-            places.append(Place(**fields, task=names[row["task_id"]], step=step["step"] if step else 0))
+            places.append(Place(**fields, step=step["step"] if step else 0))
         return places
 
 
-def spread(rows: Sequence[dict[str, Any]], number: int, elsewhere: Mapping[str, str]) -> list[dict[str, Any]]:
+def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> list[Rated]:
     """The same rows for the person of a number: among those first ones that are about as worthy each person begins at
     another one, and what is open with somebody else comes last."""
-    first = next((row["worth"] for row in rows), 0.0)
-    end = next((at for at, row in enumerate(rows) if row["worth"] < NEAR * first), len(rows))
-    near = [row for row in rows[:end] if row["trajectory_id"] not in elsewhere]
+    first = next((row.worth for row in rows), 0.0)
+    end = next((at for at, row in enumerate(rows) if row.worth < NEAR * first), len(rows))
+    near = [row for row in rows[:end] if row.trajectory_id not in elsewhere]
     begin = number % max(1, len(near))
-    taken = [row for row in rows[:end] if row["trajectory_id"] in elsewhere]
+    taken = [row for row in rows[:end] if row.trajectory_id in elsewhere]
     return [*near[begin:], *near[:begin], *taken, *rows[end:]]
 
 

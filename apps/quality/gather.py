@@ -1,27 +1,93 @@
 """Reads from the lake what people and programs see of its quality; a bounded amount, however long the wheel turned."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from schemas.failure import UsageError
 from schemas.tables.stage import label_of, turn
-from storage.catalog import ask
+from storage.catalog import answers
 from storage.lake import Lake
 
 ITERATIONS, FAILING = 100, 50
 """How many are shown at once, the newest ones."""
 
 
-def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> dict[str, Any]:
-    """`iterations`, the newest first, and `results`: of one iteration all of them, else those that failed.
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far a measure moved from the iterations before."""
+
+    value: float
+    success: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How one iteration's expectations came out."""
+
+    iteration: int
+    label: str
+    checks: int
+    held: int
+    critical: int
+    """That stop it: failed, and nobody took them on."""
+    warnings: int
+    broken: int
+    """Checks that could not be made."""
+    overridden: int
+    unexpected: int
+    """Rows that broke one."""
+    drift: dict[str, Drift]
+    """By measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one expectation found: a row of `quality`, and who took it on."""
+
+    iteration: int
+    label: str
+    table: str
+    expectation: str
+    severity: str
+    success: bool
+    observed: str
+    unexpected: int
+    examples: list[dict[str, Any]]
+    """Rows that broke it, by their keys."""
+    error: str | None
+    because: str
+    value: float | None
+    override_reason: str | None
+    override_by: str | None
+    overridden: bool
+    trajectories: list[str]
+    """Of the examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What is shown at once."""
+
+    lake: str
+    checked: int
+    """How many iterations there are in all."""
+    older: int | None
+    """The next `before`; None if none are older."""
+    iterations: list[Checked]
+    """The newest first."""
+    results: list[Result]
+    """Of one iteration all of them, else those that failed."""
+
+
+def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> Quality:
+    """What the gate found.
 
     Args:
         lake: whose.
         iteration: only this one; the newest hundred if not given.
         before: the newest hundred before this one.
-
-    Returns:
-        Also `checked`, how many iterations there are in all, and `older`, the next `before`, None if none are older.
 
     Raises:
         UsageError: no gate has checked that iteration.
@@ -32,29 +98,27 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
         raise UsageError(f"No gate has checked {label_of(iteration)}.", f"Checked: {there}; `flywheel quality check`.")
     left = known if before is None else [one for one in known if turn(one) < turn(before)]
     shown = [iteration] if iteration is not None else left[:ITERATIONS]
-    span: dict[str, Any] = {"first": min(shown, default=0), "last": max(shown, default=0)}
-    rows = ask(lake, "quality_found", failing=iteration is None, **span).to_pylist()
-    results = [_result(result) for row in rows for result in row.pop("results") or ()]
-    return {
-        "lake": lake.uri,
-        "checked": len(known),
-        "older": shown[-1] if len(left) > len(shown) and iteration is None else None,
-        "iterations": [_iteration(row) for row in rows],
-        "results": results if iteration is not None else results[:FAILING],
-    }
+    first, last = min(shown, default=0), max(shown, default=0)
+    found = answers(lake, _found, "quality_found", failing=iteration is None, first=first, last=last)
+    results = [result for _, of_it in found for result in of_it]
+    return Quality(
+        lake=lake.uri,
+        checked=len(known),
+        older=shown[-1] if len(left) > len(shown) and iteration is None else None,
+        iterations=[row for row, _ in found],
+        results=results if iteration is not None else results[:FAILING],
+    )
 
 
-def _iteration(row: dict[str, Any]) -> dict[str, Any]:
-    drift = {one["measure"]: {"value": one["value"], "success": one["success"]} for one in row["drift"] or ()}
-    return {**row, "label": label_of(row["iteration"]), "drift": dict(sorted(drift.items()))}
+def _found(
+    iteration: int, drift: Sequence[Any] | None, results: Sequence[Any] | None, **counts: int
+) -> tuple[Checked, list[Result]]:
+    moved = {one["measure"]: Drift(one["value"], one["success"]) for one in drift or ()}
+    checked = Checked(iteration=iteration, label=label_of(iteration), drift=dict(sorted(moved.items())), **counts)
+    return checked, [_result(**one) for one in results or ()]
 
 
-def _result(row: dict[str, Any]) -> dict[str, Any]:
-    examples = [one if isinstance(one, dict) else {"row": one} for one in json.loads(row["examples"] or "[]")]
-    ids = [one["trajectory_id"] for one in examples if one.get("trajectory_id")]
-    return {
-        **row,
-        "label": label_of(row["iteration"]),
-        "examples": examples,
-        "trajectories": list(dict.fromkeys(ids)),
-    }
+def _result(iteration: int, examples: str, **found: Any) -> Result:
+    rows = [one if isinstance(one, dict) else {"row": one} for one in json.loads(examples or "[]")]
+    ids = list(dict.fromkeys(one["trajectory_id"] for one in rows if one.get("trajectory_id")))
+    return Result(iteration=iteration, label=label_of(iteration), examples=rows, trajectories=ids, **found)

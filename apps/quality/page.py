@@ -2,10 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from apps.quality.gather import Quality
 from apps.report.build import report_folder
 from schemas.config import Config
 from schemas.table import utc_now
@@ -15,7 +15,7 @@ from tasks.quality.drift import MEASURES
 FILE = "quality.html"
 
 
-def write_page(config: Config, lake: Lake, found: dict[str, Any]) -> Path:
+def write_page(config: Config, lake: Lake, found: Quality) -> Path:
     """Writes what `quality_of` gave beside the report and returns where it is."""
     folder = report_folder(lake)
     folder.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def write_page(config: Config, lake: Lake, found: dict[str, Any]) -> Path:
     return part.replace(folder / FILE)
 
 
-def render(config: Config, found: dict[str, Any]) -> str:
+def render(config: Config, found: Quality) -> str:
     """The page as text; its links open where `flywheel serve` listens."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined

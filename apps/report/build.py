@@ -47,18 +47,18 @@ def render(config: Config, lake: Lake, folder: Path) -> str:
     """The page as text."""
     found = gather(config, lake, folder)
     specs = {
-        "success": charts.success(found["iterations"]),
-        "collected": charts.collected(found["collected"]),
-        "heat": charts.heat(found["tasks"]),
-        "funnel": charts.funnel(found["funnel"]),
-        "weights": charts.weights(found["curriculum"]),
-        "stages": charts.stages(found["stages"]),
+        "success": charts.success(found.iterations),
+        "collected": charts.collected(found.collected),
+        "heat": charts.heat(found.tasks),
+        "funnel": charts.funnel(found.funnel),
+        "weights": charts.weights(found.curriculum),
+        "stages": charts.stages(found.stages),
     }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("page.html.jinja").render(
-        **found,
+        **vars(found),
         replays=replays(lake),
         made_at=utc_now().strftime("%Y-%m-%d %H:%M UTC"),
         charts={name for name, spec in specs.items() if spec},

@@ -1,12 +1,16 @@
-"""The report's charts: each takes plain rows and gives a Vega-Lite specification, or None where there is nothing."""
+"""The report's charts: each takes typed rows and gives a Vega-Lite specification, or None where there is nothing."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
 
-from apps.report.gather import EXPLORER, START, Rows, label
+from apps.report.gather import EXPLORER, START, Choice, Collected, OnTask, Sieved, StageTime, label
+from tasks.shared.status import IterationStatus
 
 Spec = dict[str, Any] | None
+"""As Vega-Lite's JSON."""
 POLICY, EXPLORED, RELAYED, FIXED = "#3b7dd8", "#9a8f80", "#d08a2e", "#3f9d6b"
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
 SHARE = alt.Scale(domain=[0, 1])
@@ -15,20 +19,20 @@ LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
 """Of stacked bars; wider than the chart it would be cut."""
 
 
-def success(iterations: Rows) -> Spec:
+def success(iterations: Sequence[IterationStatus]) -> Spec:
     """Held-out success per iteration with 95 % intervals, and the explorer's line."""
     rows = [
         {
-            "iteration": row["label"],
-            "success": row["success"],
-            "low": row["ci"][0],
-            "high": row["ci"][1],
-            "policy": row["policy"],
+            "iteration": label(row.iteration),
+            "success": row.success,
+            "low": row.ci[0],
+            "high": row.ci[1],
+            "policy": row.policy,
         }
         for row in iterations
-        if row["success"] is not None
+        if row.ci is not None
     ]
-    explorer = next((row["explorer"] for row in iterations if row["explorer"] is not None), None)
+    explorer = next((row.explorer for row in iterations if row.explorer is not None), None)
     if not rows:
         return None
     x = _iteration([row["iteration"] for row in rows])
@@ -50,7 +54,7 @@ def success(iterations: Rows) -> Spec:
     return _spec(alt.layer(*layers))
 
 
-def collected(rows: Rows) -> Spec:
+def collected(rows: Sequence[Collected]) -> Spec:
     """P(V=1) of what was collected, by kind of policy."""
     if not rows:
         return None
@@ -61,7 +65,9 @@ def collected(rows: Rows) -> Spec:
             domain=["policy", "policy, same tasks", "relay", "explorer"], range=[POLICY, FIXED, RELAYED, EXPLORED]
         ),
     )
-    base = alt.Chart(alt.Data(values=rows)).encode(x=_iteration([row["iteration"] for row in rows]), color=kinds)
+    base = alt.Chart(alt.Data(values=[asdict(row) for row in rows])).encode(
+        x=_iteration([row.iteration for row in rows]), color=kinds
+    )
     tips = [
         "iteration:O",
         "kind:N",
@@ -72,24 +78,21 @@ def collected(rows: Rows) -> Spec:
     return _spec(base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q") + line)
 
 
-def heat(rows: Rows) -> Spec:
+def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) -> Spec:
     """Success by task and iteration; the explorer first, tasks never trained on last; `link` is where a cell leads."""
     if not rows:
         return None
-    latest = {row["task"]: (row["suite"] == "held_out", row["success"]) for row in rows if row["by"] != EXPLORER}
-    named = [{**row, "task": _named(row)} for row in rows]
-    tasks = list(
-        dict.fromkeys(
-            _named(row) for row in sorted(rows, key=lambda row: (latest.get(row["task"], (False, 0)), row["task"]))
-        )
-    )
-    columns = sorted({row["by"] for row in rows}, key=_column)
+    latest = {row.task: (row.suite == "held_out", row.success) for row in rows if row.by != EXPLORER}
+    named = [{**asdict(row), "task": _named(row)} | ({"link": link(row)} if link else {}) for row in rows]
+    ordered = sorted(rows, key=lambda row: (latest.get(row.task, (False, 0)), row.task))
+    tasks = list(dict.fromkeys(_named(row) for row in ordered))
+    columns = sorted({row.by for row in rows}, key=_column)
     base = alt.Chart(alt.Data(values=named)).encode(
         x=alt.X("by:O", sort=columns, title="iteration", axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
         tooltip=["task:N", "by:O", alt.Tooltip("success:Q", format=".3f"), "n:Q"],
     )
-    if all("link" in row for row in rows):
+    if link:
         base = base.encode(href="link:N")
     colour = alt.Color(
         "success:Q", scale=alt.Scale(domain=[0, 1], range=["#e8e4dc", "#8fc1a3", "#1f7a4a"]), legend=None
@@ -99,24 +102,23 @@ def heat(rows: Rows) -> Spec:
     return _spec(base.mark_rect(stroke=None).encode(color=colour) + text, height=alt.Step(22))
 
 
-def funnel(rows: Rows) -> Spec:
+def funnel(rows: Sequence[Sieved]) -> Spec:
     """Where the trajectories of each iteration went."""
     parts = [
-        {"iteration": label(row["iteration"]), "route": route, "trajectories": row[route], "order": place}
+        {"iteration": label(row.iteration), "route": route, "trajectories": count, "order": place}
         for row in rows
         for place, route in enumerate(ROUTES)
-        if row[route]
+        if (count := getattr(row, route))
     ]
     return _stack(parts, "route", "trajectories", list(ROUTES), list(ROUTES.values()))
 
 
-def weights(rows: Rows) -> Spec:
+def weights(rows: Sequence[Choice]) -> Spec:
     """How the curriculum shared out the trajectories."""
     if not rows:
         return None
-    chart = alt.Chart(
-        alt.Data(values=[{key: row[key] for key in ("iteration", "task", "weight", "pool", "reason")} for row in rows])
-    )
+    shown = {"iteration", "task", "weight", "pool", "reason"}
+    chart = alt.Chart(alt.Data(values=[row.model_dump(include=shown) for row in rows]))
     marks = chart.mark_rect().encode(
         x=alt.X("iteration:O", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("task:N", title=None, axis=alt.Axis(labelLimit=260)),
@@ -130,14 +132,14 @@ def weights(rows: Rows) -> Spec:
     return _spec(marks, height=alt.Step(20))
 
 
-def stages(rows: Rows) -> Spec:
+def stages(rows: Sequence[StageTime]) -> Spec:
     """Wall time of each iteration by stage."""
-    names = [row["stage"] for row in sorted(rows, key=lambda row: row["order"])]
+    names = [row.stage for row in sorted(rows, key=lambda row: row.order)]
     colours = ["#7d8794", "#c9b27c", "#3b7dd8", "#7fb0a0", "#a7bf6b", "#8a6fc0", "#d0632e", "#4c9f70", "#b9b4ac"]
-    return _stack(rows, "stage", "seconds", list(dict.fromkeys(names)), colours)
+    return _stack([asdict(row) for row in rows], "stage", "seconds", list(dict.fromkeys(names)), colours)
 
 
-def _stack(rows: Rows, part: str, amount: str, domain: list[str], colours: list[str]) -> Spec:
+def _stack(rows: list[dict[str, Any]], part: str, amount: str, domain: list[str], colours: list[str]) -> Spec:
     if not rows:
         return None
     scale = alt.Scale(domain=domain, range=colours[: len(domain)])
@@ -170,8 +172,8 @@ def _column(name: str) -> tuple[int, int]:
     return {EXPLORER: (0, 0), START: (1, 0)}.get(name, (2 if kind else 3, int(number) if number.isdecimal() else 0))
 
 
-def _named(row: dict[str, Any]) -> str:
-    return f"{row['task']} (never trained on)" if row["suite"] == "held_out" else row["task"]
+def _named(row: OnTask) -> str:
+    return f"{row.task} (never trained on)" if row.suite == "held_out" else row.task
 
 
 def _spec(chart: Any, height: Any = HEIGHT) -> Spec:

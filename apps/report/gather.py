@@ -1,59 +1,172 @@
-"""Reads from the lake what the report shows, as plain rows; draws nothing."""
+"""Reads from the lake what the report shows, as typed rows; draws nothing."""
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from apps.quality.gather import quality_of
+from pydantic import BaseModel
+
+from apps.quality.gather import Quality, quality_of
 from curation.intervals import Interval
 from schemas.config import Config
+from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.evaluation import Evaluation
+from schemas.tables.policy import PolicyVersion
 from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
-from storage.catalog import ask
+from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.promote.events import outcomes
-from tasks.shared.learnt import learnt_from_people
+from tasks.shared.learnt import Worth, learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
 from tasks.shared.status import IterationStatus, iterations, verified
 
-Rows = list[dict[str, Any]]
 START = "start"
 EXPLORER = "explorer"
 FIXED = "policy, same tasks"
 """Its rate over the tasks that it is given in every iteration, equally weighed."""
 
 
-def gather(config: Config, lake: Lake, page_folder: Path) -> dict[str, Any]:
-    """Everything the page shows but the replayed trajectories; `page_folder` is what links start from."""
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """P(V=1) of what one kind of policy collected in an iteration, with its 95 % interval."""
+
+    iteration: str
+    kind: str
+    n: int
+    success: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class OnTask:
+    """Held-out success on one task, `by` the policy of an iteration or the explorer."""
+
+    task: str
+    task_id: str
+    suite: str
+    by: str
+    success: float
+    n: int
+
+
+class Rejection(BaseModel):
+    """A gate of an iteration, and its most frequent reason."""
+
+    gate: str
+    reason: str
+    n: int
+    most: int
+    """Trajectories that the reason turned away."""
+
+
+class Sieved(BaseModel):
+    """What became of an iteration's trajectories, and the steps that are imitated."""
+
+    iteration: int
+    collected: int
+    valid: int
+    verified: int
+    sft: int
+    ct: int
+    rl: int
+    quarantine: int
+    none: int
+    steps: int
+    rejections: list[Rejection]
+
+
+class Tagged(BaseModel):
+    """Thoughts that show a pattern."""
+
+    pattern: str
+    n: int
+
+
+class Thoughts(BaseModel):
+    """What one author wrote, and how many tries it took."""
+
+    author: str
+    n: int
+    patterns: list[Tagged]
+    asked: int | None
+    tries: int | None
+
+
+class Choice(CurriculumChoice):
+    """A choice with the task's short name."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """How long a stage of an iteration took."""
+
+    iteration: str
+    stage: str
+    seconds: float
+    order: int
+    """Its place in an iteration; the preparation comes first."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything the page shows but the replayed trajectories."""
+
+    lake: str
+    champion: str
+    iterations: list[IterationStatus]
+    outcomes: dict[int, str]
+    """How the policy of each iteration stands, in a word."""
+    turned: float
+    """Seconds that stages took, without the preparation."""
+    between: float
+    """Seconds between them."""
+    collected: list[Collected]
+    tasks: list[OnTask]
+    funnel: list[Sieved]
+    thoughts: list[Thoughts]
+    curriculum: list[Choice]
+    quality: Quality
+    docs: dict[str, str]
+    """Links to the Data Docs by name."""
+    stages: list[StageTime]
+    policies: list[PolicyVersion]
+    """The newest first."""
+    people: list[Worth]
+    config: str
+
+
+def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
+    """Reads it; `page_folder` is what links start from."""
     rows, stand = iterations(lake), outcomes(lake)
-    return {
-        "lake": lake.uri,
-        "champion": champion.policy_version if (champion := reigning(lake)) else "",
-        "iterations": [
-            {**asdict(row), "label": label(row.iteration), "outcome": stand.get(row.policy or "", _kept(row))}
-            for row in rows
-        ],
-        "turned": sum(row.wall_s for row in rows if row.iteration >= 0),
-        "between": sum(row.orchestration_s or 0.0 for row in rows if row.iteration >= 0),
-        "collected": collected(lake),
-        "tasks": tasks(lake),
-        "funnel": ask(lake, "funnel").to_pylist(),
-        "thoughts": ask(lake, "thought_counts").to_pylist(),
-        "curriculum": curriculum(lake),
-        "quality": quality(lake),
-        "docs": data_docs(config, lake, page_folder),
-        "stages": [
-            {"iteration": label(row.iteration), "stage": stage, "seconds": seconds, "order": order(stage)}
+    return Overview(
+        lake=lake.uri,
+        champion=champion.policy_version if (champion := reigning(lake)) else "",
+        iterations=rows,
+        outcomes={row.iteration: stand.get(row.policy or "", _kept(row)) for row in rows},
+        turned=sum(row.wall_s for row in rows if row.iteration >= 0),
+        between=sum(row.orchestration_s or 0.0 for row in rows if row.iteration >= 0),
+        collected=collected(lake),
+        tasks=tasks(lake),
+        funnel=answers(lake, Sieved, "funnel"),
+        thoughts=answers(lake, Thoughts, "thought_counts"),
+        curriculum=curriculum(lake),
+        quality=quality_of(lake, None),
+        docs=data_docs(config, lake, page_folder),
+        stages=[
+            StageTime(label(row.iteration), stage, seconds, STAGES.index(stage) if stage in STAGES else -1)
             for row in rows
             for stage, seconds in row.stages_s.items()
         ],
-        "policies": list(reversed(policies(lake).values())),
-        "people": people(lake),
-        "config": json.dumps(json.loads(config.canonical()), indent=2),
-    }
+        policies=list(reversed(policies(lake).values())),
+        people=people(lake),
+        config=json.dumps(json.loads(config.canonical()), indent=2),
+    )
 
 
 def _kept(row: IterationStatus) -> str:
@@ -66,13 +179,8 @@ def label(iteration: int) -> str:
     return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
 
 
-def order(stage: str) -> int:
-    """The place of a stage in an iteration; the preparation comes first."""
-    return STAGES.index(stage) if stage in STAGES else -1
-
-
-def collected(lake: Lake) -> Rows:
-    """P(V=1 | iteration) of what was collected, by kind of policy, 95 % intervals; the policy's also at a fixed mix."""
+def collected(lake: Lake) -> list[Collected]:
+    """P(V=1 | iteration) of what was collected, by kind of policy; the policy's also at a fixed mix."""
     found = verified(lake)
     own = [(row, row.kind, row.at) for row in found]
     fixed = [
@@ -80,76 +188,47 @@ def collected(lake: Lake) -> Rows:
         for row in found
         if row.kind == "policy" and (mix := row.fixed_mix)
     ]
-    return [
-        {"iteration": label(row.iteration), "kind": kind, "n": at.n, "success": at.mean, "low": at.low, "high": at.high}
-        for row, kind, at in own + fixed
-    ]
+    return [Collected(label(row.iteration), kind, at.n, at.mean, at.low, at.high) for row, kind, at in own + fixed]
 
 
-def tasks(lake: Lake) -> Rows:
+def tasks(lake: Lake) -> list[OnTask]:
     """Held-out success by task: the explorer's, the untrained policy's, and every iteration's policy's."""
-    evaluated = lake.read(
-        "evaluations", ["policy_version", "task_id", "success", "suite"], {"suite": "suite"}
-    ).to_pylist()
+    evaluated = [row for row in lake.rows(Evaluation, {"suite": "suite"}) if row.success is not None]
     measured = ask(lake, "tasks").to_pylist()
-    names = short_names(row["task_id"] for row in [*measured, *evaluated])
-    rows = [
-        {
-            "task": names[row["task_id"]],
-            "task_id": row["task_id"],
-            "suite": row["suite"],
-            "by": label(row["iteration"]),
-            "success": row["success"],
-            "n": row["n"],
-        }
-        for row in measured
-        if row["success"] is not None
-    ]
+    names = short_names([*(row["task_id"] for row in measured), *(row.task_id for row in evaluated)])
     trained = policies(lake)
     by_task: dict[str, list[bool]] = {}
     for row in evaluated:
-        if row["policy_version"] not in trained and row["success"] is not None:
-            by_task.setdefault(row["task_id"], []).append(row["success"])
+        if row.policy_version not in trained:
+            by_task.setdefault(row.task_id, []).append(bool(row.success))
     explored = [
-        {
-            "task": names[task],
-            "task_id": task,
-            "suite": "suite",
-            "by": EXPLORER,
-            "success": sum(outcomes) / len(outcomes),
-            "n": len(outcomes),
-        }
+        OnTask(names[task], task, "suite", EXPLORER, sum(outcomes) / len(outcomes), len(outcomes))
         for task, outcomes in sorted(by_task.items())
     ]
-    return explored + rows
+    return explored + [
+        OnTask(names[row["task_id"]], row["task_id"], row["suite"], label(row["iteration"]), row["success"], row["n"])
+        for row in measured
+        if row["success"] is not None
+    ]
 
 
-def curriculum(lake: Lake) -> Rows:
-    """Every choice, with short task names, newest iteration first, heaviest first."""
-    rows = lake.read("curriculum").to_pylist()
-    names = short_names(row["task_id"] for row in rows)
-    named = [{**row, "task": names[row["task_id"]]} for row in rows]
-    return sorted(named, key=lambda row: (-row["iteration"], -row["weight"], row["task"]))
+def curriculum(lake: Lake) -> list[Choice]:
+    """Every choice, newest iteration first, heaviest first."""
+    rows = lake.rows(CurriculumChoice)
+    names = short_names(row.task_id for row in rows)
+    named = [Choice.model_construct(**row.model_dump(), task=names[row.task_id]) for row in rows]
+    return sorted(named, key=lambda row: (-row.iteration, -row.weight, row.task))
 
 
-def quality(lake: Lake) -> dict[str, Rows]:
-    """Per iteration, the oldest first, how many expectations held; and the newest that did not."""
-    found = quality_of(lake, None)
-    counts = [{**row, "warning": row["warnings"]} for row in reversed(found["iterations"])]
-    return {"counts": counts, "failing": found["results"]}
-
-
-def people(lake: Lake) -> Rows:
+def people(lake: Lake) -> list[Worth]:
     """What each policy learned from people and what it was worth, newest first, with short task names."""
     rows = [one.shown for one in reversed(learnt_from_people(lake))]
-    names = short_names(task for row in rows for task in row["tasks"])
-    return [{**row, "tasks": [names[task] for task in row["tasks"]]} for row in rows]
+    names = short_names(task for row in rows for task in row.tasks)
+    return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 
 
-def data_docs(config: Config, lake: Lake, page_folder: Path) -> Rows:
-    """Links to the Data Docs that are kept, newest first, relative to the page."""
+def data_docs(config: Config, lake: Lake, page_folder: Path) -> dict[str, str]:
+    """Links to the Data Docs that are kept, by name, newest first, relative to the page."""
     found = sorted(docs_folder(config, lake).glob("i*-*/index.html"), reverse=True)
-    return [
-        {"name": page.parent.name.replace("-", " "), "link": Path(os.path.relpath(page, page_folder)).as_posix()}
-        for page in found
-    ]
+    links = {page.parent.name: Path(os.path.relpath(page, page_folder)).as_posix() for page in found}
+    return {name.replace("-", " "): link for name, link in links.items()}

@@ -4,13 +4,16 @@ import base64
 import io
 import json
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
 from PIL import Image
 
 from apps.report.redacted import Shown
 from schemas.failure import is_environment_failure
+from schemas.tables.screenshot import Screenshot
+from schemas.tables.step import Step
 from schemas.tables.task import short_names
+from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
 
@@ -24,58 +27,93 @@ BUDGET_BYTES = 2_000_000
 """All pictures together; beyond it steps are shown without theirs."""
 
 
-def replays(lake: Lake) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of an action, in pixels of the screen."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One step as it is shown."""
+
+    number: int
+    picture: str | None
+    """A data URI; None where it was left out."""
+    width: int
+    height: int
+    radius: float
+    """Of a mark."""
+    marks: list[Mark]
+    thought: str
+    action: str
+    """For people."""
+    error: str
+    raw: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One trajectory as it is shown, without what looks like a secret."""
+
+    row: Trajectory
+    reason: str
+    """Why its data goes where it goes."""
+    task: str
+    outcome: str
+    steps: list[Frame]
+
+
+def replays(lake: Lake) -> list[Replay]:
     """Failures first, then successes, of the latest iteration; the policy's own where there are some."""
     chosen = choose(_latest(lake))
     if not chosen:
         return []
-    ids = [row["trajectory_id"] for row in chosen]
-    where, names = {"trajectory_id": ids}, short_names(row["task_id"] for row in chosen)
-    reasons = {
-        row["trajectory_id"]: row["reason"]
-        for row in ask(lake, "decisions", iteration=chosen[0]["iteration"]).to_pylist()
-    }
-    columns = ["trajectory_id", "step", "screenshot", "screen_width", "screen_height", "thought", "action"]
-    columns += ["action_error", "raw_text", "actor", "elements"]
-    stored = sorted(lake.read("steps", columns, where).to_pylist(), key=lambda row: row["step"])
+    ids, names = [row.trajectory_id for row in chosen], short_names(row.task_id for row in chosen)
+    decided = ask(lake, "decisions", iteration=chosen[0].iteration).to_pylist()
+    reasons = {row["trajectory_id"]: row["reason"] for row in decided}
+    stored = sorted(lake.rows(Step, {"trajectory_id": ids}), key=lambda row: row.step)
     redacted = Shown(lake, stored)
-    steps = [redacted.row(row) for row in stored]
-    shown = [step for name in ids for step in [s for s in steps if s["trajectory_id"] == name][:MOST_STEPS]]
-    pictures = _pictures(lake, [step["screenshot"] for step in shown], redacted)
+    steps = {name: [redacted.row(row) for row in stored if row.trajectory_id == name][:MOST_STEPS] for name in ids}
+    pictures = _pictures(lake, [step.screenshot for name in ids for step in steps[name]], redacted)
     return [
-        {
-            **redacted.row({**row, "reason": reasons.get(row["trajectory_id"], "")}),
-            "task": names[row["task_id"]],
-            "outcome": outcome(row),
-            "steps": [_frame(step, pictures) for step in shown if step["trajectory_id"] == row["trajectory_id"]],
-        }
+        Replay(
+            row=redacted.row(row),
+            reason=redacted.text(reasons.get(row.trajectory_id, "")),
+            task=names[row.task_id],
+            outcome=outcome(row),
+            steps=[_frame(step, pictures.get(step.screenshot)) for step in steps[row.trajectory_id]],
+        )
         for row in chosen
     ]
 
 
-def choose(rows: list[dict[str, Any]], of_each: int = OF_EACH) -> list[dict[str, Any]]:
+def choose(rows: list[Trajectory], of_each: int = OF_EACH) -> list[Trajectory]:
     """Up to `of_each` failures and successes, different tasks before the same task again, environment failures last."""
-    own = [row for row in rows if row["policy"] != "explorer"] or rows
-    failures = _spread([row for row in own if row["success"] is False])
-    deaths = _spread([row for row in own if row["success"] is None])
-    successes = _spread([row for row in own if row["success"]]) or _spread([row for row in rows if row["success"]])
+    own = [row for row in rows if row.policy != "explorer"] or rows
+    failures = _spread([row for row in own if row.success is False])
+    deaths = _spread([row for row in own if row.success is None])
+    successes = _spread([row for row in own if row.success]) or _spread([row for row in rows if row.success])
     return (failures + deaths)[:of_each] + successes[:of_each]
 
 
-def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _spread(rows: list[Trajectory]) -> list[Trajectory]:
     turns: Counter[str] = Counter()
-    ranked: list[tuple[int, str, dict[str, Any]]] = []
-    for row in sorted(rows, key=lambda row: row["trajectory_id"]):
-        turns[row["task_id"]] += 1
-        ranked.append((turns[row["task_id"]], row["trajectory_id"], row))
+    ranked: list[tuple[int, str, Trajectory]] = []
+    for row in sorted(rows, key=lambda row: row.trajectory_id):
+        turns[row.task_id] += 1
+        ranked.append((turns[row.task_id], row.trajectory_id, row))
     return [row for _, _, row in sorted(ranked, key=lambda item: item[:2])]
 
 
-def outcome(row: dict[str, Any]) -> str:
+def outcome(row: Trajectory) -> str:
     """How a trajectory ended, in a word."""
-    if is_environment_failure(row["failure_boundary"]):
+    if is_environment_failure(row.failure_boundary):
         return "environment"
-    return "success" if row["success"] else "failure"
+    return "success" if row.success else "failure"
 
 
 def describe(action: str | None) -> str:
@@ -89,39 +127,37 @@ def describe(action: str | None) -> str:
     return " ".join(part for part in (kind.replace("_", " "), " to ".join(points), *rest) if part)
 
 
-def _latest(lake: Lake) -> list[dict[str, Any]]:
-    iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
-    return lake.read("trajectories", where={"iteration": max(iterations)}).to_pylist() if iterations else []
+def _latest(lake: Lake) -> list[Trajectory]:
+    there = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
+    return lake.rows(Trajectory, {"iteration": max(there)}) if there else []
 
 
-def _frame(step: dict[str, Any], pictures: dict[str, str]) -> dict[str, Any]:
-    fields = json.loads(step["action"]) if step["action"] else {}
-    width, height = step["screen_width"], step["screen_height"]
-    marks = [
-        {"x": round(fields[x] * width, 1), "y": round(fields[y] * height, 1)}
-        for x, y in (("x", "y"), ("to_x", "to_y"))
-        if x in fields
-    ]
-    return {
-        "number": step["step"],
-        "picture": pictures.get(step["screenshot"]),
-        "width": width,
-        "height": height,
-        "radius": round(max(width, height) / 30, 1),
-        "marks": marks,
-        "thought": step["thought"],
-        "action": describe(step["action"]),
-        "error": step["action_error"] or "",
-        "raw": step["raw_text"],
-        "actor": step["actor"],
-    }
+def _frame(step: Step, picture: str | None) -> Frame:
+    fields = json.loads(step.action) if step.action else {}
+    width, height = step.screen_width, step.screen_height
+    return Frame(
+        number=step.step,
+        picture=picture,
+        width=width,
+        height=height,
+        radius=round(max(width, height) / 30, 1),
+        marks=[
+            Mark(round(fields[x] * width, 1), round(fields[y] * height, 1))
+            for x, y in (("x", "y"), ("to_x", "to_y"))
+            if x in fields
+        ],
+        thought=step.thought,
+        action=describe(step.action),
+        error=step.action_error or "",
+        raw=step.raw_text,
+        actor=step.actor,
+    )
 
 
 def _pictures(lake: Lake, hashes: list[str], redacted: Shown) -> dict[str, str]:
     wanted = list(dict.fromkeys(hashes))
-    rows = lake.read("screenshots", ["sha256", "png", "width", "height"], {"sha256": wanted}).to_pylist()
-    found = {row["sha256"]: redacted.png(row) for row in rows}
-    spent, uris = 0, {}
+    found = {row.sha256: redacted.png(row) for row in lake.rows(Screenshot, {"sha256": wanted})}
+    spent, uris = 0, dict[str, str]()
     for name in wanted:
         if name in found:
             uri = _data_uri(found[name])

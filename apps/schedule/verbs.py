@@ -1,6 +1,7 @@
 """`flywheel schedule`: when deployments run on the Prefect server that is configured, or that `flywheel up` started."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A deployment, such as flywheel, retrain or collect.")]
 
 
+@dataclass(frozen=True, slots=True)
+class When:
+    """One schedule, in words."""
+
+    when: str
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A deployment as it is shown."""
+
+    name: str
+    schedules: list[When]
+    parameters: dict[str, Any]
+    lake_id: str | None
+    lake: str | None
+
+
 def list_(as_json: AsJson = False) -> None:
     """Show every deployment, when it runs, and whether that is switched on."""
     make_prefect_home()
@@ -26,12 +46,12 @@ def list_(as_json: AsJson = False) -> None:
 
     with connected() as client:
         rows = [
-            {
-                "name": name,
-                "schedules": [{"when": in_words(one.schedule), "on": one.active} for one in there.schedules],
-                "parameters": there.parameters,
-                **dict(zip(("lake_id", "lake"), lake_of(there) or (None, None), strict=True)),
-            }
+            Deployed(
+                name,
+                [When(in_words(one.schedule), one.active) for one in there.schedules],
+                there.parameters,
+                *(lake_of(there) or (None, None)),
+            )
             for name, there in deployments(client).items()
         ]
     if as_json:
@@ -56,7 +76,7 @@ def set_(
     with connected() as client:
         _require_project(client)
         deployments.set_schedule(client, name, schedule)
-    _outcome({"name": name, "when": deployments.in_words(schedule), "on": True}, as_json)
+    _outcome(name, When(deployments.in_words(schedule), True), as_json)
 
 
 def on(name: Name, as_json: AsJson = False) -> None:
@@ -173,14 +193,14 @@ def _switch(name: str, active: bool, as_json: bool) -> None:
     with connected() as client:
         _require_project(client)
         when = switch(client, name, active)
-    _outcome({"name": name, "when": when, "on": active}, as_json)
+    _outcome(name, When(when, active), as_json)
 
 
-def _outcome(found: dict[str, Any], as_json: bool) -> None:
+def _outcome(name: str, now: When, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json({"name": name, "when": now.when, "on": now.on})
     else:
-        typer.echo(f"{found['name']}: {found['when']}, {'on' if found['on'] else 'off'}")
+        typer.echo(f"{name}: {now.when}, {'on' if now.on else 'off'}")
 
 
 def _parameters(given: list[str]) -> dict[str, Any]:
@@ -196,16 +216,16 @@ def _parameters(given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[Deployed]) -> None:
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("deployment", "when", ""):
         table.add_column(column)
     for row in rows:
-        for one in row["schedules"] or [{"when": "only when asked", "on": False}]:
-            table.add_row(row["name"], one["when"], Text("on", "green") if one["on"] else "off")
-    for lake_id, lake in {(row["lake_id"], row["lake"]) for row in rows if row["lake_id"]}:
+        for one in row.schedules or [When("only when asked", False)]:
+            table.add_row(row.name, one.when, Text("on", "green") if one.on else "off")
+    for lake_id, lake in {(row.lake_id, row.lake) for row in rows if row.lake_id}:
         out().print(f"flywheel.lake.{lake_id} at {lake}", markup=False, soft_wrap=True, highlight=False)
     out().print(table if rows else "Nothing is deployed: `flywheel up` and `flywheel schedule deploy` do that.")
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,29 +31,69 @@ from schemas.failure import FlywheelError, UsageError
 from storage.objects import ObjectStore
 
 
-def inspect(store: ObjectStore, step: int | None = None) -> dict[str, Any]:
-    """What a checkpoint is: its step, extra, files and tensors; the last one if no step is given.
+@dataclass(frozen=True, slots=True)
+class TensorKind:
+    """What a tensor is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a checkpoint is."""
+
+    place: str
+    steps: list[int]
+    """That are there."""
+    step: int
+    created: str
+    """ISO 8601."""
+    ranks: int
+    bytes: int
+    """Of all files."""
+    tensor_bytes: int
+    extra: Mapping[str, Any]
+    files: dict[str, int]
+    """Their bytes by name."""
+    tensors: dict[str, TensorKind]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Whether a checkpoint is what was saved."""
+
+    step: int
+    ok: bool
+    files: int
+    bytes: int
+    damaged: dict[str, list[str]]
+    """The tensors in each damaged file."""
+
+
+def inspect(store: ObjectStore, step: int | None = None) -> Inspected:
+    """What a checkpoint is; the last one if no step is given.
 
     Raises:
         CheckpointError: as `read_manifest`.
     """
     manifest = read_manifest(store, step)
-    return {
-        "place": store.place,
-        "steps": committed(store),
-        "step": manifest.step,
-        "created": manifest.created.isoformat(),
-        "ranks": manifest.ranks,
-        "bytes": sum(entry.bytes for entry in manifest.files.values()),
-        "tensor_bytes": manifest.tensor_bytes,
-        "extra": manifest.extra,
-        "files": {name: entry.bytes for name, entry in manifest.files.items()},
-        "tensors": {name: {"dtype": one.dtype, "shape": list(one.shape)} for name, one in manifest.tensors.items()},
-    }
+    return Inspected(
+        place=store.place,
+        steps=committed(store),
+        step=manifest.step,
+        created=manifest.created.isoformat(),
+        ranks=manifest.ranks,
+        bytes=sum(entry.bytes for entry in manifest.files.values()),
+        tensor_bytes=manifest.tensor_bytes,
+        extra=manifest.extra,
+        files={name: entry.bytes for name, entry in manifest.files.items()},
+        tensors={name: TensorKind(one.dtype, tuple(one.shape)) for name, one in manifest.tensors.items()},
+    )
 
 
-def verify(store: ObjectStore, step: int | None = None) -> dict[str, Any]:
-    """Reads every byte of a checkpoint: `ok`, and for each damaged file its name and the tensors in it.
+def verify(store: ObjectStore, step: int | None = None) -> Verified:
+    """Reads every byte of a checkpoint and compares it with what was saved.
 
     Raises:
         CheckpointError: as `read_manifest`.
@@ -65,7 +106,7 @@ def verify(store: ObjectStore, step: int | None = None) -> dict[str, Any]:
         if _sha256(store, f"{folder_of(manifest.step)}/{name}", entry.bytes) != entry.sha256:
             damaged[name] = sorted({piece.tensor for piece in manifest.pieces if piece.file == name})
     read = sum(entry.bytes for entry in manifest.files.values())
-    return {"step": manifest.step, "ok": not damaged, "files": len(manifest.files), "bytes": read, "damaged": damaged}
+    return Verified(manifest.step, not damaged, len(manifest.files), read, damaged)
 
 
 def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | None = None) -> Manifest:

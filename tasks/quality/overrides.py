@@ -1,7 +1,5 @@
 """What somebody took on: critical failures of the gate that stop an iteration no longer, each with a written reason."""
 
-from typing import Any
-
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from schemas.tables.quality import QualityOverride, QualityResult
@@ -11,9 +9,7 @@ from storage.lake import Lake
 
 def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> list[QualityResult]:
     """The failures of an iteration that no override covers."""
-    known = [
-        QualityOverride(**row) for row in lake.read("quality_overrides", where={"iteration": iteration}).to_pylist()
-    ]
+    known = lake.rows(QualityOverride, {"iteration": iteration})
     return [row for row in failed if not any(one.covers(row) for one in known)]
 
 
@@ -50,10 +46,9 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
     return written
 
 
-def overridden(lake: Lake, version: int | None) -> list[dict[str, Any]]:
+def overridden(lake: Lake, version: int | None) -> list[QualityOverride]:
     """Every override there was at a version of their table, the oldest first; None is before there were any."""
     if version is None:
         return []
-    wanted = ["iteration", "table", "expectation", "unexpected", "reason", "person", "created_at"]
-    rows = lake.read("quality_overrides", wanted, version=version).to_pylist()
-    return sorted(rows, key=lambda row: (row["created_at"], row["table"], row["expectation"]))
+    rows = lake.rows(QualityOverride, version=version)
+    return sorted(rows, key=lambda row: (row.created_at, row.table, row.expectation))

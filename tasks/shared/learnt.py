@@ -47,6 +47,25 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """What one policy learned from people, and what that was worth, in numbers."""
+
+    policy: str
+    parent: str
+    decisions: int
+    new: int
+    by: dict[str, int]
+    """New ones by what was decided."""
+    people: list[str]
+    tasks: list[str]
+    before: float | None
+    after: float | None
+    difference: float | None
+    ci: tuple[float, float] | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Learnt:
     """What one policy learned from people."""
 
@@ -64,16 +83,23 @@ class Learnt:
     """After minus before, by task and seed; 95 %, trajectories."""
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """As JSON."""
-        known = self.worth.n > 0
-        return {
-            "policy": self.policy, "parent": self.parent, "decisions": len(self.decisions), "new": len(self.new),
-            "by": dict(sorted(Counter(one.decision for one in self.new).items())),
-            "people": sorted({one.person for one in self.new}), "tasks": list(self.tasks),
-            "before": self.before, "after": self.after, "difference": self.worth.mean if known else None,
-            "ci": [self.worth.low, self.worth.high] if known else None, "n": self.worth.n,
-        }  # fmt: skip
+    def shown(self) -> Worth:
+        """In numbers."""
+        at = self.worth if self.worth.n else None
+        return Worth(
+            policy=self.policy,
+            parent=self.parent,
+            decisions=len(self.decisions),
+            new=len(self.new),
+            by=dict(sorted(Counter(one.decision for one in self.new).items())),
+            people=sorted({one.person for one in self.new}),
+            tasks=list(self.tasks),
+            before=self.before,
+            after=self.after,
+            difference=at.mean if at else None,
+            ci=(at.low, at.high) if at else None,
+            n=self.worth.n,
+        )
 
 
 def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:

@@ -83,10 +83,10 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     }
 
     version = retrain(small)
-    trained = lineage_of(lake, version)["trajectories"]["ids"]
+    trained = lineage_of(lake, version).trajectories
     accepted = {rows[f"theirs-{n}"]["trajectory_id"] for n in (0, 1)}
     assert accepted <= set(trained)
-    assert version in lineage_of(lake, min(accepted))["policies"]
+    assert version in lineage_of(lake, min(accepted)).policies
     assert [row.iteration for row in begun_iterations(lake)] == [0]
     assert [row.iteration for row in iterations(lake)] == [-2, -1, 0]
 

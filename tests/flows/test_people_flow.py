@@ -105,17 +105,17 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
 
     learnt = lineage_of(lake, version)
     override, then = lake.read("reviews", ["review_id"], {"trajectory_id": live})["review_id"].to_pylist()
-    assert set(learnt["reviews"]["ids"]) == {verified, going_on, accepted, error, rejected, thought, override, then}
-    assert refuted not in learnt["reviews"]["ids"]
+    assert set(learnt.reviews) == {verified, going_on, accepted, error, rejected, thought, override, then}
+    assert refuted not in learnt.reviews
     states = {row["review_id"]: row for row in ask(lake, "people_corrections").to_pylist()}
     assert (states[verified]["state"], states[refuted]["state"]) == ("verified", "refuted")
     assert states[thought]["state"] == "verified" and states[thought]["tries"] == 0
     shown = lake.read("trajectories", where={"trajectory_id": states[verified]["shown_by"]}).to_pylist()[0]
     assert shown["success"] and (shown["continues"], shown["replayed"]) == (one["trajectory_id"], 0)
-    assert shown["trajectory_id"] in learnt["trajectories"]["ids"]
+    assert shown["trajectory_id"] in learnt.trajectories
     weights = weighed(config, lake, policy_row(lake, version).pins)
     assert weights[shown["trajectory_id"], 0] and not weights.get((other["trajectory_id"], 0))
-    assert weights[live, 0] and live in learnt["trajectories"]["ids"]
+    assert weights[live, 0] and live in learnt.trajectories
     assert weights[rest[0]["trajectory_id"], 0] and not any(name == min(won) for name, _ in weights)
     pairs = {row["pair_id"]: row for row in lake.read("pairs").to_pylist()}
     assert pairs[verified]["verified"] and pairs[verified]["trajectory_id"] == shown["trajectory_id"]
@@ -123,14 +123,9 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     assert {verified, override} <= set(listed) and refuted not in listed
 
     (row,) = status_of(lake)["people"]
-    assert (row["policy"], row["decisions"], row["new"], row["parent"]) == (
-        version,
-        8,
-        8,
-        policy_row(lake, version).parent,
-    )
-    assert row["tasks"] == ["fake/click-of-three", "fake/two-steps"] and row["n"] == 6
-    assert row["difference"] == pytest.approx(row["after"] - row["before"])
+    assert (row.policy, row.decisions, row.new, row.parent) == (version, 8, 8, policy_row(lake, version).parent)
+    assert row.tasks == ["fake/click-of-three", "fake/two-steps"] and row.n == 6
+    assert row.difference == pytest.approx(row.after - row.before)
     page = build_report(config).read_text()
     assert "What people decided" in page and 'id="people"' in page
 

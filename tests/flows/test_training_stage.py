@@ -100,7 +100,7 @@ def test_no_policy_is_made_of_what_was_forgotten_while_it_was_trained(
     assert not lake.blobs.store.sizes("checkpoints/late")
     monkeypatch.setattr(train, "_run", trained)
     train_from(small, lake, recipe)
-    assert name not in lineage_of(lake, "late")["trajectories"]["ids"]
+    assert name not in lineage_of(lake, "late").trajectories
 
 
 def test_nothing_is_trained_on_what_a_forgetting_that_was_cut_short_left(turned: Turned) -> None:

@@ -197,7 +197,7 @@ def test_the_quality_gate_reads_s3_and_publishes_its_pages_there(config: LakeCon
     assert json.loads(failed["examples"]) == [{"iteration": 1, "task_id": "heavy"}]
     assert set(lake.blobs.store.sizes("data_docs")) == {"data_docs/iteration-0002/index.html"}
     found = quality_of(lake, None)
-    assert [row["critical"] for row in found["iterations"]] == [0, 1]
+    assert [row.critical for row in found.iterations] == [0, 1]
 
 
 def test_what_is_forgotten_leaves_the_files_of_every_version_there(config: LakeConfig) -> None:

@@ -86,7 +86,7 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     assert {one.screenshots for one in made if one.kind == "inverse_dynamics"} <= between
     candidate = policy_row(lake, "policy-0000")
     assert (candidate.method, candidate.parent) == ("ct", "policy-initial")
-    read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    read = lineage_of(lake, "policy-0000").trajectories
     assert read and {routes[name] for name in read} == {"ct"}
     dead = {name for name, route in routes.items() if route == "none"}
     annotated = set(lake.read("annotations", ["trajectory_id"])["trajectory_id"].to_pylist())
@@ -107,7 +107,7 @@ def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_
     kinds = json.loads(policy_row(lake, "policy-0000").metrics)["kinds"]
     assert kinds["failed_steps"] > 0 and kinds["perception"] > 0
     routes = {row["trajectory_id"]: row["route"] for row in lake.read("verdicts", where={"gate": "route"}).to_pylist()}
-    read = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    read = lineage_of(lake, "policy-0000").trajectories
     assert {routes[name] for name in read} == {"sft", "ct"}
     pins, recipe = pins_of(lake), Recipe("x", "policy-initial", 0, pins_of(lake))
     failed = continual_material(trained(small, method="ct", ct={"form": "trajectories"}), lake, recipe)

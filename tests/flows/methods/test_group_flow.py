@@ -68,9 +68,7 @@ def test_groups_are_rolled_out_compared_and_trained_on(small: Config, begun: Lak
     assert (row.method, row.parent) == ("grpo", "policy-0000")
     assert metrics["groups"] == 6 and 1 <= metrics["informative"] <= 6
     assert metrics["tokens"] > 0 and metrics["mismatch"] > 0
-    assert lineage_of(begun, "policy-0001")["trajectories"]["ids"] == sorted(
-        row["trajectory_id"] for row in trajectories
-    )
+    assert lineage_of(begun, "policy-0001").trajectories == sorted(row["trajectory_id"] for row in trajectories)
     weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
     assert weights[0] != weights[1]
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
@@ -99,7 +97,7 @@ def test_where_trajectories_of_a_group_part_pairs_are_kept_and_trained_on(small:
     assert json.loads(row.metrics)["samples"] == len(pairs)
     assert "pairs" in json.loads(row.data_versions)
     sides = {pair[side] for pair in pairs for side in ("trajectory_id", "rejected_trajectory_id")}
-    assert set(lineage_of(begun, "policy-0001")["trajectories"]["ids"]) == sides
+    assert set(lineage_of(begun, "policy-0001").trajectories) == sides
     checked = begun.read("quality", where={"iteration": 1, "table": "pairs"}).to_pylist()
     assert checked and all(one["success"] for one in checked)
 

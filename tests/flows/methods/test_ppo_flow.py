@@ -41,7 +41,7 @@ def test_trajectories_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_ent
     before, after = (checkpoint_folder(begun, version) for version in ("policy-0000", "policy-0001"))
     assert (after / CRITIC).exists() and not (before / CRITIC).exists()
     assert (before / "model.safetensors").read_bytes() != (after / "model.safetensors").read_bytes()
-    trained_on = lineage_of(begun, "policy-0001")["trajectories"]["ids"]
+    trained_on = lineage_of(begun, "policy-0001").trajectories
     assert trained_on == sorted(one["trajectory_id"] for one in alive)
 
     version = retrain(small, like="policy-0001")

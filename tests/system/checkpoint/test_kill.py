@@ -87,7 +87,7 @@ def test_killed_at_every_stage_of_a_save_the_last_committed_checkpoint_loads_and
             found = {name: torch.zeros_like(tensor) for name, tensor in numbers(0).items()}
             assert checkpoints.load(found) == {"step": latest}
             assert all(torch.equal(found[name], tensor) for name, tensor in numbers(latest).items()), at
-            assert verify(checkpoints.store)["ok"]
+            assert verify(checkpoints.store).ok
             seen.add(latest)
             checkpoints.save(numbers(3), 3, {"step": 3}, blocking=True)
             assert checkpoints.latest() == 3

@@ -29,13 +29,15 @@ def relabel(lake: Lake, iteration: int) -> list[str]:
 
 def test_two_policies_differ_by_what_was_collected_between_them(place: Any) -> None:
     found = difference_of(place.lake, "policy-0000", "policy-0001")
-    assert found["rows"]["trajectories"] == [24, 48]
-    assert found["tasks"] == {"added": [], "removed": []} and found["flips"] == []
-    family = found["families"]["fake"]
-    assert (family["a"]["trajectories"], family["b"]["trajectories"], family["shift"]) == (24, 48, 0.0)
-    assert found["policies"]["parent"] == ["policy-initial", "policy-0000"] and found["policies"]["config"] == []
-    success = found["policies"]["success"]
-    assert success["difference"] == pytest.approx(0.25) and success["n"] == 24 and success["ci"][0] < 0.25
+    assert found.found.rows["trajectories"] == (24, 48)
+    assert found.tasks == {"added": [], "removed": []} and found.flips == []
+    family = found.families["fake"]
+    assert (family.a.trajectories, family.b.trajectories, family.shift) == (24, 48, 0.0)
+    assert found.policies is not None and found.policies.config == {}
+    assert found.policies.both("parent") == ("policy-initial", "policy-0000")
+    success = found.policies.success
+    assert success.mean == pytest.approx(0.25) and success.n == 24 and success.low < 0.25
+    assert set(found.shown["policies"]) == {"parent", "method", "code", "seed", "config", "success"}
 
 
 def test_labels_that_flipped_are_counted_and_named_and_a_new_judge_is_told(own: Place) -> None:
@@ -44,11 +46,11 @@ def test_labels_that_flipped_are_counted_and_named_and_a_new_judge_is_told(own: 
     one = lake.read("verdicts", where={"trajectory_id": flipped[0], "gate_version": "1"}).to_pylist()[0]
     lake.append("verdicts", [{**one, "gate": "judge", "gate_version": "strict-2"}])
     found = difference_of(lake, "policy-0001", "now")
-    (flip,) = found["flips"]
-    assert (flip["was"], flip["now"], flip["n"]) == ("sft", "ct", len(flipped))
-    assert flip["examples"] == flipped[:10]
-    assert found["judges"] == {"strict-2": [0, 1]} and "policies" not in found
-    assert "curriculum" not in found["rows"]  # no policy pins it, so nothing is known of it then
+    (flip,) = found.flips
+    assert (flip.was, flip.now, flip.n) == ("sft", "ct", len(flipped))
+    assert flip.examples == flipped[:10]
+    assert found.found.judges == {"strict-2": (0, 1)} and "policies" not in found.shown
+    assert "curriculum" not in found.found.rows  # no policy pins it, so nothing is known of it then
 
 
 def test_added_tasks_are_named_and_success_shifts_by_family(own: Place) -> None:
@@ -56,16 +58,17 @@ def test_added_tasks_are_named_and_success_shifts_by_family(own: Place) -> None:
     row = lake.read("trajectories", where={"iteration": 1, "success": False}).to_pylist()[0]
     lake.append("trajectories", [{**row, "trajectory_id": f"n{n}", "task_id": "fake/new"} for n in range(24)])
     found = difference_of(lake, "champion", "now")
-    assert found["tasks"]["added"] == ["fake/new"]
-    assert found["families"]["fake"]["shift"] < 0
-    assert found["by_task"]["fake/new"]["a"]["success"] is None and found["by_task"]["fake/new"]["shift"] is None
+    assert found.tasks["added"] == ["fake/new"]
+    assert found.families["fake"].shift < 0
+    new = found.shown["by_task"]["fake/new"]
+    assert new.a.success is None and new.shift is None
 
 
 def test_a_moment_names_the_data_there_was_then(place: Any) -> None:
     then, now = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC)
     found = difference_of(place.lake, then.isoformat(), now.isoformat())
-    assert found["a"]["versions"] == {} and found["b"]["versions"] == place.lake.versions()
-    assert found["rows"]["trajectories"][0] == 0 < found["rows"]["trajectories"][1]
+    assert found.pins == ({}, place.lake.versions())
+    assert found.found.rows["trajectories"][0] == 0 < found.found.rows["trajectories"][1]
 
 
 def test_what_names_nothing_is_refused_with_what_there_is(place: Any) -> None:

@@ -40,7 +40,7 @@ def files_that_hold(lake: Lake, text: str) -> list[str]:
 
 
 def used_one(lake: Lake) -> str:
-    return lineage_of(lake, "policy-0000")["trajectories"]["ids"][0]
+    return lineage_of(lake, "policy-0000").trajectories[0]
 
 
 def picture_of_its_own(lake: Lake, name: str) -> str:
@@ -60,8 +60,8 @@ def test_it_is_gone_from_every_file_of_every_version_with_the_pictures_that_only
     assert files_that_hold(lake, name) and files_that_hold(lake, picture)
     found = forget_trajectories(lake, [name], "a card number is on the screen")
     assert files_that_hold(lake, name) == [] and files_that_hold(lake, picture) == []
-    assert found["policies"] == {name: ["policy-0000", "policy-0001"]}
-    assert found["rows"] == {"trajectories": 1, "steps": 1, "screenshots": 1, "verdicts": 1}
+    assert found.policies == {name: ["policy-0000", "policy-0001"]}
+    assert found.rows == {"trajectories": 1, "steps": 1, "screenshots": 1, "verdicts": 1}
     assert lake.count("screenshots", {"sha256": shared}) == 1
     assert lake.count("trajectories") == 71
 
@@ -83,9 +83,9 @@ def test_what_a_cut_short_training_a_report_and_pages_of_quality_kept_of_it_goes
 
 def test_pinned_versions_stay_readable_without_it(own: Place) -> None:
     lake, name = own.lake, used_one(own.lake)
-    before = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    before = lineage_of(lake, "policy-0000").trajectories
     forget_trajectories(lake, [name], "")
-    after = lineage_of(lake, "policy-0000")["trajectories"]["ids"]
+    after = lineage_of(lake, "policy-0000").trajectories
     assert set(before) - set(after) == {name}
     assert lake.missing(json.loads(lake.read("policies", ["data_versions"])["data_versions"][0].as_py() or "{}")) == {}
 
@@ -121,7 +121,7 @@ def test_a_kill_anywhere_is_gone_on_from_by_the_same_command(own: Place, monkeyp
     found = forget_trajectories(lake, [name], "")
     assert files_that_hold(lake, name) == [] and files_that_hold(lake, picture) == []
     (row,) = lake.rows(Forgotten)
-    assert (row.done, row.reason, row.policies) == (True, "secret", found["policies"][name])
+    assert (row.done, row.reason, row.policies) == (True, "secret", found.policies[name])
     assert row.policies == ["policy-0000", "policy-0001"]
 
 
@@ -131,7 +131,7 @@ def test_what_repeats_its_steps_goes_with_it(own: Place) -> None:
     lake.append("trajectories", [{**row, "trajectory_id": "again", "continues": name, "replayed": 1}])
     lake.append("trajectories", [{**row, "trajectory_id": "once more", "continues": "again", "replayed": 1}])
     found = forget_trajectories(lake, [name], "")
-    assert found["with_them"] == ["again", "once more"]
+    assert found.with_them == ["again", "once more"]
     assert lake.count("trajectories", {"trajectory_id": ["again", "once more", name]}) == 0
 
 
@@ -140,7 +140,7 @@ def test_a_dry_run_removes_nothing_and_says_what_would_go(own: Place, capsys: py
     found = forget_trajectories(lake, [name], "", dry_run=True)
     show_forgotten(found)
     said = capsys.readouterr().out
-    assert lake.versions() == before and found["rows"]["steps"] == 1
+    assert lake.versions() == before and found.rows["steps"] == 1
     assert "1 trajectory would be forgotten" in said and "learned from them: policy-0000, policy-0001" in said
 
 
@@ -150,7 +150,7 @@ def test_its_lineage_says_that_it_was_forgotten_and_who_learned_from_it(
     name = used_one(own.lake)
     forget_trajectories(own.lake, [name], "asked by the person in it")
     found = lineage_of(own.lake, name)
-    assert (found["kind"], found["policies"], found["done"]) == ("forgotten", ["policy-0000", "policy-0001"], True)
+    assert (found.shown["kind"], found.policies, found.row.done) == ("forgotten", ["policy-0000", "policy-0001"], True)
     show_lineage(found)
     assert "asked by the person in it" in capsys.readouterr().out
 
@@ -166,9 +166,9 @@ def test_a_policy_whose_data_is_not_readable_any_more_is_named_and_stops_nothing
     lake, name = own.lake, used_one(own.lake)
     rows = lake.read("policies", where={"policy_version": "policy-0000"}).to_pylist()
     lake.upsert("policies", [{**row, "data_versions": '{"verdicts":99,"trajectories":0}'} for row in rows])
-    assert lineage_of(lake, name)["unknown"] == ["policy-0000"]
+    assert lineage_of(lake, name).unknown == ["policy-0000"]
     found = forget_trajectories(lake, [name], "")
-    assert (found["policies"][name], found["unknown"]) == (["policy-0001"], ["policy-0000"])
+    assert (found.policies[name], found.unknown) == (["policy-0001"], ["policy-0000"])
 
 
 def child(lake: Lake, name: str, parent: str, **fields: Any) -> None:
@@ -181,24 +181,24 @@ def test_policies_made_from_those_that_learned_from_it_are_named_as_such_also_me
     own: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, name = own.lake, used_one(own.lake)
-    late = lineage_of(lake, "policy-0001")["trajectories"]["ids"]
-    new = next(one for one in late if one not in lineage_of(lake, "policy-0000")["trajectories"]["ids"])
+    late = lineage_of(lake, "policy-0001").trajectories
+    new = next(one for one in late if one not in lineage_of(lake, "policy-0000").trajectories)
     child(lake, "other", "policy-initial", config="{}")
     child(lake, "merged-0000", "policy-initial", metrics=json.dumps({"merged": {"policy-0001": 0.5, "other": 0.5}}))
     child(lake, "grandchild", "merged-0000")
     found = lineage_of(lake, new)
-    assert (found["policies"], found["through"]) == (["policy-0001"], ["merged-0000", "grandchild"])
+    assert (found.policies, found.through) == (["policy-0001"], ["merged-0000", "grandchild"])
     forgotten = forget_trajectories(lake, [new], "")
-    assert (forgotten["policies"], forgotten["through"]) == ({new: ["policy-0001"]}, ["merged-0000", "grandchild"])
+    assert (forgotten.policies, forgotten.through) == ({new: ["policy-0001"]}, ["merged-0000", "grandchild"])
     child(lake, "made later", "grandchild")
     gone = lineage_of(lake, new)
-    assert (gone["policies"], gone["through"]) == (["policy-0001"], ["merged-0000", "grandchild", "made later"])
+    assert (gone.policies, gone.through) == (["policy-0001"], ["merged-0000", "grandchild", "made later"])
     show_forgotten(forgotten)
     show_lineage(gone)
     said = capsys.readouterr().out
     assert "made from those: merged-0000, grandchild\n" in said and "merged-0000, grandchild, made later" in said
     again = forget_trajectories(lake, [new, name], "", dry_run=True)
-    assert "made later" in again["through"] and "other" not in again["through"]
+    assert "made later" in again.through and "other" not in again.through
 
 
 def test_what_was_made_from_a_policy_whose_data_is_not_readable_is_not_known_either(own: Place) -> None:
@@ -206,7 +206,7 @@ def test_what_was_made_from_a_policy_whose_data_is_not_readable_is_not_known_eit
     rows = lake.read("policies", where={"policy_version": "policy-0000"}).to_pylist()
     lake.upsert("policies", [{**row, "data_versions": '{"verdicts":99,"trajectories":0}'} for row in rows])
     child(lake, "beside", "policy-0000")
-    assert lineage_of(lake, name)["unknown"] == ["policy-0000", "beside"]
+    assert lineage_of(lake, name).unknown == ["policy-0000", "beside"]
 
 
 def test_nothing_is_forgotten_while_a_flow_such_as_a_retraining_is_at_work(own: Place) -> None:
@@ -217,7 +217,7 @@ def test_nothing_is_forgotten_while_a_flow_such_as_a_retraining_is_at_work(own: 
     ):
         forget_trajectories(own.lake, [name], "")
     assert own.lake.versions() == before
-    assert forget_trajectories(own.lake, [name], "")["trajectories"] == [name]
+    assert forget_trajectories(own.lake, [name], "").trajectories == [name]
 
 
 def test_no_run_begins_while_something_is_forgotten(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +244,6 @@ def test_judges_that_learned_from_their_pages_are_named(own: Place, capsys: pyte
     for judge, learned in (("mine", [f"{row['task_id']} {row['seed']}", "fake/other 1"]), ("other", ["fake/other 1"])):
         lake.blobs.store.put(f"judges/{judge}/judge.json", json.dumps({"learned": learned}).encode())
     found = forget_trajectories(lake, [name], "", dry_run=True)
-    assert found["judges"] == ["mine"]
+    assert found.judges == ["mine"]
     show_forgotten(found)
     assert "judges that learned from pages of them: mine" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.commands.lineage import lineage_of, show_lineage
+from apps.commands.lineage import Maker, lineage_of, show_lineage
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from tests.unit.apps.conftest import make_place
@@ -14,29 +14,26 @@ from tests.unit.apps.conftest import make_place
 
 def test_a_policy_s_lineage_goes_back_to_the_first_policy(place: Any) -> None:
     found = lineage_of(place.lake, "champion")
-    assert [link["policy"] for link in found["chain"]] == ["policy-0001", "policy-0000", "policy-initial"]
-    assert found["code"] == "0123456789abcdef"
-    assert found["config"]["name"] == "synthetic"
+    assert [link.policy_version for link in found.chain] == ["policy-0001", "policy-0000", "policy-initial"]
+    assert found.row.code == "0123456789abcdef"
+    assert found.config["name"] == "synthetic"
 
 
 def test_a_policy_s_trajectories_are_those_its_pinned_versions_held(place: Any) -> None:
     early, late = (lineage_of(place.lake, f"policy-000{number}") for number in (0, 1))
-    assert early["trajectories"]["count"] == 20
-    assert late["trajectories"]["count"] == 40
-    assert early["trajectories"]["by"] == [
-        {"iteration": 0, "task": "fake/click-target", "n": 10},
-        {"iteration": 0, "task": "fake/two-steps", "n": 10},
-    ]
-    assert set(early["trajectories"]["ids"]) < set(late["trajectories"]["ids"])
+    assert len(early.trajectories) == 20
+    assert len(late.trajectories) == 40
+    assert early.by_task == {(0, "fake/click-target"): 10, (0, "fake/two-steps"): 10}
+    assert set(early.trajectories) < set(late.trajectories)
 
 
 def test_the_first_policy_was_made_from_nothing(place: Any) -> None:
-    assert lineage_of(place.lake, "policy-initial")["trajectories"] == {"count": 0, "by": [], "ids": []}
+    assert lineage_of(place.lake, "policy-initial").shown["trajectories"] == {"count": 0, "by": [], "ids": []}
 
 
 def test_a_trajectory_names_the_policies_trained_on_it(place: Any) -> None:
-    used = lineage_of(place.lake, "policy-0000")["trajectories"]["ids"][0]
-    assert lineage_of(place.lake, used)["policies"] == ["policy-0000", "policy-0001"]
+    used = lineage_of(place.lake, "policy-0000").trajectories[0]
+    assert lineage_of(place.lake, used).policies == ["policy-0000", "policy-0001"]
 
 
 def test_an_environment_failure_was_trained_on_by_nobody(place: Any) -> None:
@@ -44,8 +41,8 @@ def test_an_environment_failure_was_trained_on_by_nobody(place: Any) -> None:
         0
     ].as_py()
     found = lineage_of(place.lake, died)
-    assert found["policies"] == []
-    assert found["verdicts"][0]["route"] == "none"
+    assert found.policies == []
+    assert found.verdicts[0].route == "none"
 
 
 def test_an_unknown_name_is_refused_with_the_policies_there_are(place: Any) -> None:
@@ -58,7 +55,7 @@ def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_i
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     lake = make_place(tmp_path).lake
-    used = lineage_of(lake, "policy-0001")["trajectories"]["ids"][0]
+    used = lineage_of(lake, "policy-0001").trajectories[0]
     verdict = lake.read("verdicts", where={"trajectory_id": used}).to_pylist()[0]
     lake.append("verdicts", [{**verdict, "gate": "judge", "gate_version": "strict-2"}])
     thought = {
@@ -70,16 +67,13 @@ def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_i
     row = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()[0]
     lake.upsert("policies", [{**row, "data_versions": json.dumps(lake.versions())}])
     found = lineage_of(lake, "policy-0001")
-    assert found["makers"] == [
-        {"kind": "judge", "name": "strict-2", "version": None, "n": 1},
-        {"kind": "thought", "name": "actre", "version": "qwen-7b", "n": 1},
-    ]
-    assert (found["repeats"], found["training_set"], found["decision"]) == (None, None, None)
-    assert lineage_of(lake, used)["thoughts"] == [{"author": "actre", "version": "qwen-7b", "n": 1}]
+    assert found.makers == [Maker("judge", "strict-2", None, 1), Maker("thought", "actre", "qwen-7b", 1)]
+    assert (found.shown["repeats"], found.shown["training_set"], found.decision) == (None, None, None)
+    assert lineage_of(lake, used).thoughts == {("actre", "qwen-7b"): 1}
 
 
 def test_both_kinds_can_be_shown_to_people(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
     show_lineage(lineage_of(place.lake, "champion"))
-    show_lineage(lineage_of(place.lake, lineage_of(place.lake, "champion")["trajectories"]["ids"][0]))
+    show_lineage(lineage_of(place.lake, lineage_of(place.lake, "champion").trajectories[0]))
     said = capsys.readouterr().out
     assert "from policy-0000" in said and "policy-0000, policy-0001" in said

@@ -36,9 +36,11 @@ def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch
     measured = Measured("policy-0001", rates, [Attempt("fake/click-target", 2_000_000, True, 0, 1)])
     monkeypatch.setattr(policies, "call", lambda *_: measured)
     found = policies.measure(place.config, "champion", ["click-target"], None)
-    assert found["tasks"] == {"click-target": {"success": 0.5, "n": 2}}
-    assert found["plays"] == [["click-target", 2_000_000, True]]
-    assert found["trajectories"] == [{"task": "click-target", "seed": 2_000_000, "success": True}]
+    assert found.rates.tasks == {"click-target": TaskRate(0.5, 2)}
+    shown = policies.measured_as_json(found, 1, each=True)
+    assert shown["plays"] == [("click-target", 2_000_000, True)]
+    assert shown["trajectories"] == [{"task": "click-target", "seed": 2_000_000, "success": True}]
+    assert set(policies.measured_as_json(found, 1, each=False)) == {"policy", "success", "ci", "tasks"}
 
 
 def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:

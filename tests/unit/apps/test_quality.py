@@ -119,10 +119,10 @@ def test_a_thousand_iterations_are_shown_a_hundred_at_a_time(own: Place) -> None
     rows = [base.model_copy(update={"iteration": at, "success": at % 2 == 0}) for at in range(10, 260)]
     own.lake.append("quality", rows)
     found = quality_of(own.lake, None)
-    assert [row["iteration"] for row in found["iterations"]] == list(range(259, 159, -1))
-    assert (found["checked"], found["older"], len(found["results"])) == (253, 160, 50)
-    older = quality_of(own.lake, None, found["older"])
-    assert older["iterations"][0]["iteration"] == 159
+    assert [row.iteration for row in found.iterations] == list(range(259, 159, -1))
+    assert (found.checked, found.older, len(found.results)) == (253, 160, 50)
+    older = quality_of(own.lake, None, found.older)
+    assert older.iterations[0].iteration == 159
     assert len(render(own.config, found)) < 200_000
 
 

@@ -11,6 +11,7 @@ from apps.report.build import build_report, vega
 from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
 from schemas.tables.stage import STAGES
+from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tests.unit.apps.conftest import make_place
 
@@ -80,20 +81,20 @@ def test_an_empty_lake_has_a_page_too(tmp_path: Path) -> None:
 
 def test_replays_show_failures_and_successes_of_different_tasks(place: Any) -> None:
     shown = replays(place.lake)
-    outcomes = [trajectory["outcome"] for trajectory in shown]
+    outcomes = [trajectory.outcome for trajectory in shown]
     assert outcomes == ["failure"] * 2 + ["environment"] * 2 + ["success"] * 4
-    assert {trajectory["task"] for trajectory in shown} == {"click-target", "two-steps"}
-    assert all(trajectory["policy"] == "policy" and trajectory["iteration"] == 2 for trajectory in shown)
+    assert {trajectory.task for trajectory in shown} == {"click-target", "two-steps"}
+    assert all(trajectory.row.policy == "policy" and trajectory.row.iteration == 2 for trajectory in shown)
 
 
 def test_the_explorer_is_shown_where_nobody_else_acted() -> None:
-    rows = [{"policy": "explorer", "success": True, "trajectory_id": "a", "task_id": "t"}]
+    rows = [Trajectory.model_construct(policy="explorer", success=True, trajectory_id="a", task_id="t")]
     assert choose(rows) == rows
 
 
 def test_the_explorer_s_successes_stand_in_where_the_policy_has_none() -> None:
-    failed = {"policy": "policy", "success": False, "trajectory_id": "a", "task_id": "t"}
-    solved = {"policy": "explorer", "success": True, "trajectory_id": "b", "task_id": "t"}
+    failed = Trajectory.model_construct(policy="policy", success=False, trajectory_id="a", task_id="t")
+    solved = Trajectory.model_construct(policy="explorer", success=True, trajectory_id="b", task_id="t")
     assert choose([solved, failed]) == [failed, solved]
 
 
@@ -115,7 +116,7 @@ def test_a_report_shows_no_secret_in_words_or_pixels(tmp_path: Path, monkeypatch
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     lake = make_place(tmp_path).lake
     before = replays(lake)
-    name = before[0]["trajectory_id"]
+    name = before[0].row.trajectory_id
     (row,) = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
     lake.upsert("trajectories", [{**row, "instruction": "Write to ada@example.org"}])
     (step,) = lake.read("steps", where={"trajectory_id": name}).to_pylist()
@@ -123,7 +124,7 @@ def test_a_report_shows_no_secret_in_words_or_pixels(tmp_path: Path, monkeypatch
     action = json.dumps({"type": "type", "content": "ada@example.org"})
     words = {"thought": "to ada@example.org", "raw_text": "ada@example.org", "action": action, "elements": seen}
     lake.upsert("steps", [{**step, **words}])
-    (after,) = [one for one in replays(lake) if one["trajectory_id"] == name]
-    assert "ada@" not in json.dumps(after, default=str) and after["instruction"] == "Write to [redacted e-mail]"
-    assert after["steps"][0]["action"] == 'type "[redacted e-mail]"'
-    assert after["steps"][0]["picture"] != before[0]["steps"][0]["picture"]
+    (after,) = [one for one in replays(lake) if one.row.trajectory_id == name]
+    assert "ada@" not in repr(after) and after.row.instruction == "Write to [redacted e-mail]"
+    assert after.steps[0].action == 'type "[redacted e-mail]"'
+    assert after.steps[0].picture != before[0].steps[0].picture

@@ -39,7 +39,7 @@ def test_plain_transformers_loads_the_weights_that_a_training_of_as_many_steps_w
     shorter = plan.model_copy(update={"steps": 2, "out": tmp_path / "two"})
     train(shorter)
     made = export(open_store(steps_folder(plan)), plan.parent, tmp_path / "exported", most=200_000)
-    assert made["step"] == 2 and made["files"] > 1
+    assert made.step == 2 and made.files > 1
     expected, found, start = (
         dict(AutoModelForImageTextToText.from_pretrained(folder).named_parameters())
         for folder in (shorter.out, tmp_path / "exported", plan.parent)

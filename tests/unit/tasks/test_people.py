@@ -55,8 +55,8 @@ def test_a_correction_is_a_preference_that_the_next_policy_learns_from(lake: Lak
     lake.delete("pairs", "true")  # as where a kill fell between the decision and what it becomes
     version = retrained(lake, "dpo")
     learnt = lineage_of(lake, version)
-    assert learnt["trajectories"]["ids"] == [name] and learnt["metrics"]["samples"] == 1
-    assert "reviews" in learnt["data_versions"]
+    assert learnt.trajectories == [name] and learnt.metrics["samples"] == 1
+    assert "reviews" in learnt.row.pins
 
 
 def test_a_failure_that_a_person_accepted_is_imitated_by_the_next_policy(lake: Lake) -> None:
@@ -64,6 +64,6 @@ def test_a_failure_that_a_person_accepted_is_imitated_by_the_next_policy(lake: L
     submit(lake, Draft(failed(lake), 0, "ada", "accept"))
     version = retrained(lake, "sft")
     learnt = lineage_of(lake, version)
-    assert failed(lake) in learnt["trajectories"]["ids"]
-    assert lineage_of(lake, failed(lake))["policies"][-1] == version
-    assert learnt["data_versions"]["verdicts"] == before["verdicts"] + 1
+    assert failed(lake) in learnt.trajectories
+    assert lineage_of(lake, failed(lake)).policies[-1] == version
+    assert learnt.row.pins["verdicts"] == before["verdicts"] + 1

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import OPEN_S, Openings
-from apps.desk.queue import Queue, spread
+from apps.desk.queue import Queue, Rated, spread
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
 
@@ -171,9 +171,11 @@ def test_who_has_gone_holds_nothing_and_a_lone_person_gets_the_order_as_it_is() 
     assert openings.with_others("bob") == {"t": "ada"} and openings.with_others("ada") == {}
     time[0] = OPEN_S + 1
     assert openings.number("bob") == 0 and openings.with_others("bob") == {}
-    rows = [{"trajectory_id": name, "worth": worth} for name, worth in (("a", 1.0), ("b", 0.9), ("c", 0.5))]
+    rows = [
+        Rated.model_construct(trajectory_id=name, worth=worth) for name, worth in (("a", 1.0), ("b", 0.9), ("c", 0.5))
+    ]
     assert spread(rows, 0, {}) == rows and spread(rows, 1, {})[0] == rows[1] and spread(rows, 2, {})[0] == rows[0]
-    assert [row["trajectory_id"] for row in spread(rows, 0, {"a": "ada"})] == ["b", "a", "c"]
+    assert [row.trajectory_id for row in spread(rows, 0, {"a": "ada"})] == ["b", "a", "c"]
     assert spread([], 3, {}) == []
 
 

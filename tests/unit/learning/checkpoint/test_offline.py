@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from learning.checkpoint import Checkpoints, inspect, open_store, reshard, verify
+from learning.checkpoint.offline import TensorKind
 from learning.export import export
 from schemas.failure import CheckpointError, UsageError
 
@@ -53,30 +54,30 @@ def trained(parent: Path, folder: Path) -> tuple[Path, dict[str, Tensor]]:
 
 def test_a_look_inside_tells_steps_extra_files_and_tensors(place: Path):
     found = inspect(open_store(place))
-    assert (found["step"], found["steps"], found["ranks"], found["extra"]) == (40, [40], 1, {"seed": 3})
-    assert found["tensors"]["b"] == {"dtype": "bfloat16", "shape": [3]}
-    assert found["tensor_bytes"] == 50 * 20 * 4 + 6 + 4
-    assert found["files"].keys() == {path.name for path in (place / "step-00000040").iterdir()} - {"manifest.json"}
+    assert (found.step, found.steps, found.ranks, found.extra) == (40, [40], 1, {"seed": 3})
+    assert found.tensors["b"] == TensorKind("bfloat16", (3,))
+    assert found.tensor_bytes == 50 * 20 * 4 + 6 + 4
+    assert found.files.keys() == {path.name for path in (place / "step-00000040").iterdir()} - {"manifest.json"}
 
 
 @pytest.mark.parametrize("file", ["*.distcp", ".metadata"])
 def test_a_flipped_byte_is_found_in_any_file_and_its_tensors_are_named(place: Path, file: str):
     store = open_store(place)
-    assert verify(store)["ok"]
+    assert verify(store).ok
     (path,) = (place / "step-00000040").glob(file)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 16
     path.write_bytes(content)
     found = verify(store)
-    assert not found["ok"] and list(found["damaged"]) == [path.name]
-    assert found["damaged"][path.name] == (["a", "b", "none", "step"] if file == "*.distcp" else [])
+    assert not found.ok and list(found.damaged) == [path.name]
+    assert found.damaged[path.name] == (["a", "b", "none", "step"] if file == "*.distcp" else [])
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 60])
 def test_a_checkpoint_is_cut_anew_for_any_number_of_ranks(place: Path, tmp_path: Path, ranks: int):
     target = open_store(tmp_path / "cut")
     made = reshard(open_store(place), target, ranks)
-    assert made.ranks == ranks and verify(target)["ok"]
+    assert made.ranks == ranks and verify(target).ok
     files = sorted((tmp_path / "cut" / "step-00000040").glob("*.distcp"))
     assert len(files) == min(ranks, 51)  # fifty rows, and the tensor without any
     found = {name: torch.zeros_like(tensor) for name, tensor in numbers().items()}
@@ -108,7 +109,7 @@ def test_transformers_loads_the_export_with_the_parents_other_files(parent: Path
     place, weights = trained(parent, tmp_path / "checkpoints")
     for name, most in (("one", 1 << 30), ("many", 20_000)):
         made = export(open_store(place), parent, tmp_path / name, most=most)
-        assert (made["files"] > 1) == (name == "many")
+        assert (made.files > 1) == (name == "many")
         model = LlamaForCausalLM.from_pretrained(tmp_path / name)
         for key, tensor in model.state_dict().items():
             assert tensor.dtype == torch.bfloat16 and torch.equal(tensor, weights[key].bfloat16()), key
