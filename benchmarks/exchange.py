@@ -5,7 +5,8 @@
 AgentNet lines are made up, ten steps a trajectory, over screens of 320 x 240 that trajectories share; `flywheel data
 import` brings them into an empty lake, in a process of its own, checked, written, gated, thought about and annotated.
 Memory is that of the command and all that it starts (Prefect's temporary server), sampled (`benchmarks.shared.memory`).
-What it holds may grow by keys and decisions, a few hundred bytes a step, and not by what the steps hold.
+What it holds may grow with the number of steps (rows that DuckDB sorts before it goes to disk, keys, decisions), and not
+by their pictures.
 """
 
 import json
@@ -28,7 +29,7 @@ STEPS = {False: 20_000, True: 1_000}
 """Of the smaller data set of a full and of a short run."""
 EACH, SCREENS, SIDES = 10, 400, (320, 240)
 """Steps of a trajectory, pictures that all share, and their pixels."""
-MOST_STEP_KB = 4.0
+MOST_STEP_KB = 12.0
 """By so much memory may grow with each step more."""
 
 
