@@ -5,7 +5,7 @@
 AgentNet lines are made up, ten steps a trajectory, over screens of 320 x 240 that trajectories share; `flywheel data
 import` brings them into an empty lake, in a process of its own, checked, written, gated, thought about and annotated.
 Memory is that of the command and all that it starts (Prefect's temporary server), sampled (`benchmarks.shared.memory`).
-What it holds may grow with the number of steps (rows that DuckDB sorts before it goes to disk, keys, decisions), and not
+It may grow with the number of steps (rows that DuckDB sorts before it goes to disk, keys, decisions), and not
 by their pictures.
 """
 
