@@ -122,7 +122,7 @@ def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered
     assert (first["routes"], second["routes"]) == ({"sft": 2}, {"rl": 1, "sft": 1})
     assert second["iteration"] < first["iteration"]
     found = refilter(small)
-    assert found["changed"] == 0 and found["routes"]["after"] == {"rl": 1, "sft": 3}
+    assert found.changed == 0 and found.routes.after == {"rl": 1, "sft": 3}
 
 
 def test_one_bad_record_refuses_all_and_names_file_line_and_field(
