@@ -82,7 +82,7 @@ def _annotation(review: Review) -> Annotation | None:
         iteration=review.iteration,
         kind="thought" if noted else "correction",
         author=review.person,
-        thought=review.thought or templated_thought(from_json(review.action or "")),
+        thought=_thought(review.thought, review.action or ""),
         action=review.original_action if noted else review.action,
         before=None,
         after=None,
@@ -113,5 +113,9 @@ def _pair(review: Review, trajectory: Trajectory) -> Pair | None:
 
 def _reply(thought: str | None, action: str) -> str:
     """Either side has a thought, a templated one where nobody had one, so that no preference is for having one."""
-    done = from_json(action)
-    return format_reply(thought or templated_thought(done), format_action(done))
+    return format_reply(_thought(thought, action), format_action(from_json(action)))
+
+
+def _thought(written: str | None, action: str) -> str:
+    """What was written, unless that is nothing but space; then the action's template."""
+    return (written or "").strip() or templated_thought(from_json(action))

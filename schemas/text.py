@@ -22,6 +22,10 @@ STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\
 reading, which makes a text look like another one."""
 
 
+CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")
+"""Control characters that no text has."""
+
+
 def harmless(text: str) -> str:
     """The text with all that would steer a terminal written out, such as `\\x1b`; everything else stays as it was."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -6,13 +6,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from curation.reviews import standing
+from models.judges.registry import GATE as JUDGE
 from schemas.observation import elements_of
 from schemas.tables.annotation import Annotation
 from schemas.tables.review import Review
 from schemas.tables.step import Step
 from schemas.tables.task import short_names
 from schemas.tables.trajectory import Trajectory
-from schemas.tables.verdict import DECISION, Verdict
+from schemas.tables.verdict import DECISION, PERSON, Verdict
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.reviews import reviews_of
@@ -142,7 +143,7 @@ def item_of(lake: Lake, name: str) -> Item:
         route=decision.route if decision else "",
         error_step=decision.error_step if decision else None,
         steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
-        verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION],
+        verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION and _holds(one, decision)],
         reviews=reviews_shown(reviews, corrections_of(lake, reviews)),
     )
 
@@ -170,6 +171,12 @@ def reviews_shown(
         )
         for one in reviews
     ]
+
+
+def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
+    """Whether a verdict is a judge's, a person's, or of the run of the filter that decided: what gates found before, by
+    other options or since removed, decides nothing any more."""
+    return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
 
 
 def _verdict(verdict: Verdict) -> ShownVerdict:

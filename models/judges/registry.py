@@ -59,7 +59,7 @@ def required_judge(config: JudgeConfig) -> Judge[Any]:
     """The configured judge; raises UsageError where there is none."""
     judge = judge_of(config)
     if judge is None:
-        raise UsageError("`judge.kind`: a task without a verifier needs a judge.", "Set judge.kind to endpoint.")
+        raise UsageError("`judge.kind`: there is no judge to ask.", f"Set it to {' or '.join(JUDGES.names)}.")
     return judge
 
 

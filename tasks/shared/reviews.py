@@ -23,6 +23,7 @@ from schemas.tables.review import Decision, Review, review_id
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
+from schemas.text import CONTROL
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
 
@@ -105,6 +106,10 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
         raise UsageError(
             f"`action`: {draft.decision} takes none.", "To put another action in its place, write `correct`."
         )
+    if draft.decision == "note" and not (draft.note.strip() or (draft.thought or "").strip()):
+        raise UsageError("`note`: it is empty.", "Write what you saw, or a thought.")
+    if draft.decision == "undo" and draft.undoes is None:
+        raise UsageError("`undoes`: undo needs the `review_id` of the decision that it takes back.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
         raise UsageError(f"`undoes`: {str(draft.undoes)[:80]!r} is no decision on this trajectory that holds.")
 
@@ -115,6 +120,9 @@ def require_words(draft: Draft | Decided, boundary: str | None) -> None:
     for name, most in LONGEST.items():
         if len(getattr(draft, name) or "") > most:
             raise UsageError(f"`{name}`: {len(getattr(draft, name)):,} characters, and at most {most:,} are kept.")
+        found = CONTROL.search(getattr(draft, name) or "")
+        if found:
+            raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
     if draft.thought and holds_action(draft.thought):
         raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought says why.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):

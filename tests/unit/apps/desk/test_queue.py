@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import OPEN_S, Openings
 from apps.desk.queue import Queue, Rated, spread
+from apps.desk.shown import item_of
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
 
@@ -47,6 +48,18 @@ def test_what_contradicts_itself_comes_first_then_what_is_held_back_then_what_is
     assert "the judge gives 0.45" in first[2].why
     assert first[0].worth > first[1].worth > first[2].worth > first[3].worth
     assert certain != first[3].trajectory_id and first[3].policy == "policy"
+
+
+def test_what_an_earlier_run_of_the_filter_drew_or_found_is_neither_queued_nor_shown(fresh: Place) -> None:
+    name = names(fresh.lake, success=True)[0]
+    later = {"created_at": NOW.replace(year=2027)}
+    say(fresh.lake, name, "people", True, reason="drawn for people, and used meanwhile")
+    say(fresh.lake, name, "judge", True, reason="it is done")
+    say(fresh.lake, name, "route", True, gate_version="people@2", **later)
+    (place,) = [one for one in Queue(fresh.lake, 0.5).places(100) if one.trajectory_id == name]
+    assert "drawn for people" not in place.why
+    gates = {one.gate for one in item_of(fresh.lake, name).verdicts}
+    assert "judge" in gates and "people" not in gates
 
 
 def test_an_older_iteration_s_label_is_worth_less_and_environment_failures_are_left_out(fresh: Place) -> None:

@@ -231,3 +231,15 @@ def test_a_review_is_kept_as_it_was_written(lake: Lake) -> None:
     submit(lake, replace(CORRECT, thought=thought, action=json.dumps({"y": 0.5, "x": 0.75, "type": "click"})))
     (row,) = reviews_of(lake, "t0")
     assert (row.thought, row.action) == (thought, OTHER)
+
+
+def test_a_thought_of_nothing_but_space_is_none_and_control_characters_and_empty_notes_are_refused(lake: Lake) -> None:
+    submit(lake, replace(CORRECT, thought="\n" * 5000))
+    (pair,) = lake.read("pairs", ["chosen"]).to_pylist()
+    assert pair["chosen"].startswith("Thought: ") and "\n\n" not in pair["chosen"]
+    with pytest.raises(UsageError, match=r"`thought`: the control character '\\x00'"):
+        submit(lake, replace(CORRECT, revision=1, thought="a\x00b"))
+    with pytest.raises(UsageError, match="`note`: it is empty"):
+        submit(lake, replace(ACCEPT, revision=1, decision="note", note=" "))
+    with pytest.raises(UsageError, match="`undoes`: undo needs the `review_id`"):
+        submit(lake, replace(ACCEPT, revision=1, decision="undo"))
