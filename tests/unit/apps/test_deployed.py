@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from apps.deployed import MOST_RETRIES
+
 ROOT = Path(__file__).resolve().parents[3]
 HOLDING = """
-import threading, time
+import atexit, os, threading, time
 import duckdb
+atexit.register(lambda: print(os.environ["PREFECT_CLIENT_MAX_RETRIES"]))
 kept = duckdb.sql("select 1")
 threading.Thread(target=lambda kept=kept: time.sleep(1000), daemon=True).start()
 from apps.deployed import main
@@ -22,3 +25,4 @@ def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: P
     done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "Invalid flow run id" in done.stderr
     assert "leaked" not in done.stderr
+    assert done.stdout.strip() == MOST_RETRIES, "what it tells a server that is away it gives up soon"

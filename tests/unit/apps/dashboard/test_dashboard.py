@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -157,5 +158,6 @@ def test_a_policy_that_was_rolled_back_is_shown_as_that(fresh: Place, site: Test
     for path in ("/", "/lineage", "/policies/policy-0001"):
         assert "rolled back" in site.get(path).text
     assert '"rolled back"' in site.get("/api/charts/lineage").text
-    table = "".join(str(cell) for column in view(fresh.lake).renderables[0].columns for cell in column.cells)
-    assert "rolled back" in table
+    table: Any = view(fresh.lake).renderables[0]
+    cells = [str(cell) for column in table.columns for cell in column.cells]
+    assert "rolled back" in cells
