@@ -176,13 +176,15 @@ def _descent(config: Config) -> str:
 def _log(config: Config) -> str:
     """That whatever reads Delta can read the lake."""
     lake = lake_if_any(config)
-    if lake is not None and (found := unreadable(lake)):
+    if lake is None:
+        return "none yet"
+    if found := unreadable(lake):
         raise LakeError(
             f"{sum(found.values())} files of {', '.join(found)} are not as the Delta log says, since a `forget` of an "
             "earlier release: flywheel reads them, other readers of Delta do not.",
             "`flywheel upgrade` puts that right.",
         )
-    return "as its log says"
+    return "every file is as it says"
 
 
 def _server(config: Config) -> str:
