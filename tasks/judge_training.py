@@ -24,8 +24,9 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
+from schemas.text import counted
 from storage.lake import Lake
-from tasks.running.console import bar
+from tasks.running.console import bar, err
 from tasks.shared.claims import NAME
 from tasks.shared.material import pngs_of
 from tasks.shared.opinions import Stored, judged_tasks
@@ -116,9 +117,13 @@ def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort
         shown = progress.add_task("read", total=total, message="")
         split = read_split(config, lake, iterations, work, lambda: progress.advance(shown))
         require_enough(split)
+        parts = split.parts
+        err().print(
+            f"judge: {counted(len(parts['train']), 'trajectory', 'trajectories')} to learn from, "
+            f"{len(parts['validation'])} to choose the threshold on, {len(parts['test'])} to report on"
+        )
         shown = progress.add_task("judge", total=100, message="")
         note = lambda share: progress.update(shown, completed=round(100 * share))  # noqa: E731
-        parts = split.parts
         fitted = fit(parts["train"], parts["validation"], split.points, effort, config.seed, note)
     fitted.write(work / "judge")
     test = parts["test"]

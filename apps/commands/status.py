@@ -114,7 +114,13 @@ def view(lake: Lake) -> Group:
     others = [one for one in decided if one.kind != "iteration"]
     beside = [Text(), _decisions(others)] if others else []
     last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
-    return Group(table if rows else "No iteration has begun yet.", Text(text), *beside, last)
+    return Group(table if rows else _not_begun(lake), Text(text), *beside, last)
+
+
+def _not_begun(lake: Lake) -> str:
+    brought = lake.count("trajectories")
+    also = f" {counted(brought, 'imported trajectory', 'imported trajectories')}." if brought else ""
+    return f"No iteration has begun yet.{also}"
 
 
 def _decisions(found: list[Decided]) -> Table:

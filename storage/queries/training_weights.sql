@@ -13,7 +13,8 @@
 --
 -- A step that a person corrected is no target as it was recorded. What the person put in its place is one (`corrected`),
 -- after the very steps that led there, which have no weight; but not where a sandbox refuted it, nor, where $corrections is
--- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone.
+-- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
+-- one that took longer than the recorded success shows nothing.
 --
 -- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
@@ -23,6 +24,7 @@ undone AS (
     SELECT trajectory_id FROM people_tries
     ANTI JOIN people_corrections p ON p.trajectory_id = continues AND p.step = people_tries.step
         AND p.action = people_tries.action
+    UNION SELECT trajectory_id FROM people_tries WHERE longer
 ),
 taught AS (
     FROM people_corrections

@@ -108,3 +108,14 @@ def test_one_from_which_nobody_got_on_stays_what_a_person_says(lake: Lake, row) 
     assert taught(lake) == [("t", 1)] and taught(lake, "verified") == [] and preferred(lake, "all") == 1
     (found,) = ask(lake, "people_corrections").to_pylist()
     assert (found["state"], found["tries"], found["shown_by"], found["tried_by"]) == ("unverified", 1, None, "c")
+
+
+def test_in_place_of_a_success_only_what_takes_no_more_steps_is_verified(lake: Lake, row) -> None:
+    corrected(lake, row, success=True, n_steps=3)
+    lake.upsert("trajectories", [row("trajectories", trajectory_id="t", success=True, n_steps=2)])
+    (found,) = ask(lake, "people_corrections").to_pylist()
+    assert (found["state"], found["shown_by"], found["tried_by"]) == ("unverified", None, "c")
+    assert ("c", 1) not in taught(lake)
+    lake.upsert("trajectories", [row("trajectories", trajectory_id="t", success=True, n_steps=3)])
+    (found,) = ask(lake, "people_corrections").to_pylist()
+    assert (found["state"], found["shown_by"]) == ("verified", "c") and ("c", 1) in taught(lake)
