@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -153,8 +154,8 @@ class Queue:
         places: list[Place] = []
         for row in rows:
             step = by_place.get((row.trajectory_id, row.step)) or by_place.get((row.trajectory_id, 0))
-            fields = row.model_dump(exclude={"error_step"}) | {"task": names[row.task_id]}
-            fields["open_with"] = elsewhere.get(row.trajectory_id, "")
+            fields: dict[str, Any] = row.model_dump(exclude={"error_step"})
+            fields |= {"task": names[row.task_id], "open_with": elsewhere.get(row.trajectory_id, "")}
             if step:
                 size = {"width": step["screen_width"], "height": step["screen_height"]}
                 fields |= {"screenshot": step["screenshot"], "action": step["action"], **size}
