@@ -1,1 +1,5 @@
 """What people touch: the command line, the report, the review desk."""
+
+from schemas.heap import look_seldom
+
+look_seldom()

@@ -5,6 +5,7 @@ The command line shows it itself: one line for a `FlywheelError`, one traceback 
 """
 
 import contextlib
+import gc
 import importlib
 import logging
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     for other in ahead if server else ():
         with contextlib.suppress(Exception):  # who needs it reports what fails
             importlib.import_module(other)
+    gc.freeze()  # what was imported stays: no search for garbage goes through it again
     heed_our_own()
     once = OncePerError()
     handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up

@@ -1,0 +1,5 @@
+"""Learn: data, algorithms, engines, planning, parallel, checkpoint, the trainer's process."""
+
+from schemas.heap import look_seldom
+
+look_seldom()

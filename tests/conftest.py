@@ -1,6 +1,7 @@
 """What holds for every test: one thread per process, no telemetry, no hub, a quiet end."""
 
 import atexit
+import gc
 import os
 import sys
 
@@ -10,6 +11,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no search for garbage goes through it again, of which every training makes one."""
+    gc.collect()
+    gc.freeze()
 
 
 def _quiet_end() -> None:

@@ -18,7 +18,9 @@ from tasks.running.pausing import Pause, require_unpaused
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
 
-AHEAD = ("transformers.models.qwen3_vl.modeling_qwen3_vl", "great_expectations")
+AHEAD = ("torch", "great_expectations")
+FIRST = ("transformers.models.qwen3_vl.modeling_qwen3_vl", *AHEAD)
+"""In a new lake: the small policy is built of it."""
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
@@ -42,7 +44,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         require_budget(lake, config.budget)
 
     try:
-        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD)
+        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
     except GateRefused:
         err().print(f"The failing rows are in the report: {build_report(config)}")
         raise

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from learning.data.files import Rows, mapped, write_batches, write_rows
 from schemas.failure import FlywheelError
@@ -60,9 +61,10 @@ def order_of(samples: Sequence[Any]) -> np.ndarray | None:
     if not isinstance(samples, Rows) or "positions" not in samples.table.column_names:
         return None
     positions = samples.table["positions"].combine_chunks()
-    places = positions.flatten().to_numpy()
+    # by DLPack: `to_numpy` imports pandas, which takes the trainer as long as some steps
+    places = np.from_dlpack(positions.flatten()).astype(np.int64, copy=False)
     order = np.full(len(places), -1, dtype=np.int64)
-    order[places] = np.repeat(np.arange(len(samples)), positions.value_lengths().fill_null(0))
+    order[places] = np.from_dlpack(pc.call_function("list_parent_indices", [positions]))
     if (order < 0).any():
         raise FlywheelError(f"No sample comes at position {int(order.argmin())}.", "The lake's rows are incomplete.")
     return order if len(order) else None

@@ -53,8 +53,10 @@ def turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake_after: Callable
 
 
 def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """A wheel that turns in seconds: two fake tasks, a handful of trajectories, a handful of optimiser steps."""
+    """A wheel that turns in seconds: two fake tasks, a handful of trajectories, a handful of optimiser steps, and no
+    Data Docs, which the tests of the quality gate and of commands build."""
     monkeypatch.setenv("FLYWHEEL_HOME", str(folder / "home"))
+    monkeypatch.setattr("tasks.quality.gate.docs_folder", lambda *_: None)
     return config_of(
         {
             "name": "small",

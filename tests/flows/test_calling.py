@@ -11,6 +11,7 @@ import pytest
 
 from apps.server import SERVE
 from tasks.running.answering import is_there
+from tests.prefect_home import prefect_home
 
 ROOT = Path(__file__).parents[2]
 REFUSING = """
@@ -97,6 +98,7 @@ leave(0)
 def lose(tmp_path: Path, *words: str, **environ: str) -> tuple[subprocess.CompletedProcess[str], float]:
     """A flow called where the server is away or goes away, and the seconds that it took."""
     (tmp_path / "losing.py").write_text(LOSING)
+    prefect_home(tmp_path / ".flywheel" / "prefect")
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "FLYWHEEL_TEMP"))}
     begun = time.monotonic()
@@ -121,7 +123,7 @@ def test_a_flow_whose_server_goes_away_ends_as_it_would_have_and_soon(
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     own = {**os.environ, "PREFECT_HOME": str(tmp_path / "server"), "PYTHONPATH": str(ROOT)}
-    (tmp_path / "server").mkdir()
+    prefect_home(tmp_path / "server")
     url = f"http://127.0.0.1:{port}/api"
     server = subprocess.Popen(
         [sys.executable, "-m", *SERVE, "--port", port, "--log-level", "error"],

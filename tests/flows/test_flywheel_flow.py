@@ -75,7 +75,7 @@ def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(smal
     flywheel(small, iterations=1)
     with get_client(sync_client=True) as client:
         flow_runs = {str(run.id): run.name for run in client.read_flow_runs(limit=200)}
-    flywheel(small, iterations=1)
+    collect(small)
     lake = Lake.open(small.lake)
     by_iteration = {row["iteration"]: set[str]() for row in lake.read("stages", ["iteration"]).to_pylist()}
     for row in lake.read("stages", ["iteration", "run_id"]).to_pylist():

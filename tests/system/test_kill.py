@@ -16,6 +16,7 @@ from tests.system.parts.commands import CONFIG, start
 from tests.tier import FULL
 
 KILLS = 20 if FULL else 2
+LATEST_S = 25.0 if FULL else 16.0
 PATIENCE_S = 300
 """A run whose Prefect server is killed asks for it again and again, and ends with an error."""
 
@@ -37,7 +38,7 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
     killed: list[str] = []
     while len(killed) < KILLS:
         run = start(config)
-        time.sleep(dice.uniform(6.0, 25.0))
+        time.sleep(dice.uniform(6.0, LATEST_S))
         if tree := run.tree():
             victim = dice.choice([tree[0], dice.choice(tree)])
             killed.append(" ".join(victim.cmdline()[:4]) if victim.is_running() else "gone")

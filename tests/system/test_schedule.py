@@ -21,6 +21,7 @@ from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from storage.upgrade import upgrade
 from tasks.shared.reviews import Draft, submit
+from tests.prefect_home import prefect_home
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_upgrade import CONFIG, GOLDEN
 
@@ -97,6 +98,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     mark = uuid.uuid4().hex
+    prefect_home(folder / "home" / "prefect")
     environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), MARK: mark}
     environ.pop("PREFECT_API_URL", None)
     words = [sys.executable, "-m", "apps.cli", "up", "--port", str(port)]

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
-from learning.engines.optimizer import moments_of
 from models.tiny.network import TinyNet
 from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95
+BETAS = (0.9, 0.98)
+"""AdamW's."""
 BLOCK = 96
 """Matrices whose both sides are longer are made orthogonal in blocks of rows: cost grows with the square of a side."""
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -43,6 +44,28 @@ class Block:
         """Operations, up to a factor."""
         short, long = sorted((self.rows, self.columns))
         return short * short * long
+
+
+class Adam:
+    """AdamW of one weight: torch's own fused step, without `torch.optim`, whose first use imports torch's compiler.
+
+    Args:
+        weight: what moves; its shape is its moments'.
+        decay: of the weight, as a share of the learning rate.
+    """
+
+    def __init__(self, weight: Tensor, decay: float) -> None:
+        self.weight, self.decay = weight, decay
+        self.mean, self.square = torch.zeros_like(weight), torch.zeros_like(weight)
+        self.steps = torch.zeros((), dtype=torch.float32, device=weight.device)
+
+    def step(self, gradient: Tensor, rate: float) -> None:
+        """One step at a learning rate."""
+        self.steps += 1
+        torch.ops.aten._fused_adamw_(
+            [self.weight], [gradient], [self.mean], [self.square], [], [self.steps],
+            lr=rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=self.decay, eps=1e-8, amsgrad=False, maximize=False,
+        )  # fmt: skip
 
 
 class FlatOptimizer:
@@ -67,9 +90,7 @@ class FlatOptimizer:
         self._groups = _grouped(
             [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
         )
-        decays = (config.weight_decay, 0.0)
-        groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(self._rest, decays, strict=True)]
-        self._adam = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True)
+        self._adam = [Adam(part, decay) for part, decay in zip(self._rest, (config.weight_decay, 0.0), strict=True)]
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
@@ -79,11 +100,8 @@ class FlatOptimizer:
             return norm
         scale = min(1.0, self._config.clip / (norm + 1e-6))
         rest = gradient[self._tail :].float().mul_(scale).split([len(part) for part in self._rest])
-        for part, piece in zip(self._rest, rest, strict=True):
-            part.grad = piece
-        for group in self._adam.param_groups:
-            group["lr"] = rate
-        self._adam.step()
+        for adam, piece in zip(self._adam, rest, strict=True):
+            adam.step(piece, rate)
         matrices = gradient[self._own].float().mul_(scale)
         self._momentum.lerp_(matrices, 1 - MOMENTUM)
         update = self._orthogonal(matrices.lerp_(self._momentum, MOMENTUM))
@@ -95,11 +113,11 @@ class FlatOptimizer:
         """Weights, Muon's momentum and AdamW's moments by tensor: this rank's stretch of the matrices, all the rest."""
         found: dict[str, Part] = {}
         kinds = [("model", self._own.start, self._matrices), ("optimizer.momentum", self._own.start, self._momentum)]
-        for part, start in zip(self._rest, (self._tail, self._tail + len(self._rest[0])), strict=True):
-            moments = moments_of(self._adam, part)
+        for adam, start in zip(self._adam, (self._tail, self._tail + len(self._rest[0])), strict=True):
             kinds += [
-                ("model", start, part),
-                *((f"optimizer.{name}", start, moments[name]) for name in ("exp_avg", "exp_avg_sq")),
+                ("model", start, adam.weight),
+                ("optimizer.exp_avg", start, adam.mean),
+                ("optimizer.exp_avg_sq", start, adam.square),
             ]
         for kind, start, flat in kinds:
             found |= {f"{kind}.{name}": part for name, part in tensor_stretches(flat, start, self._layout).items()}
@@ -107,8 +125,8 @@ class FlatOptimizer:
 
     def restored(self, step: int) -> None:
         """Goes on from what was loaded into `state` after so many steps."""
-        for part in self._rest:
-            moments_of(self._adam, part)["step"].fill_(step)
+        for adam in self._adam:
+            adam.steps.fill_(step)
         with torch.no_grad():
             self._hand_on()
 

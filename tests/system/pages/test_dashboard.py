@@ -17,6 +17,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from tests.prefect_home import prefect_home
 from tests.system.pages.test_desk import CHROMIUM, FLAGS
 
 WAIT_S = 240.0
@@ -30,7 +31,7 @@ held_out = []
 hard = []
 practice = []
 [collect]
-trajectories_per_task = 60
+trajectories_per_task = 30
 [evaluate]
 seeds = 2
 explorer_seeds = 1
@@ -41,8 +42,8 @@ layers = 1
 vision_hidden = 64
 vision_layers = 1
 [train]
-steps = 60
-steps_first = 60
+steps = 30
+steps_first = 30
 processes = 1
 """
 
@@ -74,6 +75,7 @@ def until(holds: Callable[[], Any]) -> Any:
 def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, browser: WebDriver) -> None:
     config = tmp_path / "small.toml"
     config.write_text(f'{CONFIG}\n[lake]\nuri = "{tmp_path / "lake"}"\nmin_free_mb = 1\n')
+    prefect_home(tmp_path / "home" / "prefect")
     environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "apps.cli"]
     log = (tmp_path / "run.log").open("w")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.prefect_home import prefect_home
+
 MARK = "FLYWHEEL_TEST_RUN"
 """Variable that every process of a run inherits, whatever session or group it is in."""
 CONFIG = """
@@ -90,7 +92,8 @@ def start_verb(config: Path, *verb: str) -> Command:
     """`flywheel VERB` for such a config."""
     folder, mark = config.parent, uuid.uuid4().hex
     environ = {
-        **os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), MARK: mark,
+        **os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PREFECT_HOME": str(prefect_home(folder / "prefect")),
+        MARK: mark,
     }  # fmt: skip
     log = folder / f"{mark}.log"
     words = [sys.executable, "-m", "apps.cli", *verb, "--config", str(config)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from learning.engines.optimizer import learning_rate
-from learning.engines.tiny.optimizer import FlatOptimizer, _blocks, orthogonal, stretches
+from learning.engines.tiny.optimizer import BETAS, Adam, FlatOptimizer, _blocks, orthogonal, stretches
 from models.tiny.network import TinyNet
 from tests.unit.learning.samples import TRAIN, parent
 
@@ -48,6 +48,23 @@ def test_a_step_moves_every_section_against_the_gradient(net: TinyNet) -> None:
         (optimizer.master - before).split(list(net.sections)), gradient.split(list(net.sections)), strict=True
     ):
         assert float((moved * slope).sum()) < 0
+
+
+def test_adamw_moves_a_weight_as_torch_s_own_does() -> None:
+    torch.manual_seed(0)
+    one = torch.randn(100)
+    other = one.clone()
+    ours = Adam(one, 0.1)
+    theirs = torch.optim.AdamW([other], lr=0.0, betas=BETAS, weight_decay=0.1, fused=True)
+    for rate in (1e-2, 3e-3, 0.0, 1e-3):
+        gradient = torch.randn(100)
+        ours.step(gradient, rate)
+        other.grad, theirs.param_groups[0]["lr"] = gradient, rate
+        theirs.step()
+        assert torch.equal(one, other)
+    kept = theirs.state[other]
+    assert torch.equal(ours.mean, kept["exp_avg"]) and torch.equal(ours.square, kept["exp_avg_sq"])
+    assert ours.steps == kept["step"] == 4
 
 
 def test_an_unsound_gradient_moves_nothing(net: TinyNet) -> None:
