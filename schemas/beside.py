@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ BEGIN, LOCK = ".export-", "lock"
 
 
 @contextmanager
-def written_beside(target: Path) -> Iterator[Path]:
+def written_beside(target: Path) -> Generator[Path]:
     """A path on the target's own disk, to be made a folder, which becomes the target as the block ends well.
 
     Raises:

@@ -216,6 +216,7 @@ def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    (model / "preprocessor_config.json").write_text('{"image_processor_type": "Qwen2VLImageProcessor"}')
     (model / "model.safetensors").write_bytes(bytes(70_000_000))
     words = ("--config", place.file, f"lake.uri={tmp_path / 'new'}", f"policy.base={model}", "--iterations", 1)
     code, out, err = flywheel("run", "--dry-run", "--json", *words)
