@@ -1,8 +1,9 @@
 """The machine part of annotation: grounding targets from the page's elements, what failed trajectories still show.
 
-Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and
-answers with a click on its centre. Only names that stand for one element of the page are asked for. Of failures it
-also keeps what is true whatever they were meant for: the action between two screens, and what changed.
+Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and answers
+with a click on its centre. Only what has one answer is asked for: names that stand for one element of the page, kinds
+of which there is one, and nothing that others stand in. Of failures it also keeps what is true whatever they were meant
+for: the action between two screens, and what changed.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from itertools import zip_longest
 
 from curation.gates.actions import fault_of
 from curation.perception.caption import told_elements
+from curation.perception.screen import holds
 from curation.transitions import NOTHING, caption
 from schemas.action import TERMINAL, Click, from_json, to_json
 from schemas.observation import Element, elements_of
@@ -82,10 +84,17 @@ def name_of(element: Element) -> str:
 
 
 def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
-    """The elements that can be asked for, the interactive ones first; at most `most`."""
-    counts = Counter(name_of(element) for element in elements)
-    named = [e for e in elements if counts[name_of(e)] == 1 and 0 < len(name_of(e)) <= MAX_NAME]
-    return sorted(named, key=lambda element: not element.interactive)[:most]
+    """The elements that can be asked for with one answer, the interactive ones first; at most `most`."""
+    names, kinds = Counter(name_of(one).casefold() for one in elements), Counter(one.kind for one in elements)
+    sole = [
+        one
+        for one in elements
+        if 0 < len(name_of(one)) <= MAX_NAME
+        and names[name_of(one).casefold()] == 1
+        and (one.name or kinds[one.kind] == 1)
+        and not any(holds(one, other) for other in elements)
+    ]
+    return sorted(sole, key=lambda element: not element.interactive)[:most]
 
 
 def grounding_annotations(

@@ -6,9 +6,11 @@ Reflection tuning (UI-TARS, arXiv 2501.12326, section 4.5). Of a trajectory with
     post-reflection    (..., o_k, a_k, o_k+1)  ->  a thought that admits the error, and the action that recovers
 
 The step is found by replaying the first k actions in a sandbox of the same task and seed and trying something else
-there: it is the last state from which a correction still succeeds. The search begins at the state in which the
-trajectory ended, which costs the least where the last action was the wrong one, goes back in strides that double, and
-then halves what is left between the last state that was tried in vain and the first that was not.
+there: it is the last state from which a correction still succeeds. A screen that was shown several times is gone back
+to at its last showing, whatever was done in between: it may look the same and not be, and what was done there in the
+end is what went wrong, not what was done there first in vain. The search begins at the state in which the trajectory
+ended, which costs the least where the last action was the wrong one, goes back in strides that double, and then halves
+what is left between the last state that was tried in vain and the first that was not.
 """
 
 import hashlib
@@ -18,7 +20,7 @@ from datetime import datetime
 from typing import Literal
 
 from models.families.dialects import format_action, format_reply
-from models.thoughts import templated_thought
+from models.thoughts import reflective_thought, templated_thought
 from schemas.action import TERMINAL, Action, from_json
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
@@ -37,7 +39,7 @@ class Search:
     """The search for the state at which one trajectory went wrong.
 
     Args:
-        states: steps of the trajectory, rising, each the first that saw its screen.
+        states: steps of the trajectory that may be gone back to, rising (`states_of`).
         attempts: how often a state is tried before it counts as one from which nothing succeeds.
         hint: the step at which it went wrong as somebody knows it; the search begins there.
     """
@@ -77,17 +79,32 @@ class Search:
         return known[-1] if known else 0
 
 
-def states_of(steps: Sequence[Step]) -> list[int]:
-    """The steps of a trajectory that saw a screen first: going back to a later showing would repeat a detour.
+def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[int]:
+    """The steps of a trajectory that may be gone back to: the last showing of every screen, and the step that ended it.
 
     What comes after a step without an action cannot be replayed.
+
+    Args:
+        failed: the trajectory.
+        steps: its own, at least one.
+        latest: the last step that leaves a correction all the steps it may take. Of a screen that was shown up to then
+            and again later, the last showing up to then counts; of one that was not, the first.
     """
-    found: dict[str, int] = {}
-    for number, step in enumerate(steps):
-        found.setdefault(step.screenshot, number)
-        if step.action is None:
-            break
-    return list(found.values())
+    end = next((number for number, step in enumerate(steps) if step.action is None), len(steps) - 1)
+    shown: dict[str, int] = {}
+    for number, step in enumerate(steps[: end + 1]):
+        if number <= latest or step.screenshot not in shown:
+            shown[step.screenshot] = number
+    ended = () if failed.termination == "max_steps" else (end,)
+    return sorted({*shown.values(), *ended})
+
+
+def hinted(states: Sequence[int], steps: Sequence[Step], known: int | None) -> int | None:
+    """Where a search begins that knows of an error: at the last showing of its screen that may be gone back to."""
+    if known is None or known >= len(steps):
+        return known
+    same = (at for at in states if at >= known and steps[at].screenshot == steps[known].screenshot)
+    return max(same, default=known)
 
 
 def led_nowhere(
@@ -176,16 +193,19 @@ def finding_of(correction: Correction, now: datetime) -> Reflection:
 
 
 def pair_of(correction: Correction) -> Pair | None:
-    """The corrected reply preferred to the recorded one; None where nothing else was done in its place.
+    """The corrected reply preferred to the recorded one; None where nothing else was done in its place, or nothing that
+    the screen shows: then it was a later step that succeeded.
 
-    Both sides have a thought of their own or a templated one, so that no preference is for having one.
+    The thoughts of both sides are by the same author, so that the preference is for what was done and for no style.
     """
     if correction.step >= len(correction.recorded):
         return None
     chosen, rejected = correction.performed[correction.step], correction.recorded[correction.step]
-    if chosen.action == rejected.action:
+    in_vain = chosen.next_screenshot == chosen.screenshot and chosen is not correction.performed[-1]
+    if chosen.action == rejected.action or in_vain:
         return None
     failed = correction.failed
+    better, worse = _thoughts(chosen, rejected, correction.reflects)
     return Pair(
         pair_id=_name(correction, "pair"),
         trajectory_id=correction.verified.trajectory_id,
@@ -194,8 +214,8 @@ def pair_of(correction: Correction) -> Pair | None:
         task_id=failed.task_id,
         seed=failed.seed,
         kind="post_reflection" if correction.reflects else "correction",
-        chosen=_reply(chosen),
-        rejected=_reply(rejected),
+        chosen=_reply(chosen, better),
+        rejected=_reply(rejected, worse),
         rejected_trajectory_id=failed.trajectory_id,
         verified=True,
     )
@@ -212,10 +232,23 @@ def _thought(step: Step) -> str:
     return step.thought or (templated_thought(from_json(step.action)) if step.action else "")
 
 
-def _reply(step: Step) -> str:
+def _thoughts(chosen: Step, rejected: Step, reflects: bool) -> tuple[str, str]:
+    """Thoughts for both sides: their own where the same actor had both, else templated ones, or none where one side has
+    no template. A reply without an action stays as it was generated: the other side begins as it does."""
+    if rejected.action is None or chosen.action is None:
+        return rejected.thought, rejected.thought
+    if chosen.actor == rejected.actor and chosen.thought and rejected.thought:
+        return chosen.thought, rejected.thought
+    better, worse = (templated_thought(from_json(action)) for action in (chosen.action, rejected.action))
+    if not (better and worse):
+        return "", ""
+    return reflective_thought(better) if reflects else better, worse
+
+
+def _reply(step: Step, thought: str) -> str:
     if step.action is None:
         return step.raw_text
-    return format_reply(_thought(step), format_action(from_json(step.action)))
+    return format_reply(thought, format_action(from_json(step.action)))
 
 
 def _name(correction: Correction, what: str) -> str:

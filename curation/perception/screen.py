@@ -71,7 +71,7 @@ class Screen:
         left, top, right, bottom = element.box
         lines = max(1.0, (bottom - top) * self.height // LINE)
         fits = (right - left) * self.width * lines >= LEAST_WIDTH * INSIDE[element.kind] * len(name)
-        return fits and not any(_holds(element, other) for other in self.elements)
+        return fits and not any(holds(element, other) for other in self.elements)
 
     def called(self, element: Element) -> str:
         """What it is, such as `button "ok"`."""
@@ -112,11 +112,13 @@ class Perceived:
     """PNG of the picture that is asked about, where it is not the screen itself."""
 
 
-def _holds(outer: Element, inner: Element) -> bool:
+def holds(outer: Element, inner: Element) -> bool:
     """Whether one is only what the other stands in: its text is that of the other, or has it among others."""
+    if not inner.name or inner.name not in outer.name:
+        return False
     edges = zip(outer.box, inner.box, (1, 1, -1, -1), strict=True)
     within = all(sign * (edge - own) > -1e-6 for own, edge, sign in edges)
-    return within and outer.box != inner.box and bool(inner.name) and inner.name in outer.name
+    return within and outer.box != inner.box
 
 
 def at(element: Element) -> str:

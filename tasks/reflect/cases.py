@@ -6,6 +6,7 @@ from itertools import groupby
 
 from curation.reflection import (
     Search,
+    hinted,
     shares,
     states_of,
 )
@@ -62,8 +63,8 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
     tasks = {one.task_id: one for one in tasks_of(config, lake) if one.split == "train" and one.verifier != JUDGED}
     decisions = decisions_of(lake, iteration)
     rolled = [one for one in trajectories_of(lake, iteration) if one[0].continues is None]
-    known = [one for one in lake.rows(Reflection, {"iteration": iteration}) if one.last_step_correct is False]
-    wrong = {one.trajectory_id: one.step for one in sorted(known, key=lambda one: -one.step)}
+    errors = [one for one in lake.rows(Reflection, {"iteration": iteration}) if one.last_step_correct is False]
+    wrong = {one.trajectory_id: one.step for one in sorted(errors, key=lambda one: -one.step)}
     by_name = {
         trajectory.trajectory_id: (trajectory, steps)
         for trajectory, steps in rolled
@@ -77,12 +78,14 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
     found: list[Case] = []
     for name in _chosen(by_name, config.reflect.trajectories):
         failed, steps = by_name[name]
-        hint = decisions[name].error_step
-        search = Search(states_of(steps), config.reflect.attempts, wrong.get(name) if hint is None else hint)
+        task, known = tasks[failed.task_id], decisions[name].error_step
+        states = states_of(failed, steps, task.max_steps - config.reflect.ahead)
+        hint = hinted(states, steps, wrong.get(name) if known is None else known)
+        search = Search(states, config.reflect.attempts, hint)
         beside = [
             one for one in rolled if (one[0].task_id, one[0].seed) == (failed.task_id, failed.seed) and one[0] != failed
         ]
-        found.append(Case(failed, steps, tasks[failed.task_id], search, beside))
+        found.append(Case(failed, steps, task, search, beside))
     return found
 
 

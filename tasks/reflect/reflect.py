@@ -5,7 +5,7 @@ from what it tries, so a stage that was cut short finds in the lake what it has 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 
 from curation.reflection import (
@@ -16,6 +16,7 @@ from curation.reflection import (
 )
 from schemas.metrics import Metrics
 from schemas.table import utc_now
+from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import drop_unfinished
 from tasks.filter import decide
@@ -71,13 +72,31 @@ def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[
     rolled = list(corrections_of(lake, iteration))
     steps = sum(one.n_steps for one, _ in rolled)
     kinds = Counter(one.kind for one in found)
+    verified = kinds.total()
+    plain = _plain(lake, iteration, {case.task.task_id for case in cases})
     numbers = {
         "failed": len(cases),
         "attempts": len(rolled),
         "steps": steps,
         "corrected": kinds["correction"],
         "recovered": kinds["reflection"],
+        "steps_per_correction": round(steps / verified, 3) if verified else None,
+        "plain_steps_per_success": None if plain is None else round(plain, 3),
         "gave_up": dict(Counter(case.gave_up for case in cases if case.gave_up)),
     }
     say = f"{kinds['correction']} of {len(cases)} corrected, {kinds['reflection']} recovered, in {steps} steps"
+    say += f" ({_each(steps / verified if verified else None)} per verified one"
+    say += f"; plain collection of the same tasks took {_each(plain)} per success)"
     return {**numbers, "say": say}
+
+
+def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:
+    """What a success of the iteration's plain collection took in these tasks, in sandbox steps; None without one."""
+    rolled = [one for one in lake.rows(Trajectory, {"iteration": iteration}) if one.continues is None]
+    rolled = [one for one in rolled if one.task_id in tasks]
+    won = sum(one.success is True for one in rolled)
+    return sum(one.n_steps for one in rolled) / won if won else None
+
+
+def _each(steps: float | None) -> str:
+    return "nothing to divide by" if steps is None else f"{steps:.1f}"

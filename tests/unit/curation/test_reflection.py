@@ -1,5 +1,6 @@
 """Where a failed trajectory went wrong, and what is learnt from what succeeded there."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from curation.reflection import (
     Search,
     annotation_of,
     finding_of,
+    hinted,
     led_nowhere,
     pair_of,
     recoverable,
@@ -68,9 +70,29 @@ def test_a_trajectory_without_steps_has_nothing_to_search() -> None:
     assert Search([], 1).next() is None
 
 
-def test_a_state_is_the_first_showing_of_its_screen_and_nothing_follows_a_reply_without_an_action() -> None:
+def test_a_state_is_the_last_showing_of_its_screen_and_nothing_follows_a_reply_without_an_action() -> None:
     steps = [step(0, "a", 0.1), step(1, "a", 0.2), step(2, "b", 0.3), step(3, "c", 0.4, action=None), step(4, "d", 0.5)]
-    assert states_of(steps) == [0, 2, 3]
+    assert states_of(trajectory(), steps, 9) == [1, 2, 3]
+
+
+def test_a_showing_that_leaves_a_correction_too_few_steps_counts_only_where_the_trajectory_was_ended_there() -> None:
+    steps = [step(number, "a", 0.1 + number / 10, "a") for number in range(5)]
+    assert states_of(trajectory(), steps, 2) == [2, 4]
+    assert states_of(trajectory(termination="max_steps"), steps, 2) == [2]
+    assert states_of(trajectory(termination="max_steps"), [*steps, step(5, "b", 0.9)], 2) == [2, 5]
+
+
+def test_after_what_changed_nothing_the_fatal_action_is_the_error_and_the_rejected_one() -> None:
+    steps = [step(0, "a", 0.1, "a"), step(1, "a", 0.2, "a"), step(2, "a", 0.3, "z")]
+    states = states_of(trajectory(), steps, 7)
+    for known in (None, 0, 2):
+        search = Search(states, 3, hinted(states, steps, known))
+        assert tried(search, {2}) == [2] and search.best == 2
+    verified = trajectory(trajectory_id="t1", success=True, continues="t0", replayed=2)
+    found = Correction(trajectory(), steps, verified, [*steps[:2], step(2, "a", 0.7)])
+    assert finding_of(found, NOW).step == 2
+    pair = pair_of(found)
+    assert pair is not None and (pair.step, pair.rejected[-20:]) == (2, "start_box='(300,500)')"[-20:])
 
 
 def test_what_ended_it_failed_or_changed_nothing_led_nowhere_and_what_led_on_did_not() -> None:
@@ -112,6 +134,30 @@ def test_a_recovery_is_a_reflection_and_what_was_done_in_its_place_anyway_is_no_
     pair = pair_of(correction(reflects=True))
     assert pair is not None and pair.kind == "post_reflection"
     assert pair_of(correction(x=0.2)) is None
+
+
+def test_what_changed_nothing_before_a_later_step_succeeded_is_preferred_to_nothing() -> None:
+    still, then = step(1, "b", 0.7, "b"), step(2, "b", 0.8)
+    assert pair_of(replace(correction(), performed=[step(0, "a", 0.1), still, then])) is None
+    assert pair_of(replace(correction(), performed=[step(0, "a", 0.1), still])) is not None
+
+
+def test_a_preference_is_for_no_style_of_thoughts() -> None:
+    def thoughts(better: dict[str, Any], worse: dict[str, Any], reflects: bool = False) -> list[str]:
+        recorded, performed = (
+            [step(0, "a", 0.1), step(1, "b", 0.2, **worse)],
+            [step(0, "a", 0.1), step(1, "b", 0.7, **better)],
+        )
+        pair = pair_of(replace(correction(reflects), recorded=recorded, performed=performed))
+        assert pair is not None
+        return [side.partition("Action:")[0].removeprefix("Thought: ").strip() for side in (pair.chosen, pair.rejected)]
+
+    policy, explorer = {"actor": "policy", "thought": "It is blue."}, {"actor": "explorer", "thought": ""}
+    assert thoughts(policy, policy | {"thought": "It is red."}) == ["It is blue.", "It is red."]
+    assert thoughts(explorer, policy) == thoughts(policy, explorer) == ["Click it.", "Click it."]
+    assert thoughts(explorer, policy, reflects=True) == ["Not that. Click it.", "Click it."]
+    unread = policy | {"action": None, "raw_text": "Thought: It is blue.\nAction: jump()"}
+    assert thoughts(explorer, unread) == ["It is blue.", "It is blue."]
 
 
 def test_names_are_taken_in_turn() -> None:

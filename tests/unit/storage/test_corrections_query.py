@@ -1,4 +1,4 @@
-"""What training reads of corrections: the corrected step and what follows, after the whole of what led to it."""
+"""What training reads of corrections: the corrected step alone, after the whole of what led to it."""
 
 from pathlib import Path
 
@@ -30,9 +30,9 @@ def taught(lake: Lake, corrections: str = "all") -> list[tuple[str, int]]:
 
 def test_replayed_steps_are_context_and_are_not_cut_from_it_as_detours(lake: Lake, row, tmp_path: Path) -> None:
     stored(lake, row)
-    assert taught(lake) == [("c", 3), ("c", 4)]  # of the two showings of the screen after the replay the last one
+    assert taught(lake) == [("c", 3)]  # of the two showings of the screen after the replay the last one
     samples = through_the_lake(lake, tmp_path, 1, [])
-    assert {len(sample.history) for sample in samples} == {2, 3}
+    assert {len(sample.history) for sample in samples} == {2}
 
 
 def test_a_correction_that_nothing_saw_succeed_teaches_nothing_whatever_the_gates_are(lake: Lake, row) -> None:
