@@ -3,13 +3,14 @@
 --
 -- What is imitated of an accepted (`sft`) trajectory is the shortest way through its screens: where a later screen is
 -- the same, everything in between was a detour. So the way begins at the last showing of the first screen and goes on,
--- each time, at the last showing of the screen after it; `place` is a step's place on it. The replayed steps of a correction
--- are all on its way, as the context of what follows, and have no weight: some of them are errors. Nor have those after the
--- corrected one, the first on the way that was not replayed. One that nothing saw succeed is never imitated, whatever the
--- gates are. Trajectories of one group that did the very same thing on the way teach it once: a repeated step has no
--- weight. Of failed (`ct`) trajectories each screen comes once, if there are grounding questions about it and nothing that is imitated shows it. The steps before the error
--- of a failed trajectory (`valid_steps`) are imitated as those of an accepted one are, where $prefixes is `all`, or is
--- `people` and a person marked the error.
+-- each time, at the last showing of the screen after it; `place` is a step's place on it. The replayed steps of a
+-- correction are all on its way, as the context of what follows, and have no weight: some of them are errors. Nor have
+-- those after the corrected one, the first on the way that was not replayed; but those that follow what a person said
+-- have. One that nothing saw succeed is never imitated, whatever the gates are. Trajectories of one group that did the
+-- very same thing on the way teach it once: a repeated step has no weight. Of failed (`ct`) trajectories each screen
+-- comes once, if there are grounding questions about it and nothing that is imitated shows it. The steps before the
+-- error of a failed trajectory (`valid_steps`) are imitated as those of an accepted one are, where $prefixes is `all`,
+-- or is `people` and a person marked the error.
 --
 -- A step that a person corrected is no target as it was recorded. What the person put in its place is one (`corrected`),
 -- after the very steps that led there, which have no weight; but not where a sandbox refuted it, nor, where $corrections is
@@ -90,9 +91,9 @@ screens AS (
 samples AS (
     SELECT
         false AS grounding, trajectory_id, step, place,
-        (trajectory_id, step) IN (FROM repeated)
-        OR continues IS NOT NULL
-            AND step IS DISTINCT FROM min(step) FILTER (step >= replayed) OVER (PARTITION BY trajectory_id) AS again
+        step < replayed OR (trajectory_id, step) IN (FROM repeated)
+        OR continues IS NOT NULL AND trajectory_id NOT IN (SELECT trajectory_id FROM people_tries)
+            AND step > min(step) FILTER (step >= replayed) OVER (PARTITION BY trajectory_id) AS again
     FROM imitated JOIN trajectories USING (trajectory_id)
     UNION ALL
     SELECT true, first_shown[1], first_shown[2], 0, false FROM screens

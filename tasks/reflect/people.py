@@ -2,8 +2,8 @@
 
 The recorded steps before the corrected one are replayed in a new sandbox of the same task and seed, as in a reflection;
 there the person's action is performed, and whoever proposes corrections goes on from it. What succeeds is a trajectory
-in which that action is taught, and nothing that follows; what the action itself ended in vain is taught no more. What
-is in the lake is not tried again, so a kill loses nothing.
+that is taught with all that follows; what the action itself ended in vain is taught no more. What is in the lake is not
+tried again, so a kill loses nothing.
 """
 
 from collections import Counter

@@ -72,7 +72,7 @@ def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[
     rolled = list(corrections_of(lake, iteration))
     steps = sum(one.n_steps for one, _ in rolled)
     kinds = Counter(one.kind for one in found)
-    verified = kinds.total()
+    found_one = steps / kinds["correction"] if kinds["correction"] else None
     plain = _plain(lake, iteration, {case.task.task_id for case in cases})
     numbers = {
         "failed": len(cases),
@@ -80,12 +80,12 @@ def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[
         "steps": steps,
         "corrected": kinds["correction"],
         "recovered": kinds["reflection"],
-        "steps_per_correction": round(steps / verified, 3) if verified else None,
+        "steps_per_correction": None if found_one is None else round(found_one, 3),
         "plain_steps_per_success": None if plain is None else round(plain, 3),
         "gave_up": dict(Counter(case.gave_up for case in cases if case.gave_up)),
     }
     say = f"{kinds['correction']} of {len(cases)} corrected, {kinds['reflection']} recovered, in {steps} steps"
-    say += f" ({_each(steps / verified if verified else None)} per verified one"
+    say += f" ({_each(found_one)} per verified correction"
     say += f"; plain collection of the same tasks took {_each(plain)} per success)"
     return {**numbers, "say": say}
 
@@ -99,4 +99,4 @@ def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:
 
 
 def _each(steps: float | None) -> str:
-    return "nothing to divide by" if steps is None else f"{steps:.1f}"
+    return "-" if steps is None else f"{steps:.1f}"
