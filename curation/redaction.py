@@ -14,10 +14,10 @@ from typing import Any, cast
 
 from PIL import Image, ImageDraw
 
-from curation.converters.exchanged import Exchanged, ExchangedStep, Picture
+from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture
 from curation.forms import called
 from curation.private import Secrets, shown, without
-from schemas.action import Action, Finished, Navigate, Type, point_of
+from schemas.action import Action, Finished, Navigate, Type, from_json, point_of, to_json
 from schemas.observation import Element, element_at
 
 PASSWORD = "password field"
@@ -71,7 +71,7 @@ class Redactor:
 
     def record(self, record: Exchanged, screens: Screens) -> Exchanged:
         """The trajectory without what is found in it."""
-        secrets = typed([(one.screen.sha256, one.action) for one in record.steps], screens)
+        secrets = typed([one for step in record.steps for one in _typing(step)], screens)
         about = record.about.model_copy(
             update={
                 "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, secrets),
@@ -96,6 +96,7 @@ class Redactor:
         about = step.about.model_copy(
             update={
                 "error": step.about.error and self.text(step.about.error, secrets),
+                "correction": step.about.correction and self._correction(step.about.correction, secrets),
                 "extra": self.value(step.about.extra, secrets),
             }
         )
@@ -110,6 +111,10 @@ class Redactor:
             about=about,
             extra=self.value(step.extra, secrets),
         )
+
+    def _correction(self, one: Correction, secrets: Secrets) -> Correction:
+        action = to_json(self.action(from_json(one.action), secrets))
+        return one.model_copy(update={"action": action, "thought": self.text(one.thought, secrets)})
 
     def action(self, action: Action, secrets: Secrets) -> Action:
         """The action with its words redacted: what is typed, an address, a last message."""
@@ -175,6 +180,12 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
     made = io.BytesIO()
     shown.save(made, "PNG")
     return Picture(made.getvalue(), picture.width, picture.height)
+
+
+def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:
+    """What was done on a step's screen, and, before it, what a person would have typed there."""
+    given = step.about.correction and from_json(step.about.correction.action)
+    return [(step.screen.sha256, one) for one in (given if isinstance(given, Type) else None, step.action)]
 
 
 def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:

@@ -167,14 +167,16 @@ class World(_Part):
 
 
 class Check(_Part):
-    """One field of the state is to hold one value; of a text case and spaces do not matter."""
+    """One field of the state is to hold one value; of a text spaces that nobody sees do not matter."""
 
     field: str
     value: JsonValue
+    exact: bool = False
+    """Whether the case of a text matters, as it does where the words give it literally."""
 
     def holds(self, state: Mapping[str, Any]) -> bool:
         """Whether it does."""
-        return self.field in state and _plain(state[self.field]) == _plain(self.value)
+        return self.field in state and _plain(state[self.field], self.exact) == _plain(self.value, self.exact)
 
 
 class Setup(_Part):
@@ -185,7 +187,7 @@ class Setup(_Part):
 
     def text(self) -> str:
         """Canonical JSON."""
-        return json.dumps(self.model_dump(), sort_keys=True)
+        return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
 
 def score(checks: Iterable[Check], state: Mapping[str, Any]) -> float:
@@ -205,6 +207,8 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _plain(value: Any) -> object:
-    """Texts without case and spaces that nobody sees; kinds are kept apart: true is not 1."""
-    return " ".join(value.casefold().split()) if isinstance(value, str) else (type(value) is bool, value)
+def _plain(value: Any, exact: bool) -> object:
+    """Texts without spaces that nobody sees and, unless exact, case; kinds are kept apart: true is not 1."""
+    if isinstance(value, str):
+        return " ".join((value if exact else value.casefold()).split())
+    return type(value) is bool, value

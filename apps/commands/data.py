@@ -56,7 +56,8 @@ def export(
     reader = _reader(resolved, lake) if redactor else None
     chosen = iteration_range(iterations) or ALL
     sweep_exports(to)
-    routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader)
+    learnt = resolved.filter.corrections
+    routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader, learnt)
     _show_export(routes, form, to, route is not None, redactor, as_json)
 
 

@@ -21,6 +21,7 @@ from curation.converters.exchanged import (
     with_metadata,
 )
 from curation.converters.format import Read
+from curation.converters.lessons import Wholes
 from curation.converters.units import scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
@@ -127,16 +128,23 @@ class Part:
     """What rows of one trajectory have in common."""
     step: int
     """Which step it is."""
+    copied: bool = False
+    """Whether its trajectory is whole elsewhere."""
 
 
 def joined(rows: Iterator[tuple[Place, Part | Refused]]) -> Read:
     """Trajectories of rows that follow each other, of each row its own step; a row without its predecessors is one of
-    its own, with the steps that it shows."""
-    place, held = Place(""), None
+    its own, with the steps that it shows, of which it teaches the last."""
+    place, held, wholes = Place(""), None, Wholes()
     for at, part in rows:
         if isinstance(part, Refused):
             yield at, part
             continue
+        if part.copied:
+            if missing := wholes.missing(part.record, at):
+                yield at, missing
+            continue
+        wholes.add(part.record)
         if held is not None and part.key == held.key and part.step == held.step + 1 == len(held.record.steps):
             steps = (*held.record.steps, part.record.steps[-1])
             decided = (*held.record.decided, *part.record.decided)
@@ -145,9 +153,18 @@ def joined(rows: Iterator[tuple[Place, Part | Refused]]) -> Read:
             continue
         if held is not None:
             yield place, held.record
-        place, held = at, part
+        place, held = at, replace(part, record=_from(part.record, part.step))
     if held is not None:
         yield place, held.record
+
+
+def _from(record: Exchanged, step: int) -> Exchanged:
+    """The record of a row of step `step` that lacks the rows before it: what else it shows is context."""
+    last = len(record.steps) - 1
+    if step <= last:
+        return record
+    replayed = max(last, min(record.about.replayed - (step - last), last + 1))
+    return replace(record, about=record.about.model_copy(update={"replayed": replayed}))
 
 
 def record_of(

@@ -9,14 +9,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from schemas.action import Action, to_json
+from schemas.action import Action, from_json, to_json
 from schemas.failure import Boundary
 from schemas.tables.review import Decision
-from schemas.tables.trajectory import Termination
+from schemas.tables.trajectory import IMPORT, Termination
 from schemas.text import Storable, storable
 
 OWN = "flywheel"
@@ -53,8 +53,30 @@ class About(_Known):
     failure_reason: Storable | None = None
     started_at: AwareDatetime | None = None
     wall_s: Annotated[float, Field(ge=0.0)] | None = None
+    continues: Storable | None = None
+    """Of a correction: the trajectory, of the lake it is from, whose first steps were replayed."""
+    replayed: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    """How many steps were: the context of what follows, some of them errors, and no targets."""
+    withheld: bool = False
+    """Whether none of its steps is a target: a correction that nothing saw succeed, or that was undone."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Of formats other than the one that is written."""
+
+
+_LATER = {"continues", "replayed", "withheld"}
+"""Fields that came later: they count in a digest only where they say something, so that older ones stay the same."""
+
+
+class Correction(_Known):
+    """What a person put in the place of a step, which is no target as it was recorded."""
+
+    action: Annotated[str, AfterValidator(lambda text: to_json(from_json(text)))]
+    """Canonical JSON."""
+    thought: Storable = ""
+    state: Literal["verified", "refuted", "unverified"] = "unverified"
+    """What a sandbox said of it."""
+    taught: bool = False
+    """Whether it is a target in the step's place; not where another trajectory shows it."""
 
 
 class StepAbout(_Known):
@@ -64,6 +86,7 @@ class StepAbout(_Known):
     policy_version: Storable = ""
     error: Storable | None = None
     """Why its text holds no action that could be performed."""
+    correction: Correction | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -75,6 +98,8 @@ class Metadata(_Known):
     trajectory: About = About()
     step: Annotated[int, Field(ge=0)] | None = None
     """Which step a row is; null where a row is a trajectory."""
+    copied: bool = False
+    """Whether a row is only what is to be learnt: its trajectory stands whole elsewhere in the same export."""
     steps: list[StepAbout] = Field(default_factory=list[StepAbout])
 
 
@@ -146,6 +171,18 @@ class Exchanged:
     """What people decided on it elsewhere."""
     extra: Extra = field(default_factory=dict[str, Any])
 
+    def is_target(self, step: int) -> bool:
+        """Whether a step is to be imitated as it was recorded."""
+        about = self.about
+        return step >= about.replayed and not about.withheld and self.steps[step].about.correction is None
+
+    @property
+    def decisions(self) -> tuple[Decided, ...]:
+        """What people decided on it elsewhere, the corrections that its steps came with included."""
+        given = [(number, one.about.correction) for number, one in enumerate(self.steps)]
+        brought = [Decided(at, IMPORT, "correct", one.action, one.thought, "") for at, one in given if one]
+        return (*brought, *self.decided)
+
     @property
     def digest(self) -> str:
         """sha256 of all it holds: the same record read twice is one trajectory."""
@@ -154,13 +191,16 @@ class Exchanged:
             for one in self.steps
         ]
         after = self.after and self.after.sha256
-        whole = [self.name, self.instruction, steps, self.success, after, self.about.model_dump(mode="json")]
+        about = self.about.model_dump(mode="json", exclude=_LATER)
+        about |= self.about.model_dump(mode="json", include=_LATER, exclude_defaults=True)
+        whole = [self.name, self.instruction, steps, self.success, after, about]
         return hashlib.sha256(json.dumps([*whole, self.extra], sort_keys=True).encode()).hexdigest()
 
     @property
     def digest_decided(self) -> str:
         """The same of what it holds and what people decided on it."""
-        return hashlib.sha256(f"{self.digest}{self.decided}".encode()).hexdigest() if self.decided else self.digest
+        decided = self.decisions
+        return hashlib.sha256(f"{self.digest}{decided}".encode()).hexdigest() if decided else self.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +243,9 @@ def checked(record: Exchanged, place: Place) -> Exchanged:
     return record
 
 
-def metadata_of(record: Exchanged, format_name: str, unit: str, dialect: str = "", step: int | None = None) -> Extra:
+def metadata_of(
+    record: Exchanged, format_name: str, unit: str, dialect: str = "", step: int | None = None, copied: bool = False
+) -> Extra:
     """What goes under `flywheel`: of the whole trajectory, or of one step of it.
 
     Args:
@@ -211,13 +253,14 @@ def metadata_of(record: Exchanged, format_name: str, unit: str, dialect: str = "
         format_name: the format that is written; what the record holds of other formats is carried along.
         unit, dialect: of coordinates and actions as they are written.
         step: which step, in formats with a row per step.
+        copied: whether the row is only what is to be learnt.
     """
     others = {name: held for name, held in record.extra.items() if name not in (format_name, OWN)}
     about = record.about.model_copy(update={"success": record.success, "extra": others})
     chosen = record.steps if step is None else record.steps[step : step + 1]
     steps = [_step_about(one, format_name) for one in chosen]
     plain = {"unit": unit, "dialect": dialect or None, "step": step, "steps": steps if any(steps) else None}
-    known = {key: value for key, value in plain.items() if value is not None}
+    known = {key: value for key, value in plain.items() if value is not None} | ({"copied": True} if copied else {})
     return {**known, "trajectory": about.model_dump(mode="json", exclude_defaults=True)}
 
 

@@ -32,6 +32,8 @@ KEPT = 32
 """Pictures that are kept in memory, for formats that show one in several rows."""
 PICTURES = "images"
 """The folder of pictures beside what is exported."""
+CONTEXT = "__context"
+"""The folder of what an import of our own needs and nobody trains on; readers of folders pass such names by."""
 
 
 class Source:
@@ -65,14 +67,17 @@ class Source:
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
 
     def files(self, *suffixes: str) -> list[Path]:
-        """The file that was named, or those of a folder with one of these suffixes, in order.
+        """The file that was named, or those of a folder with one of these suffixes, in order, its `CONTEXT` first.
 
         Raises:
             UsageError: there is none.
         """
         if not self.path.is_dir():
             return [self.path]
-        found = sorted(file for file in self.path.iterdir() if file.suffix in suffixes and file.is_file())
+        context = self.path / CONTEXT
+        folders = [context, self.path] if context.is_dir() and not context.is_symlink() else [self.path]
+        every = [file for folder in folders for file in sorted(folder.iterdir())]
+        found = [file for file in every if file.suffix in suffixes and file.is_file()]
         if not found:
             raise UsageError(f"{self.path} has no file of the form *{' or *'.join(suffixes)}.", "Name the file.")
         return found
@@ -202,6 +207,11 @@ class Target:
         """Writes a file."""
         file = self.path(name)
         file.write_bytes(content)
+
+    def append(self, name: str, content: bytes) -> None:
+        """Writes at a file's end."""
+        with self.path(name).open("ab") as file:
+            file.write(content)
 
     def path(self, name: str) -> Path:
         """Where a file is to be, in a folder that is there."""

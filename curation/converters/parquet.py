@@ -4,7 +4,7 @@
 the file's metadata, so that its readers see pictures."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +12,46 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curation.converters.exchanged import Picture, Place, Refused
-from curation.converters.files import MOST_BYTES, Source, picture_of
+from curation.converters.files import MOST_BYTES, Source, Target, picture_of
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
 """Rows that are in memory together."""
 
 
-def write_rows(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]], pictures: Mapping[str, Any]) -> int:
-    """Writes rows, a few at a time, and returns how many.
+class RowFile:
+    """A file that rows are written to, one at a time; used as a context.
 
     Args:
-        path: the file.
+        target: the export's folder.
+        name: the file's; it is there once it has a row.
         schema: its columns.
-        rows: by column.
         pictures: the columns that hold pictures, as features of `datasets`.
     """
-    features = {name: pictures.get(name) or _feature(schema.field(name).type) for name in schema.names}
-    described: Any = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    count = 0
-    with pq.ParquetWriter(path, described) as writer:
-        for row in rows:
-            writer.write_table(pa.Table.from_pylist([dict(row)], schema=described))
-            count += 1
-    return count
+
+    def __init__(self, target: Target, name: str, schema: Any, pictures: Mapping[str, Any]) -> None:
+        features = {name: pictures.get(name) or _feature(schema.field(name).type) for name in schema.names}
+        self._schema: Any = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        self._target, self._name = target, name
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> "RowFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def begun(self) -> "RowFile":
+        """The file, which is there from now on."""
+        self._writer = self._writer or pq.ParquetWriter(self._target.path(self._name), self._schema)
+        return self
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Writes a row, by column."""
+        self.begun()
+        assert self._writer is not None
+        self._writer.write_table(pa.Table.from_pylist([dict(row)], schema=self._schema))
 
 
 def _feature(kind: Any) -> Any:

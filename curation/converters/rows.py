@@ -10,6 +10,7 @@ from curation.converters.exchanged import (
     MOST_SEED,
     OWN,
     About,
+    Correction,
     Decided,
     Exchanged,
     ExchangedStep,
@@ -67,6 +68,8 @@ def exchanged_of(
     steps: Sequence[Step],
     pictures: Mapping[str, Picture],
     found: Mapping[int, Found],
+    corrections: Mapping[int, Correction] | None = None,
+    withheld: bool = False,
 ) -> Exchanged:
     """A stored trajectory as it is exchanged.
 
@@ -75,22 +78,26 @@ def exchanged_of(
         trajectory, steps: the rows; a step's thought is the one that is to be written.
         pictures: those that the steps show, by sha256.
         found: by step, what was found of it last.
+        corrections: by step, what people put in its place.
+        withheld: whether none of its steps is a target.
     """
     extra = json.loads(trajectory.extra or "{}")
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
-    after = steps[-1].next_screenshot if steps else None
+    after, given = steps[-1].next_screenshot if steps else None, corrections or {}
     return Exchanged(
         name=extra.pop(NAME, "") or trajectory.trajectory_id,
         instruction=trajectory.instruction,
-        steps=tuple(_exchanged(step, pictures[step.screenshot], found.get(step.step)) for step in steps),
+        steps=tuple(
+            _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step)) for step in steps
+        ),
         success=trajectory.success,
         after=pictures.get(after) if after else None,
-        about=About(lake=lake_id, **known),
+        about=About(lake=lake_id, withheld=withheld, **known),
         extra=extra,
     )
 
 
-def _exchanged(step: Step, picture: Picture, found: Found | None) -> ExchangedStep:
+def _exchanged(step: Step, picture: Picture, found: Found | None, correction: Correction | None) -> ExchangedStep:
     return ExchangedStep(
         screen=picture,
         thought=step.thought,
@@ -98,7 +105,7 @@ def _exchanged(step: Step, picture: Picture, found: Found | None) -> ExchangedSt
         text=step.raw_text if step.action is None else "",
         error=step.action_error,
         found=found,
-        about=StepAbout(actor=step.actor, policy_version=step.policy_version),
+        about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction),
         extra=json.loads(step.extra or "{}"),
     )
 
@@ -135,6 +142,8 @@ def rows_of(record: Exchanged, of: Import) -> Rows:
         sampling="{}",
         started_at=about.started_at or of.now,
         wall_s=about.wall_s or 0.0,
+        continues=about.continues,
+        replayed=len(record.steps) if about.withheld else min(about.replayed, len(record.steps)),
         extra=_json({**extra, NAME: record.name}),
     )
     shown = [step.screen for step in record.steps] + ([record.after] if record.after else [])
@@ -143,7 +152,7 @@ def rows_of(record: Exchanged, of: Import) -> Rows:
         [_row(trajectory, record, number) for number in range(len(record.steps))],
         list({picture.sha256: _screenshot(picture, of.iteration) for picture in shown}.values()),
         [one for number, step in enumerate(record.steps) if (one := _reflection(trajectory, number, step.found, of))],
-        record.decided,
+        record.decisions,
     )
 
 

@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from curation.converters.chat import MARKS, Part, joined, key_of, plain, record_of
 from curation.converters.code import OutOfScreen, Unmapped, read_code, write_code
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Place, Refused, metadata_of
-from curation.converters.files import Source, Target, line_of, model_of
+from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
+from curation.converters.lessons import lessons_of, whole
 from curation.converters.units import fraction_of
 from schemas.text import Storable
 
@@ -48,7 +49,8 @@ class _Row(BaseModel):
 
 
 class ScaleCua(Format):
-    """A file of lines, a folder of pictures, and the mix file that names them."""
+    """A file of lines, a folder of pictures, the mix file that names them, and a file of trajectories that are not all
+    targets."""
 
     name = "scalecua"
     trained_on = True
@@ -56,20 +58,21 @@ class ScaleCua(Format):
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One line per step, and the mix file."""
+        """One line per target, and the mix file."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in records:
-                operations: list[str] = []
-                for number, step in enumerate(record.steps):
-                    lines.write(line_of(self._row(record, number, operations, target)))
-                    operations.append(_operation(step))
-                    count += 1
+                every = [self._row(record, number, target) for number in range(len(record.steps))]
+                if not whole(record):
+                    target.append(f"{CONTEXT}/{FILE}", "".join(map(line_of, every)).encode())
+                    every = [self._row(one.record, one.step, target, copied=True) for one in lessons_of(record)]
+                lines.writelines(map(line_of, every))
+                count += len(every)
         mix = {"root": ".", "annotation": FILE, "data_augment": False, "repeat_time": 1, "length": count}
         target.write(META, json.dumps({OWN: mix}, indent=2).encode())
 
-    def _row(self, record: Exchanged, number: int, operations: list[str], target: Target) -> dict[str, Any]:
-        step = record.steps[number]
+    def _row(self, record: Exchanged, number: int, target: Target, copied: bool = False) -> dict[str, Any]:
+        step, operations = record.steps[number], [_operation(one) for one in record.steps[:number]]
         kept: dict[str, Any] = step.extra.get(self.name, {})
         done = "\n".join(f"Step {at}: {json.dumps(one)}" for at, one in enumerate(operations, 1)) or "None"
         asked = f"{ASK}\n\nTask: {plain(record.instruction)}\n\nPrevious operations:\n{plain(done)}"
@@ -81,7 +84,7 @@ class ScaleCua(Format):
         return {
             "image": target.picture(step.screen),
             **row,
-            OWN: metadata_of(record, self.name, self.unit, step=number),
+            OWN: metadata_of(record, self.name, self.unit, step=number, copied=copied),
         }
 
     def records(self, source: Source) -> Read:
@@ -124,7 +127,8 @@ class ScaleCua(Format):
         before = len(_STEP.findall(asked[2]))
         named = known is not None and known.trajectory.trajectory_id
         key, number = key_of(known, place) if named else (asked[1], before)
-        return Part(record_of(self.name, asked[1], [step], known, {}), key, number)
+        copied = known is not None and known.copied
+        return Part(record_of(self.name, asked[1], [step], known, {}), key, number, copied)
 
 
 def _operation(step: ExchangedStep) -> str:

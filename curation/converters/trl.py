@@ -11,18 +11,30 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Json
 
-from curation.converters.chat import CHAT_DIALECTS, CHAT_UNITS, Turn, Writing, chat_of, record_of, steps_of, texts_of
+from curation.converters.chat import (
+    CHAT_DIALECTS,
+    CHAT_UNITS,
+    SHOWN,
+    Turn,
+    Writing,
+    chat_of,
+    record_of,
+    steps_of,
+    texts_of,
+)
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import Source, Target, fields_of, items_of, model_of
+from curation.converters.files import CONTEXT, Source, Target, fields_of, items_of, model_of
 from curation.converters.format import Format, Read
-from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, rows_of_any, write_rows
+from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
+from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, picture_in, rows_of_any
 from schemas.text import storable
 
-FILE = "trl.parquet"
+FILE, COMPLETIONS = "trl.parquet", "trl-completions.parquet"
 MESSAGES = pa.list_(
     pa.struct([("role", pa.string()), ("content", pa.list_(pa.struct([("type", pa.string()), ("text", pa.string())])))])
 )
 SCHEMA = pa.schema([("messages", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, pa.string())])
+STEPS = pa.schema([("prompt", MESSAGES), ("completion", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, pa.string())])
 
 
 class _Message(BaseModel):
@@ -54,9 +66,27 @@ class Trl(Format):
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One row per trajectory."""
+        """One row per trajectory whose every reply is a target; of each target of others one of `prompt` and
+        `completion`."""
         pictures = {"images": [{"_type": "Image"}]}
-        write_rows(target.path(FILE), SCHEMA, (self._row(record) for record in records), pictures)
+        steps = RowFile(target, COMPLETIONS, STEPS, pictures)
+        others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
+        with RowFile(target, FILE, SCHEMA, pictures).begun() as rows, steps, others:
+            for record in records:
+                (rows if whole(record) else others).write(self._row(record))
+                for one in () if whole(record) else lessons_of(record):
+                    steps.write(self._completion(one))
+
+    def _completion(self, one: Lesson) -> dict[str, Any]:
+        writing = Writing(self.unit, self.dialect)
+        turns = chat_of(one.record, one.step, SHOWN, writing)
+        reply = Turn("assistant", writing.reply(one.record.steps[-1]))
+        return {
+            "prompt": [_message(turn) for turn in turns],
+            "completion": [_message(reply)],
+            "images": [image_of(turn.screen) for turn in turns if turn.screen],
+            OWN: json_of(metadata_of(one.record, "", self.unit, self.dialect, one.step, copied=True)),
+        }
 
     def _row(self, record: Exchanged) -> dict[str, Any]:
         writing = Writing(self.unit, self.dialect)
@@ -67,18 +97,26 @@ class Trl(Format):
         as_it_came = kept.get("row", {}).get("messages")
         return {
             "messages": (as_it_came and [_kept(message) for message in as_it_came])
-            or [{"role": turn.role, "content": [_part(turn)]} for turn in turns],
+            or [_message(turn) for turn in turns],
             "images": [image_of(step.screen) for step in record.steps],
             OWN: json_of(metadata),
         }
 
     def records(self, source: Source) -> Read:
         """One trajectory per row."""
+        wholes = Wholes()
         for place, value in rows_of_any(source):
             try:
-                yield place, self._record(model_of(_Row, value, place), source, place)
+                row = model_of(_Row, value, place)
+                record = self._record(row, source, place)
             except Refused as refused:
                 yield place, refused
+                continue
+            if row.flywheel is None or not row.flywheel.copied:
+                wholes.add(record)
+                yield place, record
+            elif missing := wholes.missing(record, place):
+                yield place, missing
 
     def _record(self, row: _Row, source: Source, place: Place) -> Exchanged:
         unit = self.unit_of(row.flywheel, source, place)
@@ -94,8 +132,9 @@ class Trl(Format):
         return record_of(self.name, instruction, steps, row.flywheel, kept)
 
 
-def _part(turn: Turn) -> dict[str, Any]:
-    return {"type": "image", "text": None} if turn.screen else {"type": "text", "text": turn.text}
+def _message(turn: Turn) -> dict[str, Any]:
+    part = {"type": "image", "text": None} if turn.screen else {"type": "text", "text": turn.text}
+    return {"role": turn.role, "content": [part]}
 
 
 def _kept(message: dict[str, Any]) -> dict[str, Any]:

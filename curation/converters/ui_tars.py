@@ -29,6 +29,7 @@ from curation.converters.chat import (
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Place, Refused, metadata_of
 from curation.converters.files import Source, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
+from curation.converters.lessons import corrected
 from schemas.text import Storable
 
 FILE = "ui-tars.jsonl"
@@ -62,25 +63,30 @@ class UiTars(Format):
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One line per step; one that came as a line goes as that line."""
+        """One line per step, without loss where it is no target, and one per correction; what came as a line goes as
+        that line."""
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in records:
                 last = len(record.steps) - 1
                 for number in [last] if self.name in record.extra else range(last + 1):
                     lines.write(line_of(self._row(record, number, target)))
+                for one in corrected(record):
+                    lines.write(line_of(self._row(one.record, one.step, target, copied=True)))
 
-    def _row(self, record: Exchanged, number: int, target: Target) -> dict[str, Any]:
+    def _row(self, record: Exchanged, number: int, target: Target, copied: bool = False) -> dict[str, Any]:
         kept = record.extra.get(self.name)
-        metadata = metadata_of(record, self.name, self.unit, self.dialect, None if kept else number)
+        metadata = metadata_of(record, self.name, self.unit, self.dialect, None if kept else number, copied)
         if kept:
             images = [target.picture(step.screen) for step in record.steps]
-            return {**kept, "images": images, OWN: {**metadata, "unit": kept.get("unit", self.unit)}}
+            own = {**metadata, "unit": kept.get("unit", self.unit)}
+            return {**kept, "messages": _masked(kept["messages"], record), "images": images, OWN: own}
         writing = Writing(self.unit, self.dialect)
         system, asked, *rest = chat_of(record, number, SHOWN, writing)
         opening = Turn("user", f"{system.text}\n\n{HEADING}{plain(asked.text)}")
         turns = [opening, *rest, Turn("assistant", writing.reply(record.steps[number]))]
+        learnt = len(turns) if copied or record.is_target(number) else None
         messages = [
-            {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == len(turns))}
+            {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learnt)}
             for place, turn in enumerate(turns, 1)
         ]
         return {
@@ -111,7 +117,16 @@ class UiTars(Format):
             kept |= row.model_extra or {}
         key, step = key_of(known, place)
         instruction = prompt.split(HEADING, 1)[-1].strip() if kept else prompt.split(HEADING, 1)[-1]
-        return Part(record_of(self.name, instruction, steps, known, kept), key, step)
+        copied = known is not None and known.copied
+        return Part(record_of(self.name, instruction, steps, known, kept), key, step, copied)
+
+
+def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:
+    """Messages as they came, without loss on replies that are no targets; the last replies are those of the steps."""
+    replies = [place for place, one in enumerate(messages) if one["role"] == "assistant"][-len(record.steps) :]
+    steps = range(len(record.steps) - len(replies), len(record.steps))
+    others = {place for place, step in zip(replies, steps, strict=True) if not record.is_target(step)}
+    return [{**one, "loss_mask": 0} if place in others else one for place, one in enumerate(messages)]
 
 
 def _row(value: Any) -> Any:

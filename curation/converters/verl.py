@@ -5,6 +5,7 @@ in a content stands for the next picture. In texts of ours a space is put into w
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -26,9 +27,10 @@ from curation.converters.chat import (
     steps_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import Source, Target, fields_of, model_of
+from curation.converters.files import CONTEXT, Source, Target, fields_of, model_of
 from curation.converters.format import Format, Read
-from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, rows_of_any, write_rows
+from curation.converters.lessons import corrected, lessons_of, whole
+from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, picture_in, rows_of_any
 from schemas.text import Storable
 
 FILE = "verl.parquet"
@@ -75,7 +77,7 @@ class _Row(_Open):
 
 
 class Verl(Format):
-    """One Parquet file."""
+    """One Parquet file, and one of trajectories that are not all targets."""
 
     name = "verl"
     trained_on = True
@@ -83,37 +85,50 @@ class Verl(Format):
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One row per step."""
-        write_rows(target.path(FILE), SCHEMA, self._rows_of(records), {"images": [{"_type": "Image"}]})
+        """One row per target."""
+        pictures, indices = {"images": [{"_type": "Image"}]}, count()
+        others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
+        with RowFile(target, FILE, SCHEMA, pictures).begun() as rows, others:
+            for record in records:
+                for row in self._rows_of(record, indices):
+                    (rows if whole(record) else others).write(row)
+                for row in () if whole(record) else self._copies(record, indices):
+                    rows.write(row)
 
-    def _rows_of(self, records: Iterable[Exchanged]) -> Iterator[dict[str, Any]]:
-        writing, index = Writing(self.unit, self.dialect), 0
-        for record in records:
-            if self.name in record.extra:
-                yield self._as_it_came(record, index)
-                index += 1
-                continue
-            for number, step in enumerate(record.steps):
-                turns = chat_of(record, number, SHOWN, writing)
-                metadata = metadata_of(record, "", self.unit, self.dialect, number)
-                yield {
-                    "data_source": record.about.task_id or record.name,
-                    "prompt": [
-                        {"role": one.role, "content": SCREEN if one.screen else plain(one.text)} for one in turns
-                    ],
-                    "images": [image_of(one.screen) for one in turns if one.screen],
-                    "ability": "gui",
-                    "reward_model": {"style": "rule", "ground_truth": writing.reply(step)},
-                    "extra_info": {"split": "train", "index": index, OWN: json_of(metadata)},
-                }
-                index += 1
+    def _rows_of(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
+        if self.name in record.extra:
+            yield self._as_it_came(record, next(indices))
+            return
+        for number in range(len(record.steps)):
+            yield self._row(record, number, next(indices))
 
-    def _as_it_came(self, record: Exchanged, index: int) -> dict[str, Any]:
+    def _copies(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
+        """Its targets; of one that came as a row, that row's is the last step."""
+        came = self.name in record.extra
+        if came and record.is_target(len(record.steps) - 1):
+            yield self._as_it_came(record, next(indices), copied=True)
+        for one in corrected(record) if came else lessons_of(record):
+            yield self._row(one.record, one.step, next(indices), copied=True)
+
+    def _row(self, record: Exchanged, number: int, index: int, copied: bool = False) -> dict[str, Any]:
+        writing = Writing(self.unit, self.dialect)
+        turns = chat_of(record, number, SHOWN, writing)
+        metadata = metadata_of(record, "", self.unit, self.dialect, number, copied)
+        return {
+            "data_source": record.about.task_id or record.name,
+            "prompt": [{"role": one.role, "content": SCREEN if one.screen else plain(one.text)} for one in turns],
+            "images": [image_of(one.screen) for one in turns if one.screen],
+            "ability": "gui",
+            "reward_model": {"style": "rule", "ground_truth": writing.reply(record.steps[number])},
+            "extra_info": {"split": "train", "index": index, OWN: json_of(metadata)},
+        }
+
+    def _as_it_came(self, record: Exchanged, index: int, copied: bool = False) -> dict[str, Any]:
         """The row of a record that came as one; columns that are none of verl's stay in our metadata."""
         kept = record.extra[self.name]
         row, metadata = (
             fields_of(kept["row"]),
-            {**metadata_of(record, "", self.unit, self.dialect), "unit": kept["unit"]},
+            {**metadata_of(record, "", self.unit, self.dialect, copied=copied), "unit": kept["unit"]},
         )
         info, reward = fields_of(row.get("extra_info")), fields_of(row["reward_model"])
         return {
@@ -146,7 +161,8 @@ class Verl(Format):
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
         key, step = key_of(known, place)
-        return Part(record_of(self.name, instruction, steps, known, kept), key, step)
+        copied = known is not None and known.copied
+        return Part(record_of(self.name, instruction, steps, known, kept), key, step, copied)
 
 
 def _turns(messages: Iterable[_Message], pictures: list[Picture], place: Place) -> Iterator[Turn]:

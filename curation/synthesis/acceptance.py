@@ -127,11 +127,21 @@ def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: in
         reason, detail = "golden", "the reward does not know the golden state"
     elif score(checks, initial) != 0.0:
         reason, detail = "initial", "the reward is had without doing anything"
+    elif there := _there_already(read, initial, world):
+        reason, detail = "initial", f"field {there} is as it is asked for before anything is done"
     elif any(map(any, scores)):
         reason, detail = "near miss", _rewarded([*chain(*near)], [*chain(*scores)])
     elif len(named) < least:
         reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
     return Decision(reason, detail, checks, (), score(checks, golden), score(checks, initial), *scores)
+
+
+def _there_already(checks: Sequence[Check], initial: State, world: World) -> str:
+    """A text or a flag that holds what is asked for at the start, where a state in which nothing was done does not: an
+    answer box that is filled in already, an answer that was handed in; empty if there is none."""
+    told = {one.name for one in world.fields if one.kind in ("text", "flag")}
+    met = [one.field for one in checks if one.field in told and one.holds(initial) and not one.holds(world.start)]
+    return met[0] if met else ""
 
 
 def _rewarded(states: Sequence[State], scores: Sequence[float]) -> str:

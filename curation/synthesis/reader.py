@@ -24,7 +24,7 @@ _TURNS = re.compile(r"Do (\d) tasks one after the other: ")
 class Reader(RewardMaker[Section]):
     """Reads the sentences that our own makers write; whoever writes otherwise needs another reward maker."""
 
-    version = "2"
+    version = "3"
 
     def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
         """One or two checks for each sentence; of tasks one after the other, which they are and that all are done."""
@@ -76,7 +76,7 @@ class _Reading:
 
     def _rest(self, verb: str, match: re.Match[str]) -> list[Check]:
         if verb == "note":
-            return [Check(field="note", value=match[1])]
+            return [Check(field="note", value=match[1], exact=True)]
         if verb == "answer":
             names = sorted({one.name for one in self._site.attributes}, key=len, reverse=True)
             name = self._need(f"({'|'.join(map(re.escape, names))}) of ")[1]

@@ -25,7 +25,9 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
     what it does not ask for as well (a cart, a note, an answer) has no reward, as in made tasks."""
     words, page, wanted = _drawn(template, site, seed)
     initial = {**START, "page": page}
-    checks = tuple(Check.model_validate({"field": name, "value": value}) for name, value in wanted.items())
+    checks = tuple(
+        Check.model_validate({"field": name, "value": value, "exact": name == "note"}) for name, value in wanted.items()
+    )
     guarded = (*checks, *world_of(site).guards(checks, initial))
     return words, Setup.model_validate({"initial": initial, "checks": guarded})
 

@@ -21,20 +21,11 @@
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
 -- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
 WITH
-undone AS (
-    SELECT trajectory_id FROM people_tries
-    ANTI JOIN people_corrections p ON p.trajectory_id = continues AND p.step = people_tries.step
-        AND p.action = people_tries.action
-    UNION SELECT trajectory_id FROM people_tries WHERE longer
-),
-taught AS (
-    FROM people_corrections
-    WHERE shown_by IS NULL AND state <> 'refuted' AND (state = 'verified' OR $corrections::VARCHAR = 'all')
-),
+taught AS (FROM people_corrections WHERE teaches AND (state = 'verified' OR $corrections::VARCHAR = 'all')),
 walked AS (
     SELECT
         s.trajectory_id, s.step, s.screenshot, s.action IS NOT NULL AS acted, s.step < t.replayed AS replayed,
-        (t.continues IS NULL OR t.success) AND s.trajectory_id NOT IN (FROM undone) AND (
+        s.trajectory_id NOT IN (FROM untaught) AND (
             r.route = 'sft' OR coalesce(s.step < r.valid_steps AND (
                 $prefixes::VARCHAR = 'all' OR ($prefixes::VARCHAR = 'people' AND starts_with(r.reason, 'person: '))
             ), false)

@@ -146,7 +146,12 @@ def _bring_again(run: Run, iteration: int, request: Request, name: str) -> Metri
     """Of an import that was written before, what of its numbers is new now."""
     of, _ = _import_of(run, iteration, request, name)
     new = decide_all(
-        run.lake, ((_name_of(run.lake, one, of), one.decided) for one in _taken(run.lake, request) if one.decided)
+        run.lake,
+        (
+            (_name_of(run.lake, one, of), found)
+            for one in _taken(run.lake, request)
+            if (found := _decided(run.lake, one))
+        ),
     )
     text = f"{request.path.name} was imported already"
     return {"decisions": new, "say": text + (f"; {new} decisions of people are new" if new else "")}
@@ -291,6 +296,11 @@ def _has(lake: Lake, lake_id: str, name: str) -> bool:
     return lake_id == lake.lake_id and lake.count("trajectories", {"trajectory_id": name}) > 0
 
 
+def _decided(lake: Lake, found: Exchanged) -> Sequence[Decided]:
+    """What people decided on a record that comes in; corrections that it left this very lake with are here."""
+    return found.decided if _is_home(lake, found) else found.decisions
+
+
 def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
     """The id of a record's trajectory in the lake."""
     return found.about.trajectory_id if _is_home(lake, found) else rows_of(found, of).trajectory.trajectory_id
@@ -329,7 +339,7 @@ def _unfit(record: Exchanged, held_out: set[str], place: Place) -> Refused | Non
     name = record.about.task_id
     if name in held_out:
         return Refused(place, f"{OWN}.trajectory.task_id", f"{name} is held out (`suite.held_out`): it makes no data")
-    for one in record.decided:
+    for one in record.decisions:
         try:
             require_words(one, record.about.failure_boundary)
         except UsageError as error:

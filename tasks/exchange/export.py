@@ -1,12 +1,14 @@
 """Writing a lake's trajectories in a format of others, to a new folder."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
-from curation.converters.exchanged import Exchanged, Found, Picture
+from curation.converters.exchanged import Correction, Exchanged, Found, Picture
 from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
@@ -29,6 +31,21 @@ Reads = Callable[[Sequence[Step], dict[str, bytes]], dict[str, str]]
 """Elements as JSON by sha256 of the picture, of these steps' screens."""
 ALL = (-(2**31), 2**31 - 1)
 """All iterations, imports among them."""
+Corrections = Literal["all", "verified"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What of trajectories is no target as it was recorded."""
+
+    corrections: Mapping[str, Mapping[int, Correction]]
+    """By trajectory and step, what people put in its place."""
+    withheld: Collection[str]
+    """Trajectories of which nothing is a target."""
+
+    def of(self, name: str) -> tuple[Mapping[int, Correction], bool]:
+        """Of one trajectory."""
+        return self.corrections.get(name, {}), name in self.withheld
 
 
 def export_trajectories(
@@ -40,6 +57,7 @@ def export_trajectories(
     images_at: str = "",
     redactor: Redactor | None = None,
     reader: Reads | None = None,
+    corrections: Corrections = "all",
 ) -> Counter[str]:
     """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
     `undecided` for those that no filter has seen.
@@ -53,6 +71,7 @@ def export_trajectories(
         images_at: what stands before a picture's name, in a format that names pictures by their address.
         redactor: takes out secrets and personal data, and counts them.
         reader: reads pictures that list no elements and that nobody has read: elements as JSON by sha256.
+        corrections: which of people's corrections are targets, as `filter.corrections` says.
 
     Raises:
         UsageError: the folder holds something or cannot be made, there is no such trajectory, the format has no
@@ -69,11 +88,15 @@ def export_trajectories(
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     names: list[str] = found["trajectory_id"].to_pylist()
+    taught = Taught(
+        _corrections(lake, corrections),
+        {row["trajectory_id"] for row in found.to_pylist() if row["withheld"]},
+    )
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
     with _beside(to) as whole:
         whole.mkdir()
-        form.write(_shown(exchanged(lake, names, redactor, reader), len(names)), Target(whole, images_at))
+        form.write(_shown(exchanged(lake, names, taught, redactor, reader), len(names)), Target(whole, images_at))
     return Counter[str](found["route"].to_pylist())
 
 
@@ -102,7 +125,7 @@ def _unwritable(to: Path, error: OSError) -> UsageError:
 
 
 def exchanged(
-    lake: Lake, names: Sequence[str], redactor: Redactor | None = None, reader: Reads | None = None
+    lake: Lake, names: Sequence[str], taught: Taught, redactor: Redactor | None = None, reader: Reads | None = None
 ) -> Iterator[Exchanged]:
     """Stored trajectories as they are exchanged, a few at a time in memory; thoughts that were annotated stand in the
     place of those that are missing, as they do in training. Redacted as `export_trajectories` says."""
@@ -120,8 +143,16 @@ def exchanged(
                 step.model_copy(update={"thought": step.thought or thoughts.get((name, step.step), "")})
                 for step in steps[name]
             ]
-            whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name])
+            whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name], *taught.of(name))
             yield redactor.record(whole, _screens(lake, found_steps, pictures, reader)) if redactor else whole
+
+
+def _corrections(lake: Lake, corrections: Corrections) -> dict[str, dict[int, Correction]]:
+    """By trajectory and step, what people put in its place."""
+    given: dict[str, dict[int, Correction]] = defaultdict(dict)
+    for row in ask(lake, "exchange_corrections", corrections=corrections).to_pylist():
+        given[row["trajectory_id"]][row["step"]] = Correction.model_validate(row)
+    return given
 
 
 def _screens(

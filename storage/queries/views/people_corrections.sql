@@ -2,7 +2,8 @@
 -- was seen to succeed: in a sandbox, by the trajectory `shown_by`, or, where only the thought is another, in the recorded
 -- trajectory itself; `refuted` where the action itself ended a sandbox's task without success; else `unverified`.
 -- `tried_by` is the trajectory that tells most of that, null where none tried it. A thought that a person did not write is
--- the recorded one, and a templated one beside another action.
+-- the recorded one, and a templated one beside another action. One that was imported has the state that it came with until a
+-- sandbox here says otherwise. `teaches`: it may be a target in its step's place; one that another trajectory shows is taught by that one.
 WITH
 newest AS (
     FROM reviews
@@ -26,10 +27,14 @@ SELECT
     CASE
         WHEN t.shown_by IS NOT NULL OR (n.action = n.original_action AND d.route = 'sft') THEN 'verified'
         WHEN t.lost THEN 'refuted'
+        WHEN n.person = 'import' AND n.action = s.extra ->> '$.flywheel.correction.action'
+            THEN coalesce(s.extra ->> '$.flywheel.correction.state', 'unverified')
         ELSE 'unverified'
     END AS state,
+    t.shown_by IS NULL AND state <> 'refuted' AS teaches,
     coalesce(t.tries, 0) AS tries, coalesce(t.other, false) AS other
 FROM newest n
 LEFT JOIN tried t ON t.continues = n.trajectory_id AND t.step = n.step AND t.action = n.action
 LEFT JOIN decisions d ON d.trajectory_id = n.trajectory_id
 LEFT JOIN annotations a ON a.annotation_id = n.review_id
+LEFT JOIN steps s ON s.trajectory_id = n.trajectory_id AND s.step = n.step

@@ -9,10 +9,19 @@ from typing import Any
 from hypothesis import strategies as st
 from PIL import Image
 
-from curation.converters.exchanged import About, Exchanged, ExchangedStep, Found, Picture, Refused, StepAbout
+from curation.converters.exchanged import (
+    About,
+    Correction,
+    Exchanged,
+    ExchangedStep,
+    Found,
+    Picture,
+    Refused,
+    StepAbout,
+)
 from curation.converters.files import Source, Target
 from curation.converters.format import Format
-from schemas.action import Action, action_of
+from schemas.action import Action, action_of, to_json
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 WORD = st.text("abcxyz019", min_size=1, max_size=6)
@@ -46,12 +55,24 @@ def picture(shade: int, width: int = 50, height: int = 40) -> Picture:
 
 
 PICTURES = st.builds(picture, st.integers(0, 5))
+CORRECTIONS = st.builds(
+    Correction,
+    action=ACTIONS.map(to_json),
+    thought=st.sampled_from(["", "So."]),
+    state=st.sampled_from(["verified", "refuted", "unverified"]),
+    taught=st.booleans(),
+)
 STEPS = st.builds(
     ExchangedStep,
     screen=PICTURES,
     thought=st.one_of(st.just(""), WORD, TEXT.map(str.strip)),
     action=ACTIONS,
-    about=st.builds(StepAbout, actor=st.sampled_from(["", "policy"]), policy_version=WORD),
+    about=st.builds(
+        StepAbout,
+        actor=st.sampled_from(["", "policy"]),
+        policy_version=WORD,
+        correction=st.one_of(st.none(), st.none(), CORRECTIONS),
+    ),
     error=st.one_of(st.none(), st.none(), WORD),
 )
 ABOUT = st.builds(
@@ -66,6 +87,9 @@ ABOUT = st.builds(
     reward=st.one_of(st.none(), st.sampled_from([0.0, 1.0])),
     termination=st.one_of(st.none(), st.just("done")),
     wall_s=st.one_of(st.none(), st.just(1.5)),
+    continues=st.one_of(st.none(), st.just("t9")),
+    replayed=st.integers(0, 2),
+    withheld=st.sampled_from([False, False, True]),
 )
 
 

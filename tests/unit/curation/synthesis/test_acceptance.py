@@ -59,6 +59,21 @@ def test_a_reward_that_near_misses_have_as_well_is_turned_away_with_what_it_let_
     assert (decision.golden, decision.initial) == (1.0, 0.0) and any(decision.near_misses)
 
 
+def test_a_task_that_begins_with_what_it_asks_for_is_turned_away() -> None:
+    one = answering()
+    for there in ({"submitted": True}, {"answer": one.golden["answer"]}):
+        decision = decided(replace(one, initial={**one.initial, **there}))
+        assert (decision.reason, *there) == ("initial", decision.detail.split()[1])
+
+
+def test_the_case_of_what_is_given_literally_counts_and_that_of_what_is_found_does_not() -> None:
+    (note,) = reward_maker_of("reader", {}).checks('Write "Hi" as the note.', WORLD)
+    assert [note.holds({"note": text}) for text in ("Hi", " Hi ", "hI")] == [True, True, False]
+    checks = decided(answering()).checks
+    answer = next(one for one in checks if one.field == "answer")
+    assert answer.holds({"answer": str(answer.value).upper()})
+
+
 def test_a_golden_state_that_the_words_do_not_ask_for_is_turned_away() -> None:
     one = answering()
     assert decided(replace(one, golden={**one.golden, "answer": "other"})).reason == "golden"

@@ -1,0 +1,72 @@
+"""What of a trajectory trainers of others are to imitate, and where the rest of it is written.
+
+A step that was only replayed is no target, nor is one that a person corrected: what the person put in its place is,
+after the very steps that led there, as in-house training has it (`storage/queries/training_weights.sql`). A format
+whose rows are targets, without a mask, writes a trajectory that has other steps twice: its targets as rows of their own
+(`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which nobody trains on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from curation.converters.exchanged import Exchanged, Place, Refused
+from schemas.action import from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One reply to imitate: that of the last step of `record`."""
+
+    record: Exchanged
+
+    @property
+    def step(self) -> int:
+        """Which step it is."""
+        return len(self.record.steps) - 1
+
+
+def whole(record: Exchanged) -> bool:
+    """Whether every step is a target."""
+    return all(record.is_target(number) for number in range(len(record.steps)))
+
+
+def lessons_of(record: Exchanged) -> Iterator[Lesson]:
+    """All targets, in order."""
+    instead = {one.step: one for one in corrected(record)}
+    for number in range(len(record.steps)):
+        if record.is_target(number):
+            yield Lesson(replace(record, steps=record.steps[: number + 1]))
+        elif number in instead:
+            yield instead[number]
+
+
+def corrected(record: Exchanged) -> Iterator[Lesson]:
+    """The targets that people put in the place of steps."""
+    for number, step in enumerate(record.steps):
+        given = step.about.correction
+        if given is None or not given.taught:
+            continue
+        about = step.about.model_copy(update={"correction": None})
+        meant = replace(
+            step, thought=given.thought, action=from_json(given.action), text="", error=None, about=about, extra={}
+        )
+        yield Lesson(replace(record, steps=(*record.steps[:number], meant), extra={}))
+
+
+class Wholes:
+    """The trajectories that were read whole, so that copies of their targets can be passed by."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def add(self, record: Exchanged) -> None:
+        """Notes one, or a row of one; only those are kept that a format writes twice."""
+        about = record.about
+        if about.replayed or about.withheld or any(step.about.correction for step in record.steps):
+            self._names.add(f"{about.lake}/{about.trajectory_id}")
+
+    def missing(self, record: Exchanged, place: Place) -> Refused | None:
+        """What is wrong with a copy whose trajectory was not read."""
+        problem = "a copy of a step whose trajectory is not here: import the whole folder that was exported"
+        there = f"{record.about.lake}/{record.about.trajectory_id}" in self._names
+        return None if there else Refused(place, "flywheel.copied", problem)

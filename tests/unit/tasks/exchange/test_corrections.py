@@ -1,0 +1,131 @@
+"""Errors that were corrected leave the house, and come into one, as context and never as targets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from curation.converters.format import FORMATS
+from schemas.config import Config, config_of
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.export import export_trajectories
+from tasks.running.run import Run
+from tasks.shared.reviews import Draft, submit
+from tests.unit.apps.conftest import make_place
+
+ERROR, MEANT = {"type": "type", "content": "error"}, {"type": "type", "content": "meant"}
+
+
+@pytest.fixture
+def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, Lake]:
+    """A lake in which one success corrects another's error, the same was undone once more, one that a person corrected
+    succeeded, and so did one whose correction a sandbox refuted."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    lake, where = place.lake, {"iteration": 0}
+    first = next(one for one in lake.read("trajectories", where=where).to_pylist() if one["success"])
+    of = {**where, "trajectory_id": first["trajectory_id"]}
+    (step,), (verdict,) = lake.read("steps", where=of).to_pylist(), lake.read("verdicts", where=of).to_pylist()
+    for name, more in (
+        ("right", {"continues": "failed", "replayed": 1}),
+        ("unseen", {"continues": "failed", "replayed": 1, "success": None}),
+        ("person", {}),
+        ("refuted", {}),
+        ("tried", {"continues": "refuted", "replayed": 1, "success": False, "policy": "correction"}),
+    ):
+        acted = [json.dumps(ERROR), json.dumps({"type": "type", "content": name})]
+        rows = [
+            {**step, "trajectory_id": name, "step": at, "action": one, "actor": "person", "action_type": "type"}
+            for at, one in enumerate(acted)
+        ]
+        if name == "tried":
+            rows[1]["action"] = json.dumps(MEANT, separators=(",", ":"))
+        lake.append("steps", rows)
+        lake.append("trajectories", [{**first, "trajectory_id": name, "n_steps": 2, **more}])
+        route = "ct" if name == "tried" else "sft"
+        lake.append("verdicts", [{**verdict, "trajectory_id": name, "route": route}])
+    submit(lake, Draft("person", 0, "ada", "correct", 0, json.dumps(MEANT), "I look."))
+    submit(lake, Draft("refuted", 0, "ada", "correct", 1, json.dumps(MEANT), "I look."))
+    return place.config, lake
+
+
+def taught_of(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Trajectory and typed word of the targets that were made here."""
+    return sorted((name, word) for name, text in rows if name in NAMES for word in WORDS if f"'{word}'" in text)
+
+
+NAMES = ("right", "unseen", "person", "refuted")
+WORDS = (*NAMES, "error", "meant")
+TARGETS = [("person", "meant"), ("person", "person"), ("refuted", "error"), ("right", "right")]
+
+
+def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
+    corrected: tuple[Config, Lake], tmp_path: Path
+) -> None:
+    _, lake = corrected
+    for name in ("ui-tars", "verl", "trl", "scalecua"):
+        export_trajectories(lake, FORMATS.class_of(name)(), tmp_path / name, (0, 1), "sft")
+    lines = _lines(tmp_path / "ui-tars" / "ui-tars.jsonl")
+    chats = [(_named(one["flywheel"]), one["messages"][-1]) for one in lines]
+    assert taught_of([(name, one["content"]) for name, one in chats if one["loss_mask"]]) == TARGETS
+    assert len([name for name, _ in chats if name in NAMES]) == 2 * len(NAMES) + 1
+    rows = pq.read_table(tmp_path / "verl" / "verl.parquet").to_pylist()
+    verl = [(_named(json.loads(one["extra_info"]["flywheel"])), one["reward_model"]["ground_truth"]) for one in rows]
+    assert taught_of(verl) == TARGETS
+    rows = pq.read_table(tmp_path / "trl" / "trl-completions.parquet").to_pylist()
+    trl = [(_named(json.loads(one["flywheel"])), one["completion"][0]["content"][0]["text"]) for one in rows]
+    assert taught_of(trl) == TARGETS
+    whole = pq.read_table(tmp_path / "trl" / "trl.parquet").to_pylist()
+    assert not {_named(json.loads(one["flywheel"])) for one in whole} & set(NAMES)
+    lines = _lines(tmp_path / "scalecua" / "scalecua.jsonl")
+    scale = [(_named(one["flywheel"]), one["conversations"][-1]["value"].split("<action>")[1]) for one in lines]
+    assert taught_of(scale) == TARGETS
+    mix = json.loads((tmp_path / "scalecua" / "meta.json").read_text())["flywheel"]
+    assert mix["length"] == len(lines)
+
+
+@pytest.mark.parametrize("name", ["atif", "verl", "ui-tars"])
+def test_what_was_no_target_is_none_where_it_is_imported(
+    corrected: tuple[Config, Lake], tmp_path: Path, name: str
+) -> None:
+    config, lake = corrected
+    export_trajectories(lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
+    other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
+    run = Run(other, Lake.open(other.lake), "run")
+    request = Request(format=name, path=tmp_path / "out")
+    done = _bring(run, -2, request, f"import:{name}:0123456789abcdef")
+    assert done["decisions"] == 2
+    assert _bring(run, -2, request, f"import:{name}:0123456789abcdef")["decisions"] == 0
+    brought = {
+        json.loads(one["extra"])["flywheel"]["trajectory_id"]: one
+        for one in run.lake.read("trajectories", where={"iteration": -2}).to_pylist()
+    }
+    assert (brought["right"]["continues"], brought["right"]["replayed"]) == ("failed", 1)
+    (verdict, *_) = lake.read("verdicts").to_pylist()
+    names = {one["trajectory_id"]: known for known, one in brought.items() if known in NAMES}
+    run.lake.append("verdicts", [{**verdict, "trajectory_id": one, "route": "sft"} for one in names])
+    assert _weighed(run.lake, names) == _weighed(lake, {one: one for one in NAMES}) == {
+        ("person", 0, True), ("person", 1, False), ("refuted", 0, False), ("right", 1, False)
+    }  # fmt: skip
+
+
+def _weighed(lake: Lake, names: dict[str, str]) -> set[tuple[str, int, bool]]:
+    """What a training draws of these: the trajectory, the step, and whether a person's reply to it."""
+    asked = {"history_images": 2, "measured": "", "balance": 0.5, "floor": 0.1, "grounding_share": 0.1}
+    rows: list[dict[str, Any]] = ask(
+        lake, "training_weights", **asked, practice=[], practice_share=0.0, prefixes="none", corrections="all"
+    ).to_pylist()
+    drawn = [one for one in rows if one["weight"] is not None and one["trajectory_id"] in names]
+    return {(names[one["trajectory_id"]], one["step"], one["corrected"]) for one in drawn}
+
+
+def _named(known: dict[str, Any]) -> str:
+    return known["trajectory"]["trajectory_id"]
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
