@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.format import FORMATS
+from schemas.action import action_of, to_json
 from schemas.config import Config, config_of
 from storage.catalog import ask
 from storage.lake import Lake
@@ -16,6 +17,7 @@ from tasks.exchange.export import export_trajectories
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
 from tests.unit.apps.conftest import make_place
+from tests.unit.curation.converters.records import picture
 
 ERROR, MEANT = {"type": "type", "content": "error"}, {"type": "type", "content": "meant"}
 
@@ -30,6 +32,8 @@ def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, 
     first = next(one for one in lake.read("trajectories", where=where).to_pylist() if one["success"])
     of = {**where, "trajectory_id": first["trajectory_id"]}
     (step,), (verdict,) = lake.read("steps", where=of).to_pylist(), lake.read("verdicts", where=of).to_pylist()
+    after = picture(1, 160, 210)
+    lake.append("screenshots", [{**where, "sha256": after.sha256, "png": after.png, "phash": "0" * 16, **SIZE}])
     for name, more in (
         ("right", {"continues": "failed", "replayed": 1}),
         ("unseen", {"continues": "failed", "replayed": 1, "success": None}),
@@ -42,8 +46,9 @@ def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, 
             {**step, "trajectory_id": name, "step": at, "action": one, "actor": "person", "action_type": "type"}
             for at, one in enumerate(acted)
         ]
+        rows[1]["screenshot"] = after.sha256
         if name == "tried":
-            rows[1]["action"] = json.dumps(MEANT, separators=(",", ":"))
+            rows[1]["action"] = to_json(action_of(MEANT))
         lake.append("steps", rows)
         lake.append("trajectories", [{**first, "trajectory_id": name, "n_steps": 2, **more}])
         route = "ct" if name == "tried" else "sft"
@@ -58,6 +63,7 @@ def taught_of(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted((name, word) for name, text in rows if name in NAMES for word in WORDS if f"'{word}'" in text)
 
 
+SIZE = {"width": 160, "height": 210}
 NAMES = ("right", "unseen", "person", "refuted")
 WORDS = (*NAMES, "error", "meant")
 TARGETS = [("person", "meant"), ("person", "person"), ("refuted", "error"), ("right", "right")]
