@@ -5,9 +5,9 @@ import io
 import pytest
 from PIL import Image
 
-from curation.converters.exchanged import About, Exchanged, ExchangedStep, Found, Picture, StepAbout
+from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, Found, Picture, StepAbout
 from curation.redaction import Redactor, painted, typed
-from schemas.action import Click, Type
+from schemas.action import Click, Type, to_json
 from schemas.observation import Element
 
 CARD = "4111 1111 1111 1111"
@@ -72,6 +72,15 @@ def test_a_password_that_a_page_shows_in_its_field_is_known_without_a_click() ->
     step = ExchangedStep(screen, "the PIN is s3cretPin now", Type(content="s3cretPin"))
     left = Redactor().record(Exchanged("one", "Pay", (step,)), {screen.sha256: held})
     assert "s3cretPin" not in repr(left)
+
+
+def test_what_a_person_would_have_typed_into_a_password_field_is_taken_out_as_well() -> None:
+    redactor, screen = Redactor(), picture(200)
+    given = Correction(action=to_json(Type(content="n3wSecret!")), thought=f"n3wSecret! is of {MAIL}")
+    about = StepAbout(correction=given)
+    steps = (ExchangedStep(screen, "", Click(x=0.2, y=0.45)), ExchangedStep(screen, "", Type(content="o"), about=about))
+    left = redactor.record(Exchanged("one", "Log in", steps), {screen.sha256: FORM})
+    assert "n3wSecret" not in repr(left) and MAIL not in repr(left)
 
 
 def test_what_nobody_knows_the_text_of_is_counted_or_left_out() -> None:

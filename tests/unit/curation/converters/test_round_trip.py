@@ -1,6 +1,7 @@
 """What is written in a format and read again is what it was, but for what the format has no place for."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import given, settings
 
 from curation.converters.chat import plain
 from curation.converters.code import Style, Unmapped, read_code, write_code
-from curation.converters.exchanged import Exchanged, ExchangedStep
+from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, StepAbout
 from curation.converters.format import FORMATS
-from schemas.action import Action, Scroll, action_of
-from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, taken, written
+from schemas.action import Action, Scroll, action_of, to_json
+from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, refused, taken, written
 
 WAYS = [
     ("agentnet", None, None),
@@ -116,3 +117,39 @@ def test_what_a_step_was_found_to_be_goes_round_in_agentnets_columns(tmp_path: P
     step = ExchangedStep(picture(1), action=action_of({"type": "wait"}), found=found())
     record = Exchanged("one", "Wait.", (step,))
     assert taken(form, written(form, [record], tmp_path / "out"))[0].steps[0].found == found()
+
+
+def waits(count: int) -> Exchanged:
+    steps = tuple(ExchangedStep(picture(at % 6), action=action_of({"type": "wait"})) for at in range(count))
+    return Exchanged("t", "Wait.", steps, True, None, About(lake="l", trajectory_id="t"))
+
+
+def test_a_row_without_the_rows_before_it_teaches_its_own_step_alone(tmp_path: Path) -> None:
+    form = FORMATS.class_of("ui-tars")()
+    file = written(form, [waits(7)], tmp_path) / "ui-tars.jsonl"
+    file.write_text(file.read_text().splitlines()[-1] + "\n")
+    (alone,) = taken(form, file)
+    assert [alone.is_target(step) for step in range(len(alone.steps))] == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize("name", ["verl", "scalecua", "trl"])
+def test_targets_whose_trajectory_was_left_behind_are_refused(name: str, tmp_path: Path) -> None:
+    form, record = FORMATS.class_of(name)(), waits(2)
+    partial = replace(record, about=record.about.model_copy(update={"replayed": 1}))
+    folder = written(form, [partial], tmp_path)
+    assert len(taken(form, folder)) == 1
+    (file,) = [*folder.glob("*.jsonl"), *folder.glob("verl.parquet"), *folder.glob("trl-completions.parquet")]
+    assert "import the whole folder" in refused(form, file, images=folder)
+
+
+def test_a_row_of_others_that_a_person_corrected_has_its_loss_on_the_correction(tmp_path: Path) -> None:
+    form, given = FORMATS.class_of("ui-tars")(), action_of({"type": "type", "content": "meant"})
+    said = [("user", "Wait."), ("user", "<image>"), ("assistant", "Action: wait()")]
+    messages = [{"role": role, "content": text, "loss_mask": int(role == "assistant")} for role, text in said]
+    about = StepAbout(correction=Correction(action=to_json(given), taught=True))
+    step = ExchangedStep(picture(1), action=action_of({"type": "wait"}), about=about)
+    record = replace(waits(1), steps=(step,), extra={"ui-tars": {"messages": messages, "unit": "thousandths"}})
+    first, second = (written(form, [record], tmp_path) / "ui-tars.jsonl").read_text().splitlines()
+    assert '"loss_mask": 1' not in first and second.count('"loss_mask": 1') == 1 and "meant" in second
+    (back,) = taken(form, tmp_path)
+    assert back.steps[0].about.correction == about.correction and back.decisions[0].action == to_json(given)
