@@ -69,6 +69,12 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def print_json_line(value: Any) -> None:
+    """One JSON document on a line of stdout of its own."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
 def say(text: str, err: bool = False) -> None:
     """One line for people, in which nothing steers their terminal."""
     typer.echo(harmless(text), err=err)

@@ -16,6 +16,8 @@ class Completion:
     """Their log probabilities, as they were drawn; none where they are unknown."""
     failure: str = ""
     """Why there is no reply, through no fault of the model; then the rest is empty."""
+    cut: bool = False
+    """Whether it ended at its limit of tokens, unfinished."""
     version: str = ""
     """The policy version that generated it; empty where that is the version of whoever was asked."""
     actor: str = ""
@@ -26,3 +28,7 @@ class Completion:
     action: Action | None = None
     """The action, or None if the text held none; then `error` says why."""
     error: str | None = None
+    further: tuple[Action, ...] = ()
+    """Actions that stood in the text after that one, which alone is performed."""
+    family: str = ""
+    """The model family that read it; empty for whoever is no model."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from models.completion import Completion
+from models.families.family import TinyFamily
 from models.families.registry import family_of
+from models.families.screen import Size
 from models.language_model import BACKENDS
 from models.policy import Context, Policy
 from models.tiny.layout import is_tiny, read_config
@@ -34,7 +36,8 @@ class VlmPolicy(Policy):
         options_of(backend.options, config.options, "policy.options")
         self.model = backend(directory, config, self.version)
         self.max_concurrency = self.model.max_concurrency
-        self._max_tokens, self._thinks = config.max_new_tokens, config.thoughts
+        self._max_tokens = config.max_new_tokens or self.family.max_new_tokens
+        self._thinks = config.thoughts
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         """One completion per context, each sampled by its context's own seed."""
@@ -43,7 +46,16 @@ class VlmPolicy(Policy):
         chats = [self.family.messages(replace(one, thinks=self._thinks and one.thinks)) for one in contexts]
         made = self.model.generate(chats, [context.seed for context in contexts], temperature, self._max_tokens)
         screens = [(context.observation.width, context.observation.height) for context in contexts]
-        return [self.family.read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
+        return [self._read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
+
+    def _read(self, completion: Completion, screen: Size) -> Completion:
+        """What the family reads; a reply that was cut is no action of the policy, whatever stands in
+        it. The small policy has learnt to end within its few tokens, and what it wrote counts."""
+        read = replace(self.family.read(completion, screen), family=self.family.name)
+        if not completion.cut or isinstance(self.family, TinyFamily):
+            return read
+        error = f"the reply was cut at {self._max_tokens} tokens (policy.max_new_tokens)"
+        return replace(read, action=None, further=(), error=error)
 
 
 def backend_of(config: PolicyConfig, directory: Path) -> str:

@@ -7,7 +7,7 @@ the trajectory is rolled out, recorded and ended as any other.
 from collections.abc import Awaitable, Callable
 
 from models.completion import Completion
-from models.families.dialects import format_action, format_reply
+from models.families.dialects import DIALECTS, format_action, format_reply
 from models.policy import Context
 from rollout.actor import Acts
 from schemas.action import Action
@@ -41,9 +41,9 @@ def by_person(name: str, thought: str, action: Action, dialect: str) -> Completi
     Args:
         name: whose it is.
         thought, action: what they thought and do.
-        dialect: of the policy that proposed.
+        dialect: of the policy that proposed; of one whose replies are no text of UI-TARS, the first is taken.
     """
-    text = format_action(action, dialect)
+    text = format_action(action, dialect if dialect in DIALECTS else DIALECTS[0])
     return Completion(
         text=format_reply(thought, text), version=name, actor=PERSON, thought=thought, action_text=text, action=action
     )

@@ -26,6 +26,7 @@ def recorded(step: Step, write: Write) -> Reply:
         thought=step.thought,
         action_text=write(action, (step.screen_width, step.screen_height)),
         action=action,
+        family=step.family or "",
     )
     return Reply(completion, step.actor, step.dialect)
 

@@ -190,6 +190,7 @@ def _step(
         x=point[0] if point else None,
         y=point[1] if point else None,
         dialect=reply.dialect,
+        family=completion.family or None,
         raw_text=completion.text,
         action_error=completion.error,
         actor=reply.actor,

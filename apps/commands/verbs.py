@@ -10,6 +10,7 @@ import typer
 
 from apps.commands import checkpoint, data, quality, synthesis, upkeep, versions
 from apps.commands.init import init
+from apps.commands.parsing import parse
 from apps.options import (
     AsJson,
     ConfigFile,
@@ -362,6 +363,7 @@ VERBS = (
     serve,
     desk,
     judge,
+    parse,
     upgrade,
     up,
     *upkeep.VERBS,

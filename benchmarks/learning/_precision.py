@@ -56,7 +56,7 @@ def milliseconds(start: Arm, width: int) -> dict[str, dict[str, float]]:
 
 
 def _in(policy: PolicyConfig, precision: str) -> PolicyConfig:
-    return policy.model_copy(update={"precision": precision, "max_new_tokens": min(8, policy.max_new_tokens)})
+    return policy.model_copy(update={"precision": precision, "max_new_tokens": min(8, policy.max_new_tokens or 8)})
 
 
 def _timed(policies: dict[str, VlmPolicy], contexts: Sequence[Context]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from learning.algorithms import passk
 from learning.algorithms.advantages import Floats, centred, is_informative, of_group, soft_overlong
 from learning.data.rollouts import Rollout
 from models.families.family import ModelFamily
+from models.families.registry import reply_limit
 from schemas.action import from_json
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
@@ -212,7 +213,7 @@ def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConf
     if not group.overlong or not rollouts:
         return float(worth)
     lengths = [len(rollout.token_ids) for rollout in rollouts]
-    return float(worth) + float(soft_overlong(lengths, policy.max_new_tokens, group.overlong).mean())
+    return float(worth) + float(soft_overlong(lengths, reply_limit(policy), group.overlong).mean())
 
 
 def _rollout(steps: Sequence[StoredStep], number: int, replies: Sequence[str], history_images: int) -> Rollout:

@@ -8,9 +8,10 @@ thousandths of the screen, and written by the family where it is trained on. A f
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from models.completion import Completion
-from models.families.dialects import format_action, format_reply, parse_reply, read_completion
+from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, read_completion
 from models.families.prompt import SAMPLES, Message, messages_of, question_of, system_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.policy import Context
@@ -19,6 +20,9 @@ from schemas.action import Action
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
+
+QWEN25 = ImageLimits(28, 3136, 12845056)
+"""Of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
 
 
 class ModelFamily:
@@ -36,11 +40,43 @@ class ModelFamily:
     """The same, as the prompt names it."""
     limits: ImageLimits | None = None
     """Those of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
+    published: ClassVar[ImageLimits | None] = None
+    """Those of the processor of its published checkpoint, for a reply that is read without one; acting and training
+    never look at them."""
+    name: str = ""
+    """What its replies are recorded under: its name or dotted path."""
+    templates: tuple[str, ...] = ("computer",)
+    """Values of `policy.template` that it has prompts for."""
+    dialects: tuple[str, ...] = DIALECTS
+    """Values of `policy.dialect` that it reads."""
+    asks_without: bool = True
+    """Whether it can be asked for an action without a thought."""
+    max_new_tokens: int = 256
+    """Of a reply, where `policy.max_new_tokens` is not set."""
 
     def __init__(self, config: PolicyConfig) -> None:
+        self._refuse_unread(config)
+        self.template: str = config.template
         self.dialect: str = config.dialect
         self.history_images = config.history_images
         self.thinks = config.thoughts
+
+    def _refuse_unread(self, config: PolicyConfig) -> None:
+        """Raises UsageError for an option that this family does not have."""
+        name = config.family if config.family != "auto" else type(self).__name__
+        for key, asked, known in (
+            ("template", config.template, self.templates),
+            ("dialect", config.dialect, self.dialects),
+            ("thoughts", config.thoughts, (True, False) if self.asks_without else (True,)),
+        ):
+            if asked not in known:
+                listed = " and ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in known)
+                raise UsageError(
+                    f"`policy.{key}` is {str(asked).lower() if isinstance(asked, bool) else asked}, and the family "
+                    f"{name} has {listed} only.",
+                    f"Set it to {str(known[0]).lower() if isinstance(known[0], bool) else known[0]}, or name another "
+                    "`policy.family`.",
+                )
 
     def fit(self, limits: ImageLimits | None) -> None:
         """Takes on the limits of the checkpoint's image processor, which decide in what size screens are shown.
@@ -97,6 +133,7 @@ class TinyFamily(ModelFamily):
     """The small policy: its tokens tell fewer places apart, and it reads no system turn."""
 
     grid = GRID
+    max_new_tokens = 32
 
     def messages(self, context: Context) -> list[Message]:
         """As `ModelFamily.messages`; how the reply is to begin is told with the instruction."""
@@ -113,3 +150,4 @@ class PixelFamily(ModelFamily):
 
     counts = "pixels"
     unit = "pixels"
+    published = QWEN25

@@ -62,12 +62,12 @@ def messages_of(context: Context, history_images: int, system: str, limits: Imag
         system: the system turn's text.
         limits: within which screens are shown; None: as they are.
     """
-    chat = [_turn("system", system), _turn("user", context.instruction)]
+    chat = [text_turn("system", system), text_turn("user", context.instruction)]
     shown = len(context.turns) - (history_images - 1)
     for position, turn in enumerate(context.turns):
         if position >= shown:
             chat.append(screen_turn(turn.observation, limits))
-        chat.append(_turn("assistant", format_reply(turn.thought, turn.action_text)))
+        chat.append(text_turn("assistant", format_reply(turn.thought, turn.action_text)))
     return [*chat, screen_turn(context.observation, limits)]
 
 
@@ -75,8 +75,8 @@ def question_of(
     question: str, screens: Sequence[Observation], system: str = "", limits: ImageLimits | None = None
 ) -> list[Message]:
     """The chat that asks something about screens outside of any trajectory; with a system turn, for an action."""
-    head = [_turn("system", system)] if system else []
-    return [*head, _turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
+    head = [text_turn("system", system)] if system else []
+    return [*head, text_turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
 
 
 def screens_of(messages: list[Message]) -> list[Observation]:
@@ -84,11 +84,21 @@ def screens_of(messages: list[Message]) -> list[Observation]:
     return [part["observation"] for message in messages for part in message["content"] if part["type"] == "image"]
 
 
-def _turn(role: str, text: str) -> Message:
-    return {"role": role, "content": [{"type": "text", "text": text}]}
+def text_turn(role: str, text: str) -> Message:
+    """A turn of text."""
+    return {"role": role, "content": [text_part(text)]}
 
 
 def screen_turn(observation: Observation, limits: ImageLimits | None = None) -> Message:
     """A turn that shows a screen; `limits`, where there are any, say in what size (`models.families.screen`)."""
-    shown = {"type": "image", "observation": observation, **({"limits": limits} if limits else {})}
-    return {"role": "user", "content": [shown]}
+    return {"role": "user", "content": [screen_part(observation, limits)]}
+
+
+def screen_part(observation: Observation, limits: ImageLimits | None = None) -> Message:
+    """A screen beside other parts of a turn."""
+    return {"type": "image", "observation": observation, **({"limits": limits} if limits else {})}
+
+
+def text_part(text: str) -> Message:
+    """A text beside other parts of a turn."""
+    return {"type": "text", "text": text}

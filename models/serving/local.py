@@ -45,6 +45,8 @@ class TransformersModel(LanguageModel):
 
             self.model = quantized(self.model)
         self.model.to(device)
+        ends = self.model.generation_config.eos_token_id
+        self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
     @torch.inference_mode()
     def generate(
@@ -78,7 +80,8 @@ class TransformersModel(LanguageModel):
         log_shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
         logprobs = log_shares.gather(1, ids[:, None])[:, 0].tolist()
         text = self.processor.decode(ids, skip_special_tokens=True)
-        return Completion(text, tuple(ids.tolist()), tuple(logprobs))
+        cut = len(ids) == max_tokens and int(ids[-1]) not in self._ends
+        return Completion(text, tuple(ids.tolist()), tuple(logprobs), cut=cut)
 
 
 _WHOLE = {"top_k": 0, "top_p": 1.0}

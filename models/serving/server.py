@@ -99,12 +99,16 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(choice: dict[str, Any]) -> Completion:
-    """What a choice holds; log probabilities that cannot be read make it no answer."""
+    """What a choice holds; one that the server gave up, or log probabilities that cannot be read, are no answer."""
+    ended = choice.get("finish_reason")
+    if ended == "abort":
+        raise NoAnswer("the server gave the request up (finish_reason abort)")
     try:
         entries = (choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
         tokens = choice.get("token_ids") or _numbered([entry["token"] for entry in entries])
-        return Completion(choice["text"], tuple(tokens) if len(tokens) == len(logprobs) else (), logprobs)
+        ids = tuple(tokens) if len(tokens) == len(logprobs) else ()
+        return Completion(choice["text"], ids, logprobs, cut=ended == "length")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None
 

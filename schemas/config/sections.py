@@ -185,15 +185,21 @@ class PolicyConfig(Section):
     base: str = "tiny"
     """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
+    """How actions are written as text (docs/families.md); `box_v1` stands for the family's own where it has no such."""
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
-    max_new_tokens: Count = 32
+    max_new_tokens: Count | None = None
+    """Of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply of another
+    model that ends there is no action of the policy."""
     thoughts: bool = True
     """Whether it is asked to think before it acts. Without, the prompt asks for the action alone, and so do the samples
     of supervised training, which hold no thought then; `think.keep_without` trains one policy for both."""
     family: str = "auto"
-    """How the model is asked and writes actions: `thousandths` or `pixels` of the screen, or a dotted path to a
-    `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small policy has its own."""
+    """How the model is asked and writes actions: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or a
+    dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
+    policy has its own."""
+    template: Literal["computer", "mobile", "grounding"] = "computer"
+    """Which of the family's prompts is used: for a desktop or a browser, for a phone, or to point at one element."""
     backend: str = "auto"
     """What runs the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
     a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else what is fastest."""

@@ -37,6 +37,8 @@ class Step(Row):
     act_ms: Float32
     extra: Text | None = None
     """Of an imported one: JSON of what its record held that has no column here, by format."""
+    family: Text | None = None
+    """The model family that the reply was read by (`policy.family`); null where no model replied."""
 
 
 TABLE = Table(
@@ -44,7 +46,7 @@ TABLE = Table(
     row=Step,
     key=("trajectory_id", "step"),
     partition_by=("iteration",),
-    added={"extra": "NULL::VARCHAR"},
+    added={"extra": "NULL::VARCHAR", "family": "NULL::VARCHAR"},
     expectations=(
         unique(("trajectory_id", "step")),
         *not_null(

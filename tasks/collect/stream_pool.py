@@ -16,6 +16,7 @@ from learning.algorithms.groups import Groups, GroupStep, members_of, train_on
 from learning.algorithms.method import Source, method_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
+from models.families.registry import reply_limit
 from rollout.trajectory import ATTEMPTS, PlannedTrajectory
 from schemas.config import Config
 from schemas.config.training import GroupConfig
@@ -182,7 +183,7 @@ class StreamPool:
             stored = stored_successes(self._config, self._lake, self._recipe, rows)
             return train_on(members, stored, self._group, seed)
         members = outcomes_of(self._config, rows)
-        rollouts = rewarded(members, self._config.train.ppo, self._config.policy.max_new_tokens)
+        rollouts = rewarded(members, self._config.train.ppo, reply_limit(self._config.policy))
         failed = sum(not math.isfinite(member.reward) for group in members.values() for member in group)
         return Groups(rollouts, len(members), len({rollout.group_id for rollout in rollouts}), 0, failed)
 

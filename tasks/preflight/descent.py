@@ -1,9 +1,12 @@
 """Whether a config's policy is the one that a lake's policies descend from, and what it holds out unknown to them."""
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 from curation.synthesis.leaks import ancestors
 from environments.catalog import catalog
+from models.tiny.layout import read_config
 from schemas.config import Config
 from schemas.failure import UsageError
 from storage.lake import Lake
@@ -14,6 +17,9 @@ SHAPE = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")
 """Keys of `policy` that only the small policy is built from, once per lake."""
 LEARNT = ("base", "dialect")
 """Keys of `policy` that say what its weights were made from and what they were taught to write."""
+UNNAMED = {"qwen2_5_vl": "pixels"}
+"""What `policy.family=auto` meant by `model_type` in lakes whose policies were made before families had names and
+templates; all others wrote thousandths."""
 
 
 def require_descent(config: Config, lake: Lake) -> None:
@@ -35,6 +41,26 @@ def require_descent(config: Config, lake: Lake) -> None:
                 f"`policy.{key}={asked[key]}`: the champion of {lake.uri} descends from {name}, made with "
                 f"policy.{key}={made[key]}.",
                 "Set a new `lake.uri`, or bring the other checkpoint in as a challenger: `flywheel adopt DIR`.",
+            )
+    if origin.kind == "initial" and config.policy.base != "tiny":
+        _require_family(config, made, lake.uri)
+
+
+def _require_family(config: Config, made: Mapping[str, object], uri: str) -> None:
+    """Refuses to ask a lake's policies in another way than they were taught."""
+    from models.families.registry import name_of
+
+    asked, was = name_of(config.policy), str(made.get("family", "auto"))
+    if was == "auto" and "template" not in made:
+        was = UNNAMED.get(str(read_config(Path(config.policy.base)).get("model_type")), "thousandths")
+    elif was == "auto":
+        was = name_of(config.policy.model_copy(update={"family": "auto"}))
+    templates = (made.get("template", "computer"), config.policy.template)
+    for key, before, now in (("family", was, asked), ("template", *templates)):
+        if before != now:
+            raise UsageError(
+                f"`policy.{key}` comes to {now}, and the policies of {uri} were taught with {before}.",
+                f"Set policy.{key}={before}, or a new `lake.uri`.",
             )
 
 

@@ -20,7 +20,7 @@ from models.safe import require_safetensors
 from models.thinkers.thinker import require_thinkers
 from schemas.check import Check, Probe
 from schemas.config import Config
-from schemas.failure import FlywheelError, LakeError
+from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
 from schemas.text import counted
@@ -68,6 +68,7 @@ def probes(config: Config) -> list[Probe]:
             for environment in environments_of(config)
             for probe in environment.probes()
         ),
+        Probe("processor", lambda: _processor(config)),
         Probe("judge", lambda: _judge(config)),
         Probe("server", lambda: _server(config)),
         Probe("proposers", lambda: _proposers(config)),
@@ -144,11 +145,31 @@ def _policy(config: Config) -> str:
         from models.language_model import BACKENDS
 
         options_of(BACKENDS.class_of(config.policy.backend).options, config.policy.options, "policy.options")
-    if (base, config.policy.family) != ("tiny", "auto"):
-        from models.families.registry import family_of
+    from models.families.registry import FAMILIES, name_of
 
-        family_of(config.policy)
-    return "the small policy, made new" if base == "tiny" else base
+    name = name_of(config.policy)
+    family = FAMILIES.class_of(name)(config.policy)
+    if config.think.keep_without and not family.asks_without:
+        raise UsageError(
+            f"`think.keep_without` is set, and the family {name} always thinks.",
+            "Remove it, or name another `policy.family`.",
+        )
+    if base == "tiny":
+        return "the small policy, made new"
+    how = "as its architecture says" if config.policy.family == "auto" else "as `policy.family` says"
+    return f"{base}, asked as {name}, {how}"
+
+
+def _processor(config: Config) -> str:
+    """That the checkpoint has an image processor that the family can count with."""
+    from models.families.registry import family_of
+
+    if config.policy.base == "tiny":
+        return "the small policy's own"
+    limits = family_of(config.policy).limits
+    if limits is None:
+        return "it says no limits: screens go to the model as they are"
+    return f"screens are shown in multiples of {limits.factor}, of {limits.least:,} to {limits.most:,} pixels"
 
 
 def _training(config: Config) -> str:

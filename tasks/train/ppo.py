@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from learning.algorithms.groups import GroupStep, Member, members_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.rollouts import write_rollouts
+from models.families.registry import reply_limit
 from schemas.config import Config
 from storage.catalog import answers
 from storage.lake import Lake
@@ -22,7 +23,7 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's trajectories, environment failures left out; nothing where all of them have one reward."""
     rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
     groups = outcomes_of(config, rows)
-    rollouts = rewarded(groups, config.train.ppo, config.policy.max_new_tokens)
+    rollouts = rewarded(groups, config.train.ppo, reply_limit(config.policy))
     made = [member for group in groups.values() for member in group]
     trajectories = len({rollout.trajectory_id for rollout in rollouts})
     nothing = (

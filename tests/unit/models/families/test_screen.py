@@ -25,7 +25,8 @@ LIMITS = ((28, 3136, 12845056), (28, 3136, 1003520), (28, 78400, 12845056), (32,
 
 
 def made(name: str, limits: list[int] | None) -> ModelFamily:
-    family = FAMILIES.class_of(name)(PolicyConfig())
+    kind = FAMILIES.class_of(name)
+    family = kind(PolicyConfig.model_validate({"template": kind.templates[0]}))
     family.fit(ImageLimits(*limits) if limits else None)
     return family
 

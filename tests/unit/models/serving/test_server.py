@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 import os
 import shutil
@@ -10,15 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 
 import models.serving.openai
 from environments.pool import SandboxPool
 from models.families.family import ModelFamily
+from models.families.screen import ImageLimits
 from models.serving.server import ServerModel, require_server
 from models.thinkers.asked import EndpointThinker
 from models.thinkers.thinker import Case, Resources, options_by_name
@@ -259,3 +263,31 @@ def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
     thoughts = thinker.think([Case(context(number), Click(x=0.5, y=0.5)) for number in range(3)], 0)
     assert len(thoughts) == 3 and not any(thought.failure for thought in thoughts), thoughts[0].failure
     assert all(thought.tokens > 0 for thought in thoughts)
+
+
+def test_a_reply_that_was_cut_says_so_and_one_that_was_given_up_is_the_servers_failure() -> None:
+    answers = iter(
+        [completed("wait()", finish_reason="length"), completed("wa", finish_reason="abort"), completed("x")]
+    )
+    chats = [ModelFamily(PolicyConfig()).messages(context(0))] * 3
+    cut, given_up, whole = served_by(lambda _: next(answers)).generate(chats, [0, 1, 2], 0.0, 4)
+    assert (cut.cut, cut.failure, whole.cut) == (True, "", False)
+    assert "abort" in given_up.failure and not given_up.text
+
+
+def test_a_screen_is_sent_in_the_size_that_the_family_shows_it_in() -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return completed("wait()")
+
+    family = ModelFamily(PolicyConfig())
+    family.fit(ImageLimits(28, 3136, 12845056))
+    png = io.BytesIO()
+    Image.new("RGB", (160, 210)).save(png, "png")
+    seen = replace(context(0).observation, png=png.getvalue(), width=160, height=210)
+    served_by(handler).generate([family.messages(replace(context(0), observation=seen))], [0], 0.0, 4)
+    url = bodies[0]["messages"][-1]["content"][0]["image_url"]["url"]
+    sent = Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
+    assert sent.size == (168, 224)

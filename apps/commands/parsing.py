@@ -1,0 +1,150 @@
+"""`flywheel parse`: how a reply of a model is read, as anybody can try it, without a lake."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apps.options import AsJson, print_json_line, say
+from schemas.failure import UsageError
+from schemas.text import storable
+
+if TYPE_CHECKING:
+    from models.families.family import ModelFamily
+
+MOST = 16384
+"""Pixels of a screen's side, as in the table of steps."""
+TEXTS = ("text", "reply", "raw_text", "completion")
+"""Fields of a record that may hold its reply."""
+
+
+def parse(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A reply.")] = None,
+    family: Annotated[str, typer.Option(metavar="NAME|PATH", help="A family's name or dotted path.")] = "",
+    model: Annotated[Path | None, typer.Option(metavar="DIR", help="The checkpoint whose processor counts.")] = None,
+    screen: Annotated[str, typer.Option(metavar="WxH", help="Of the screenshot, such as 1920x1080.")] = "",
+    file: Annotated[Path | None, typer.Option(metavar="REPLIES.jsonl", help="A reply a line instead.")] = None,
+    template: Annotated[str | None, typer.Option(help="computer, mobile or grounding.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a family reads replies: thought, actions in fractions of the screen, or what is wrong."""
+    if (text is None) == (file is None):
+        raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
+    size = size_of(screen)
+    reader = reader_of(family, model, template)
+    _require(reader, size)
+    for reply in [text or ""] if file is None else replies_of(file):
+        found = as_read(reader, reply, size)
+        if as_json:
+            print_json_line(found)
+        else:
+            say(_shown(found))
+
+
+def size_of(screen: str) -> tuple[int, int]:
+    """The width and height of `WxH`; raises UsageError for anything else."""
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", screen, re.ASCII)
+    width, height = (int(side) for side in found.groups()) if found else (0, 0)
+    if not (0 < width <= MOST and 0 < height <= MOST):
+        raise UsageError(f"`--screen {screen}` is no size of a screen.", "Write, for example, --screen 1920x1080.")
+    return width, height
+
+
+def reader_of(name: str, model: Path | None, template: str | None = None) -> "ModelFamily":
+    """The family that reads.
+
+    Args:
+        name: its name or dotted path.
+        model: the checkpoint whose image processor says how large it is shown a screen; the published one's if None.
+        template: `policy.template`; the family's first if None.
+
+    Raises:
+        UsageError: no such family or template; one that writes pixels, of which no checkpoint is published.
+        CheckpointError: the checkpoint has no image processor.
+    """
+    from models.families.processor import read_limits
+    from models.families.registry import FAMILIES
+    from schemas.config.load import config_of
+
+    if not name:
+        raise UsageError("`--family` is not given.", f"One of {', '.join(FAMILIES.names)}, or a dotted path.")
+    kind = FAMILIES.class_of(name, "--family")
+    asked = {"family": name, "template": template or kind.templates[0]}
+    made = kind(config_of({"suite": {"tasks": []}, "policy": asked}).policy)
+    made.name = name
+    limits = kind.published if model is None else read_limits(model)
+    if model is None and kind.counts == "pixels":
+        if limits is None:
+            raise UsageError(f"{name} writes pixels, and nothing says of what.", "Give --model DIR.")
+        say(
+            f"pixels are those of the published checkpoint's image processor (factor {limits.factor}, {limits.least:,} "
+            f"to {limits.most:,} pixels); --model DIR reads your own's",
+            err=True,
+        )
+    made.fit(limits)
+    return made
+
+
+def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[str, Any]:
+    """A reply's `thought`, `actions` and `error`; the first action is the one that would be performed."""
+    from models.completion import Completion
+
+    read = family.read(Completion(storable(reply)), screen)
+    actions = [] if read.action is None else [read.action, *read.further]
+    listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
+    return {"thought": read.thought, "actions": listed, "error": read.error}
+
+
+def replies_of(file: Path) -> Iterator[str]:
+    """The replies of a file, a JSON string or an object with one of `TEXTS` on each line.
+
+    Raises:
+        UsageError: no such file, or a line that holds no reply; names it.
+    """
+    try:
+        with file.open(encoding="utf-8") as lines:
+            yield from _replies(file, lines)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"`--file {file}`: {error}.", "Name a file of JSON lines.") from error
+
+
+def _replies(file: Path, lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        found = record if isinstance(record, str) else _field(record)
+        if found is None:
+            raise UsageError(
+                f"{file}, line {number}: no reply.",
+                f"Write a JSON string, or an object with one of {', '.join(TEXTS)}.",
+            )
+        yield found
+
+
+def _field(record: Any) -> str | None:
+    fields: dict[str, Any] = record if isinstance(record, dict) else {}
+    return next((fields[name] for name in TEXTS if isinstance(fields.get(name), str)), None)
+
+
+def _require(family: "ModelFamily", size: tuple[int, int]) -> None:
+    """Raises UsageError for a screen that the checkpoint's processor does not take."""
+    try:
+        family.sides(size)
+    except ValueError as error:
+        raise UsageError(f"`--screen`: {error}.", "No image processor takes such a screen.") from error
+
+
+def _shown(found: dict[str, Any]) -> str:
+    actions = "; ".join(
+        " ".join(f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}" for key, value in one.items())
+        for one in found["actions"]
+    )
+    thought = f"{found['thought']} -> " if found["thought"] else ""
+    return thought + (actions or f"no action: {found['error']}")

@@ -1,0 +1,90 @@
+"""How a million garbled replies are read by every model family: no exception, and each in time that grows with it.
+
+Rows: per family the replies that were read, those that held an action, mean and longest processor time, and how
+much longer a reply of twice the length takes, the worst of long replies of every grammar's pieces. Linear is 2; the
+bar leaves room for what else the machine does.
+"""
+
+import random
+import time
+from typing import Any
+
+from benchmarks.shared.mutations import NOISE, SEEDS, mutated
+from benchmarks.shared.report import Bar, finish, options
+from models.completion import Completion
+from models.families.family import ModelFamily
+from models.families.registry import FAMILIES
+from models.families.screen import ImageLimits
+from schemas.config.sections import PolicyConfig
+
+SCREEN = (1920, 1080)
+REPLIES, SHORT = 1_000_000, 20_000
+LONG = 400_000
+"""Characters of a long reply."""
+MOST_GROWTH = 4.0
+"""A quadratic reader takes 4 times as long for twice the length."""
+SLOWEST_S = 1.0
+"""Of one garbled reply, on a machine that does other things too."""
+
+
+def main() -> int:
+    """Reads, measures, prints; exit code 1 if a bar is missed."""
+    given = options(__doc__ or "")
+    rows, raised = list[dict[str, Any]](), 0
+    for name in FAMILIES.names:
+        row = _row(name, SHORT if given.short else REPLIES)
+        raised += row["raised"]
+        rows.append(row)
+    bars = [
+        Bar("exceptions", raised, 0, "lower"),
+        Bar("longest, s", max(row["longest ms"] for row in rows) / 1000, SLOWEST_S, "lower"),
+        Bar("twice the length, times", max(row["twice"] for row in rows), MOST_GROWTH, "lower"),
+    ]
+    return finish("parse", rows, bars, given.json)
+
+
+def _row(name: str, count: int) -> dict[str, Any]:
+    kind = FAMILIES.class_of(name)
+    family = kind(PolicyConfig.model_validate({"family": name, "template": kind.templates[0]}))
+    family.fit(ImageLimits(28, 3136, 12845056))
+    chance = random.Random(11)
+    raised = acted = 0
+    spent, longest = 0.0, 0.0
+    for _ in range(count):
+        completion = Completion(mutated(chance))
+        begun = time.process_time()
+        try:
+            acted += family.read(completion, SCREEN).action is not None
+        except Exception:  # whatever it is, it is what is counted
+            raised += 1
+        took = time.process_time() - begun
+        spent, longest = spent + took, max(longest, took)
+    return {
+        "family": name,
+        "replies": count,
+        "raised": raised,
+        "with an action": acted / count,
+        "mean us": 1e6 * spent / count,
+        "longest ms": 1e3 * longest,
+        "twice": max(_growth(family, piece) for piece in (*SEEDS, *(piece for piece in NOISE if len(piece) > 1))),
+    }
+
+
+def _growth(family: ModelFamily, piece: str) -> float:
+    """How much longer twice the length takes; 2 where both are too short to tell."""
+
+    def seconds(length: int) -> float:
+        completion = Completion(f"Thought: a\nAction: {piece * (length // len(piece))}")
+        times: list[float] = []
+        for _ in range(3):
+            begun = time.process_time()
+            family.read(completion, SCREEN)
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    once, twice = seconds(LONG), seconds(2 * LONG)
+    return twice / once if twice > 0.02 else 2.0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

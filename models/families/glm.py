@@ -1,0 +1,205 @@
+"""GLM-4.1V and 4.5V: one user turn with the history as text; on a phone JSON with boxes, on a desktop calls."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from models.completion import Completion
+from models.families.dialects import THOUSANDTHS, format_action, with_reading
+from models.families.family import ModelFamily
+from models.families.prompt import Message, screen_part, text_part
+from models.families.reading import Reading, read_text
+from models.families.screen import Size
+from models.families.template import filled
+from models.policy import Context
+from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, OpenApp, RightSingle, Scroll, action_of
+from schemas.action import Type as TypeText
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+_BOX = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
+_MARK = re.compile(r"<\|begin_of_box\|>")
+_PARTS = re.compile(r"(?:^|\n)[ \t]*(Memory|Reason|Action|Memory_Updated):[ \t]*")
+_CALL = re.compile(
+    r"\b(?:left|right|middle)_click\(|\b(?:left_double_click|left_drag|hover|key|type|scroll|WAIT|DONE|FAIL)\("
+)
+_DESKTOP = {
+    "left_click": "click", "right_click": "right_single", "left_double_click": "left_double", "left_drag": "drag",
+    "key": "hotkey", "WAIT": "wait", "DONE": "finished", "FAIL": "call_user",
+}  # fmt: skip
+_MOBILE = {"keyboard_enter": "press_enter", "navigate_home": "press_home", "navigate_back": "press_back"}
+_OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+_DECODER = json.JSONDecoder()
+_UNREAD = re.compile(r",?\s*\b(?:element_info|step)\s*=\s*(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|-?\d+)")
+
+
+class GlmFamily(ModelFamily):
+    """Thousandths of the screen (GLM counts to 999); the current screen alone is shown."""
+
+    templates = ("computer", "mobile")
+    dialects = ("box_v1",)
+    max_new_tokens = 4096
+    asks_without = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "glm"
+        if self.history_images != 1:
+            raise UsageError(
+                f"`policy.history_images` is {self.history_images}, and glm is shown the current screen only.",
+                "Set it to 1.",
+            )
+
+    def messages(self, context: Context) -> list[Message]:
+        """One turn: the template with the history, then the screen."""
+        if self.template == "mobile":
+            done = [f"step {n}: {turn.thought}\nAction: {turn.action_text}" for n, turn in enumerate(context.turns, 1)]
+            history = "\n".join(done) or "No history"
+        else:
+            history = "".join(
+                f"\nstep {n}: Screenshot:(Omitted in context.) Thought: {turn.thought}\nAction: {turn.action_text}"
+                for n, turn in enumerate(context.turns, 1)
+            )
+        asked = filled(f"glm-{self.template}.txt", instruction=context.instruction, history=history, memory="[]")
+        return self.question(asked, [context.observation])
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, in one turn."""
+        shown = [text_part(question), *(screen_part(screen, self.limits) for screen in screens)]
+        return [{"role": "user", "content": shown}]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action as JSON or as a call.
+
+        Raises:
+            UsageError: the template has no such action.
+        """
+        written = _json(action) if self.template == "mobile" else _call(action)
+        if written is None:
+            raise UsageError(
+                f"`policy.template` is {self.template}: glm has no action there for {action.type}.",
+                "Take the other of computer and mobile, or another family.",
+            )
+        return written
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with its thought and action, of either template; never raises for what a model may write."""
+        return with_reading(completion, read_glm(completion.text))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply as the template asks for it."""
+        written = self.write(action, screen)
+        if self.template == "mobile":
+            return f"Memory: \nReason: {thought}\nAction: {written}"
+        return f"{thought}\n<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]".lstrip("\n")
+
+
+def read_glm(text: str) -> Reading:
+    """The thought and the action of a reply of either template."""
+    answer = text[text.rfind("</think>") + len("</think>") :] if "</think>" in text else text
+    json_at = answer.find('{"action_type"')
+    json_at = answer.find("{") if json_at < 0 else json_at
+    marked = _MARK.search(answer)
+    called = _CALL.search(answer, marked.end() if marked else 0)
+    if called and (json_at < 0 or called.start() < json_at):
+        block = _BOX.split(answer[called.start() :])[0]
+        named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), _UNREAD.sub("", block))
+        named = re.sub(r"\bkeys=", "key=", named, count=1)
+        found = read_text(named.split("\nMemory:")[0].strip(), THOUSANDTHS)
+        actions = tuple(_spaced(one) for one in found.actions)
+        return Reading(_thought(answer[: called.start()]), block.strip(), actions, found.error)
+    if json_at < 0:
+        return Reading(_thought(answer), "", error=f"no action in {answer[-80:]!r}")
+    shown = _BOX.sub("", answer[json_at:]).strip()
+    try:
+        given = _DECODER.raw_decode(answer, json_at)[0]
+        return Reading(_thought(answer[:json_at]), shown, tuple(_mobile(cast(dict[str, Any], given))))
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+    except (ValueError, RecursionError) as error:
+        problem = str(error)[:120]
+    return Reading(_thought(answer[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")
+
+
+def _thought(text: str) -> str:
+    parts = _PARTS.split(_BOX.sub("", text))
+    named = dict(zip(parts[1::2], parts[2::2], strict=False))
+    return (named.get("Reason") or parts[0]).strip()
+
+
+def _spaced(action: Action) -> Action:
+    """GLM joins keys by a plus sign."""
+    if isinstance(action, Hotkey) and "+" in action.key.strip("+"):
+        return action_of({"type": "hotkey", "key": action.key.replace("+", " ").lower()})
+    return action
+
+
+def _mobile(given: dict[str, Any]) -> list[Action]:
+    """What a call by JSON means, mostly one action."""
+    name = str(given.get("action_type"))[:40]
+    if name in ("click", "long_press"):
+        x, y = _centre(given.get("box_2d"))
+        return [action_of({"type": name, "x": x, "y": y})]
+    if name == "input_text":
+        x, y = _centre(given.get("box_2d"))
+        return [Click(x=x, y=y), action_of({"type": "type", "content": given.get("text")})]
+    if name == "swipe":  # of the finger: the screen scrolls the other way
+        x, y = _centre(given["box_2d"]) if given.get("box_2d") else (0.5, 0.5)
+        return [action_of({"type": "scroll", "x": x, "y": y, "direction": _OPPOSITE.get(str(given.get("direction")))})]
+    if name == "open_app":
+        return [action_of({"type": "open_app", "app_name": given.get("app_name")})]
+    if name == "answer":
+        return [action_of({"type": "finished", "content": given.get("text")})]
+    if name == "status":
+        return [action_of({"type": "finished" if given.get("goal_status") == "complete" else "call_user"})]
+    return [action_of({"type": _MOBILE.get(name, name)})]
+
+
+def _centre(box: Any) -> tuple[float, float]:
+    """The centre, in [0, 1], of a box in thousandths."""
+    inner = cast(list[Any], box)[0] if isinstance(box, list) and len(cast(list[Any], box)) == 1 else box
+    numbers = cast(list[Any], inner) if isinstance(inner, list) else []
+    if len(numbers) not in (2, 4) or not all(
+        isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in numbers
+    ):
+        raise ValueError(f"{str(box)[:60]} is no box")
+    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
+    return x / 1000, y / 1000
+
+
+def _json(action: Action) -> str | None:
+    fields: dict[str, Any] | None = None
+    names = {action_name: name for name, action_name in _MOBILE.items()}
+    if isinstance(action, Click | LongPress | Scroll):
+        x, y = round(action.x * 1000), round(action.y * 1000)
+        fields = {"action_type": action.type, "box_2d": [[x, y, x, y]]}
+        if isinstance(action, Scroll):
+            fields = {"action_type": "swipe", "direction": _OPPOSITE[action.direction], "box_2d": [[x, y, x, y]]}
+    elif isinstance(action, OpenApp):
+        fields = {"action_type": "open_app", "app_name": action.app_name}
+    elif action.type in names:
+        fields = {"action_type": names[action.type]}
+    elif action.type == "wait":
+        fields = {"action_type": "wait"}
+    elif action.type == "finished":
+        done = {"action_type": "status", "goal_status": "complete"}
+        fields = {"action_type": "answer", "text": action.content} if action.content else done
+    elif action.type == "call_user":
+        fields = {"action_type": "status", "goal_status": "infeasible"}
+    return None if fields is None else json.dumps(fields, ensure_ascii=False)
+
+
+def _call(action: Action) -> str | None:
+    names = {action_name: name for name, action_name in _DESKTOP.items()}
+    if isinstance(action, Click | LeftDouble | RightSingle | Drag | Scroll | TypeText):
+        text = format_action(action).replace("='(", "='[").replace(")'", "]'") if action.type != "type" else ""
+        written = text or format_action(action)
+        return written.replace(action.type, names.get(action.type, action.type), 1)
+    if isinstance(action, Hotkey):
+        return f"key(keys='{action.key.replace(' ', '+')}')"
+    return f"{names[action.type]}()" if action.type in ("wait", "finished", "call_user") else None

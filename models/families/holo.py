@@ -1,0 +1,91 @@
+"""Holo 1.5 and 2: an element is localised; the reply is JSON with a place. They have no other action."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+from models.completion import Completion
+from models.families.dialects import with_reading
+from models.families.family import QWEN25, ModelFamily
+from models.families.prompt import Message, screen_part, text_part
+from models.families.reading import Reading, Sides
+from models.families.screen import Size
+from models.families.template import filled
+from models.policy import Context
+from schemas.action import Action, Click
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+_DECODER = json.JSONDecoder()
+
+
+class HoloFamily(ModelFamily):
+    """Holo 1.5 on Qwen2.5-VL: pixels of the picture that it is shown."""
+
+    counts = "pixels"
+    published = QWEN25
+    templates = ("grounding",)
+    dialects = ("box_v1",)
+    max_new_tokens = 128
+    asks_without = False
+    file: ClassVar[str] = "holo-1.5-grounding.txt"
+    named: ClassVar[dict[str, str]] = {"action": "click_absolute"}
+    """What stands in a reply beside the place."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "json"
+
+    def messages(self, context: Context) -> list[Message]:
+        """The screen now and what is to be found on it; it knows no past."""
+        return self.question(filled(self.file, instruction=context.instruction), [context.observation])
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, the screens before the question."""
+        shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
+        return [{"role": "user", "content": shown}]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """A click as JSON.
+
+        Raises:
+            UsageError: any other action.
+        """
+        if not isinstance(action, Click):
+            raise UsageError(f"holo points at elements and cannot {action.type}.", "Take another `policy.family`.")
+        columns, rows = self.sides(screen)
+        return json.dumps({**self.named, "x": round(action.x * columns), "y": round(action.y * rows)})
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The click of the first JSON object; never raises for what a model may write."""
+        return with_reading(completion, _read(completion.text, self.sides(screen)))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """The place alone."""
+        return self.write(action, screen)
+
+
+class Holo2Family(HoloFamily):
+    """Holo 2 on Qwen3-VL: thousandths of the screen; it may think first."""
+
+    counts = "thousandths"
+    max_new_tokens = 1024
+    file: ClassVar[str] = "holo-2-grounding.txt"
+    named: ClassVar[dict[str, str]] = {}
+
+
+def _read(text: str, sides: Sides) -> Reading:
+    begin = text.find("{", text.rfind("</think>") + 1)
+    thought = text[:begin].replace("<think>", "").replace("</think>", "").strip() if begin > 0 else ""
+    shown = text[begin:].strip() if begin >= 0 else text.strip()
+    try:
+        found: Any = _DECODER.raw_decode(text, begin)[0] if begin >= 0 else None
+        place = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+        x, y = (place.get(axis) for axis in "xy")
+        if not all(isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in (x, y)):
+            raise ValueError("no place")
+        return Reading(thought, shown, (Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1]),))
+    except (ValueError, RecursionError) as error:
+        return Reading(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")

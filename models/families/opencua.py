@@ -1,0 +1,193 @@
+"""OpenCUA: `## Thought`, `## Action` and `## Code` with PyAutoGUI calls; on Qwen2.5-VL pixels, on Qwen2-VL fractions.
+
+Its prompts are those of two of its levels: with thoughts (L2) and without (L1). The sentence under `## Action` says
+what the code does; a recorded step has none, so what is trained on says it in a template's words.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.completion import Completion
+from models.families.dialects import with_reading
+from models.families.family import QWEN25, ModelFamily
+from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
+from models.families.reading import Reading, Sides
+from models.families.screen import Size
+from models.families.template import template
+from models.policy import Context
+from models.thoughts import templated_thought
+from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+CLICKS = 5
+"""Notches of a scroll that is written."""
+_LINE = re.compile(r"^[ \t]*(?:pyautogui|computer)\.(\w+)\((.*)\)[ \t]*$", re.MULTILINE)
+_LINE_END = re.compile(r"^[ \t]*(WAIT|DONE|FAIL)[ \t]*$", re.MULTILINE)
+_STRING = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
+_NUMBER = re.compile(r"(?:(\w+)\s*=\s*)?(-?\d+(?:\.\d+)?)")
+_SECTION = re.compile(r"^[ \t]*#{0,3}[ \t]*(Observation|Thought|Action|Code):?[ \t]*$", re.MULTILINE)
+_SIMPLE = {"click": "click", "doubleClick": "left_double", "tripleClick": "left_double", "triple_click": "left_double"}
+_NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
+_KEYS = {"press", "hotkey", "keyDown", "keyUp"}
+
+
+class OpenCuaFamily(ModelFamily):
+    """OpenCUA-7B, 32B and 72B: pixels of the picture that it is shown."""
+
+    counts = "pixels"
+    published = QWEN25
+    dialects = ("box_v1",)
+    max_new_tokens = 2048
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "pyautogui"
+
+    def messages(self, context: Context) -> list[Message]:
+        """Its prompt; past steps by their sentences, the last with their screens; the screen now, and the task."""
+        chat = [text_turn("system", template("opencua-l2.txt" if context.thinks else "opencua-l1.txt"))]
+        shown = len(context.turns) - (self.history_images - 1)
+        for position, turn in enumerate(context.turns):
+            if position >= shown:
+                chat.append(screen_turn(turn.observation, self.limits))
+            said = turn.thought or turn.action_text
+            chat.append(text_turn("assistant", f"# Step {position + 1}:\n## Action:\n{said}\n"))
+        asked = (
+            f"\n# Task Instruction:\n{context.instruction}\n\n"
+            "Please generate the next move according to the screenshot, task instruction and previous steps "
+            "(if provided).\n"
+        )
+        return [*chat, {"role": "user", "content": [screen_part(context.observation, self.limits), text_part(asked)]}]
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, the screens before the question."""
+        head = [text_turn("system", template("opencua-l1.txt"))] if acts else []
+        shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
+        return [*head, {"role": "user", "content": shown}]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action as code.
+
+        Raises:
+            UsageError: PyAutoGUI has no such action.
+        """
+        return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with the thought and the actions of its code; never raises for what a model may write."""
+        return with_reading(completion, read_code(completion.text, self.sides(screen)))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply of its level."""
+        head = f"## Thought:\n{thought}\n\n" if thought and self.thinks else ""
+        code = f"```python\n{self.write(action, screen)}\n```"
+        return f"{head}## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
+
+
+class OpenCuaQwen2Family(OpenCuaFamily):
+    """OpenCUA-Qwen2-7B: fractions of the screen."""
+
+    counts = "fraction"
+
+
+def read_code(text: str, sides: Sides) -> Reading:
+    """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
+    actions: list[Action] = []
+    at: dict[str, float] = {}
+    problem, shown, begin = f"no action in {text[-80:]!r}", "", len(text)
+    lines = sorted([*_LINE.finditer(text), *_LINE_END.finditer(text)], key=lambda line: line.start())
+    if lines:
+        begin = lines[0].start()
+        shown = text[begin : lines[-1].end()].strip()
+    for line in lines:
+        try:
+            fields = _fields(line[1], line[2] if line.re is _LINE else "", sides, at)
+            if line[1] in ("moveTo", "click", "doubleClick") and "x" in fields:
+                at = {name: fields[name] for name in ("x", "y")}
+            if line[1] != "moveTo":
+                actions.append(action_of(fields))
+        except ValidationError as error:
+            problem = f"{error.errors()[0]['msg']} in {line[0].strip()[:80]!r}"
+            break
+        except ValueError as error:
+            problem = f"{error} in {line[0].strip()[:80]!r}"
+            break
+    return Reading(_thought(text[:begin]), shown, tuple(actions), None if actions else problem)
+
+
+def _thought(text: str) -> str:
+    """What stands under `Thought`, or under `Action` where there is none."""
+    parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
+    named = dict(zip(parts[1::2], parts[2::2], strict=False))
+    return (named.get("Thought") or named.get("Action") or parts[0]).strip()
+
+
+def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[str, Any]:
+    """The fields of an action from a call; `at` is where the cursor is."""
+    strings = [_unquoted(one or other) for one, other in _STRING.findall(given)]
+    numbers = _NUMBER.findall(_STRING.sub("", given)[:400])
+    named = {key: float(value) for key, value in numbers if key}
+    plain = [float(value) for key, value in numbers if not key]
+    across = named.get("x", plain[0] if len(plain) > 1 else None)
+    down = named.get("y", plain[1] if len(plain) > 1 else None)
+    place = at if across is None or down is None else {"x": across / sides[0], "y": down / sides[1]}
+    if name in _SIMPLE or name in ("rightClick", "moveTo"):
+        twice = named.get("clicks", 1) > 1
+        right = name == "rightClick" or "right" in strings
+        kind = "right_single" if right else "left_double" if twice else _SIMPLE.get(name, "click")
+        return {"type": kind, **place}
+    if name in ("dragTo", "drag"):
+        return {"type": "drag", **at, **{f"to_{key}": value for key, value in place.items()}}
+    if name in ("scroll", "hscroll", "vscroll"):
+        amount = named.get("clicks", plain[0] if plain else 0)
+        ways = ("right", "left") if name == "hscroll" else ("up", "down")
+        return {"type": "scroll", **{"x": 0.5, "y": 0.5, **place}, "direction": ways[0 if amount > 0 else 1]}
+    if name in _KEYS:
+        if name in ("keyDown", "keyUp"):
+            return {"type": "press" if name == "keyDown" else "release", "key": "".join(strings[:1])}
+        return {"type": "hotkey", "key": " ".join(key.strip().lower() for key in strings)}
+    if name in ("write", "typewrite"):
+        return {"type": "type", "content": "".join(strings[:1])}
+    if name in ("wait", "WAIT", "sleep"):
+        return {"type": "wait"}
+    if name in ("terminate", "DONE", "FAIL"):
+        return {"type": "call_user" if name == "FAIL" or "failure" in strings else "finished"}
+    raise ValueError(f"there is no action for {name!r}")
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), text, flags=re.DOTALL)
+
+
+def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
+    def at(x: float, y: float) -> str:
+        across, down = (x * sides[0], y * sides[1]) if fraction else (round(x * sides[0]), round(y * sides[1]))
+        return f"x={across:.4g}, y={down:.4g}" if fraction else f"x={across}, y={down}"
+
+    point = point_of(action)
+    if action.type in _NAMES and point:
+        return [f"pyautogui.{_NAMES[action.type]}({at(*point)})"]
+    if isinstance(action, Drag):
+        end = at(action.to_x, action.to_y)
+        return [f"pyautogui.moveTo({at(action.x, action.y)})", f"pyautogui.dragTo({end}, button='left')"]
+    if action.type == "scroll":
+        amount = CLICKS if action.direction in ("up", "right") else -CLICKS
+        name = "scroll" if action.direction in ("up", "down") else "hscroll"
+        return [f"pyautogui.moveTo({at(action.x, action.y)})", f"pyautogui.{name}({amount})"]
+    if action.type == "type":
+        return [f"pyautogui.write(message={action.content!r})"]
+    if action.type == "hotkey":
+        keys = action.key.split(" ")
+        return [f"pyautogui.hotkey({keys!r})" if len(keys) > 1 else f"pyautogui.press({keys[0]!r})"]
+    if isinstance(action, Press | Release):
+        return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({action.key!r})"]
+    if isinstance(action, Wait):
+        return ["computer.wait()"]
+    if isinstance(action, Finished | CallUser):
+        return [f"computer.terminate(status={'success' if isinstance(action, Finished) else 'failure'!r})"]
+    raise UsageError(f"PyAutoGUI has no {action.type}, so opencua cannot write it.", "Take another `policy.family`.")

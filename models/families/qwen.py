@@ -1,0 +1,120 @@
+"""Qwen2.5-VL and Qwen3-VL: tools in the system turn, replies with a tool call (Qwen's cookbook, OSWorld's agent)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from models.completion import Completion
+from models.families.dialects import with_reading
+from models.families.family import QWEN25, ModelFamily
+from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.screen import Size
+from models.families.template import filled, template
+from models.families.tools import read_calls, write_calls
+from models.policy import Context
+from schemas.action import Action
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", "grounding": "computer_use"}
+
+
+class QwenFamily(ModelFamily):
+    """What Qwen's families have in common; its replies have no dialect.
+
+    The screens of the last steps are shown with the replies to them; steps before are named in the first turn.
+    """
+
+    templates = ("computer", "mobile", "grounding")
+    dialects = ("box_v1",)
+    max_new_tokens = 512
+    asks_without = False
+    label: ClassVar[str] = ""
+    """What a thought begins with."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "tool_call"
+        self.tool = TOOLS[self.template]
+
+    def messages(self, context: Context) -> list[Message]:
+        """Tools, then the instruction beside the first screen that is shown, then replies and screens."""
+        turns = context.turns
+        kept = turns[max(0, len(turns) - (self.history_images - 1)) :]
+        before = turns[: len(turns) - len(kept)]
+        named = "\n".join(f"Step {number}: {turn.thought}" for number, turn in enumerate(before, 1)) or "None"
+        asked = context.instruction
+        if self.template != "grounding":
+            asked = (
+                "\nPlease generate the next move according to the UI screenshot, instruction and previous actions.\n\n"
+                f"Instruction: {context.instruction}\n\nPrevious actions:\n{named}"
+            )
+        chat = [text_turn("system", self._tools((context.observation.width, context.observation.height)))]
+        for position, screen in enumerate([*(turn.observation for turn in kept), context.observation]):
+            parts = [screen_part(screen, self.limits), *([text_part(asked)] if position == 0 else [])]
+            chat.append({"role": "user", "content": parts})
+            if position < len(kept):
+                chat.append(text_turn("assistant", self._reply(kept[position].thought, kept[position].action_text)))
+        return chat
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, the screens before the question."""
+        size = (screens[-1].width, screens[-1].height)
+        shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
+        head = [text_turn("system", self._tools(size))] if acts else []
+        return [*head, {"role": "user", "content": shown}]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action as calls of the template's tool.
+
+        Raises:
+            UsageError: the tool has no such action.
+        """
+        try:
+            return write_calls(action, self.tool, self.sides(screen))
+        except ValueError as error:
+            raise UsageError(
+                f"`policy.template` is {self.template}: {error}.",
+                "Take the other of computer and mobile, or another family.",
+            ) from error
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with thought and actions of its calls; never raises for what a model may write."""
+        return with_reading(completion, read_calls(completion.text, self.sides(screen)))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply: the thought, then the call."""
+        return self._reply(thought if self.template != "grounding" else "", self.write(action, screen))
+
+    def _reply(self, thought: str, written: str) -> str:
+        return f"{self.label}{thought}\n{written}" if thought else written
+
+    def _tools(self, screen: Size) -> str:
+        columns, rows = self.sides(screen)
+        tool = json.loads(template(f"qwen-{self.tool}.json"))
+        sized = {"{width}": f"{columns:g}", "{height}": f"{rows:g}"}
+        for place, number in sized.items():
+            tool["description"] = tool["description"].replace(place, number)
+        written = json.dumps({"type": "function", "function": tool}, ensure_ascii=False)
+        return filled("qwen-tools.txt", tools=written) + self._format()
+
+    def _format(self) -> str:
+        """What of a reply's form is asked for behind the tools."""
+        return ""
+
+
+class Qwen25Family(QwenFamily):
+    """Qwen2.5-VL: pixels of the picture that it is shown, whose size it is told."""
+
+    counts = "pixels"
+    published = QWEN25
+
+
+class Qwen3Family(QwenFamily):
+    """Qwen3-VL, dense and with experts: thousandths of the screen."""
+
+    label = "Action: "
+
+    def _format(self) -> str:
+        return "" if self.template == "grounding" else template("qwen-steps.txt")

@@ -1,0 +1,234 @@
+"""Qwen's tools `computer_use` and `mobile_use` as actions of ours, both ways.
+
+Where the two spaces differ: a drag is two calls of `computer_use`, `mouse_move` to its start and `left_click_drag` to
+its end; a scroll is of a fixed number of pixels, positive up; three clicks are the double click that Qwen's own tool
+makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from models.families.reading import Reading, Sides
+from schemas.action import (
+    Action,
+    CallUser,
+    Click,
+    Drag,
+    Finished,
+    Hotkey,
+    LeftDouble,
+    LongPress,
+    OpenApp,
+    PressBack,
+    PressEnter,
+    PressHome,
+    RightSingle,
+    Scroll,
+    Type,
+    Wait,
+    action_of,
+)
+
+PIXELS = 5
+"""Of a scroll that is written."""
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_LABELS = re.compile(r"\A\s*(?:</?think(?:ing)?>\s*)?(?:Thought|Action):[ \t]*", re.IGNORECASE)
+_THINKS = re.compile(r"</?think(?:ing)?>")
+_POINTED = {
+    "left_click": "click",
+    "click": "click",
+    "double_click": "left_double",
+    "triple_click": "left_double",
+    "right_click": "right_single",
+    "long_press": "long_press",
+}
+_WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
+_BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
+_DECODER = json.JSONDecoder()
+
+Place = tuple[float, float]
+
+
+def read_calls(text: str, sides: Sides) -> Reading:
+    """The thought and the actions of a reply with tool calls; never raises for what a model may write.
+
+    Args:
+        text: what was thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
+        sides: how many units of its coordinates the screen is wide and high.
+    """
+    begin = text.find(OPEN)
+    if begin < 0:
+        begin = text.find("{")
+    if begin < 0:
+        return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
+    thought = _LABELS.sub("", _THINKS.sub("", text[:begin])).strip()
+    shown, error = text[begin:].strip(), None
+    actions: list[Action] = []
+    cursor: Place | None = None
+    try:
+        for arguments in _calls(text, begin):
+            action, cursor = _action(arguments, sides, cursor)
+            actions += [action] if action else []
+        error = None if actions else f"no action in {shown[:80]!r}"
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        error = f"{'.'.join(map(str, first['loc'])) or 'action'}: {first['msg']} in {shown[:80]!r}"
+    except (ValueError, RecursionError) as failure:
+        error = f"{str(failure)[:120]} in {shown[:80]!r}"
+    return Reading(thought, shown, tuple(actions), None if actions else error)
+
+
+def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
+    """The arguments of each call; raises ValueError for one that cannot be read."""
+    pieces = text[begin:].split(OPEN) if text.startswith(OPEN, begin) else ["", text[begin:]]
+    for piece in pieces[1:]:
+        start = piece.find("{")
+        if start < 0:
+            raise ValueError("a tool call without JSON")
+        call, _ = _DECODER.raw_decode(piece, start)
+        if not isinstance(call, dict):
+            raise ValueError("a tool call that is no JSON object")
+        found = cast(dict[str, Any], call)
+        arguments = found.get("arguments", found)
+        if not isinstance(arguments, dict):
+            raise ValueError("a tool call whose arguments are no JSON object")
+        yield cast(dict[str, Any], arguments)
+
+
+def _action(given: Mapping[str, Any], sides: Sides, cursor: Place | None) -> tuple[Action | None, Place | None]:
+    """The action of a call, if it is one of its own, and where the cursor is after it."""
+    name = str(given.get("action", ""))[:40]
+    at = _place(given["coordinate"], sides) if given.get("coordinate") is not None else cursor
+    if name == "mouse_move":
+        return None, _there(at, name)
+    if name in _POINTED:
+        x, y = _there(at, name)
+        return action_of({"type": _POINTED[name], "x": x, "y": y}), at
+    if name == "left_click_drag":
+        if cursor is None:
+            raise ValueError("left_click_drag begins at the cursor, and no mouse_move says where that is")
+        return _drag(cursor, _there(at, name)), at
+    if name == "swipe":
+        return _drag(_there(at, name), _place(given.get("coordinate2"), sides)), at
+    if name in ("scroll", "hscroll"):
+        x, y = at or (0.5, 0.5)
+        return Scroll(x=x, y=y, direction=_direction(name, given.get("pixels"))), at
+    return _plain(name, given), at
+
+
+def _plain(name: str, given: Mapping[str, Any]) -> Action:
+    """The action of a call that has no place."""
+    text = given.get("text")
+    if name == "key":
+        keys = given.get("keys", text)
+        listed = cast(list[Any], keys) if isinstance(keys, list) else [keys]
+        return Hotkey(key=" ".join(str(key).strip().lower() for key in listed if key is not None))
+    if name == "system_button":
+        button = str(given.get("button"))[:40]
+        if button.lower() not in _BUTTONS:
+            raise ValueError(f"there is no action for the button {button!r}")
+        return _BUTTONS[button.lower()]
+    if name == "terminate":
+        return Finished() if given.get("status", "success") == "success" else CallUser()
+    made: dict[str, Callable[[], Action]] = {
+        "type": lambda: Type.model_validate({"content": text}),
+        "open": lambda: OpenApp.model_validate({"app_name": text}),
+        "answer": lambda: Finished.model_validate({"content": text}),
+        "wait": Wait,
+    }
+    if name not in made:
+        raise ValueError(f"there is no action for {name!r}")
+    return made[name]()
+
+
+def _drag(start: Place, end: Place) -> Drag:
+    return Drag(x=start[0], y=start[1], to_x=end[0], to_y=end[1])
+
+
+def _direction(name: str, pixels: Any) -> Any:
+    if isinstance(pixels, bool) or not isinstance(pixels, int | float) or not pixels:
+        raise ValueError(f"{name} of {str(pixels)[:20]} pixels")
+    return ("up" if pixels > 0 else "down") if name == "scroll" else ("right" if pixels > 0 else "left")
+
+
+def _there(place: Place | None, name: str) -> Place:
+    if place is None:
+        raise ValueError(f"{name} without a coordinate")
+    return place
+
+
+def _place(given: Any, sides: Sides) -> Place:
+    """A place in [0, 1]."""
+    numbers = cast(list[Any], given) if isinstance(given, list) else []
+    if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
+        raise ValueError(f"{str(given)[:60]} is no coordinate")
+    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
+    return x / sides[0], y / sides[1]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9 and math.isfinite(value)
+
+
+def write_calls(action: Action, tool: str, sides: Sides) -> str:
+    """An action as calls of a tool.
+
+    Raises:
+        ValueError: the tool has no such action.
+    """
+    made = _mobile(action, sides) if tool == "mobile_use" else _computer(action, sides)
+    if made is None:
+        raise ValueError(f"{tool} has no action for {action.type}")
+    return "\n".join(
+        f"{OPEN}\n{json.dumps({'name': tool, 'arguments': one}, ensure_ascii=False)}\n{CLOSE}" for one in made
+    )
+
+
+def _units(x: float, y: float, sides: Sides) -> list[int]:
+    return [round(x * sides[0]), round(y * sides[1])]
+
+
+def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
+    if isinstance(action, Click | LeftDouble | RightSingle):
+        return [{"action": _WRITTEN[action.type], "coordinate": _units(action.x, action.y, sides)}]
+    if isinstance(action, Drag):
+        start, end = _units(action.x, action.y, sides), _units(action.to_x, action.to_y, sides)
+        return [{"action": "mouse_move", "coordinate": start}, {"action": "left_click_drag", "coordinate": end}]
+    if isinstance(action, Scroll):
+        name = "scroll" if action.direction in ("up", "down") else "hscroll"
+        pixels = PIXELS if action.direction in ("up", "right") else -PIXELS
+        return [{"action": name, "coordinate": _units(action.x, action.y, sides), "pixels": pixels}]
+    if isinstance(action, Hotkey):
+        return [{"action": "key", "keys": action.key.split(" ")}]
+    return _either(action)
+
+
+def _mobile(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
+    if isinstance(action, Click | LongPress):
+        held = {"time": 2} if isinstance(action, LongPress) else {}
+        return [{"action": action.type, "coordinate": _units(action.x, action.y, sides), **held}]
+    if isinstance(action, Drag):
+        start, end = _units(action.x, action.y, sides), _units(action.to_x, action.to_y, sides)
+        return [{"action": "swipe", "coordinate": start, "coordinate2": end}]
+    if isinstance(action, OpenApp):
+        return [{"action": "open", "text": action.app_name}]
+    if isinstance(action, PressBack | PressHome | PressEnter):
+        return [{"action": "system_button", "button": action.type.removeprefix("press_").capitalize()}]
+    return _either(action)
+
+
+def _either(action: Action) -> list[dict[str, Any]] | None:
+    """What both tools have."""
+    if isinstance(action, Type):
+        return [{"action": "type", "text": action.content}]
+    if isinstance(action, Wait):
+        return [{"action": "wait", "time": 2}]
+    if isinstance(action, Finished):
+        done = {"action": "terminate", "status": "success"}
+        return [{"action": "answer", "text": action.content} if action.content else done]
+    return [{"action": "terminate", "status": "failure"}] if isinstance(action, CallUser) else None

@@ -1,0 +1,133 @@
+"""UI-TARS 1.0 and 1.5, and Doubao: the template and the instruction are the first user turn, replies are text.
+
+Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens; past replies are shown
+with them again, and what is trained on has them, as the public clients do (`add_box_token`, README_deploy.md).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from models.completion import Completion
+from models.families.dialects import format_action, format_reply, with_reading
+from models.families.family import QWEN25, ModelFamily
+from models.families.prompt import Message, screen_turn, text_turn
+from models.families.reading import read_text
+from models.families.screen import Size
+from models.families.template import filled
+from models.policy import Context
+from schemas.action import Action, Click
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+_BOX = re.compile(r"(start_box|end_box)='(\(\s*\d+\s*,\s*\d+\s*\))'")
+
+
+class UiTarsFamily(ModelFamily):
+    """What UI-TARS's families have in common.
+
+    Raises:
+        UsageError: no template of the dialect that is asked for.
+    """
+
+    forms: ClassVar[Mapping[str, Mapping[str, str]]]
+    """Template files by `policy.template` and dialect, the family's own dialect first."""
+    boxes = False
+    """Whether coordinates stand between box tokens in `box_v1`."""
+    templates = ("computer", "mobile", "grounding")
+    max_new_tokens = 1000
+    asks_without = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        forms = self.forms[self.template]
+        if config.dialect in forms:
+            self.dialect = config.dialect
+        elif config.dialect == "box_v1":  # the default, which stands for the family's own
+            self.dialect = next(iter(forms))
+        else:
+            raise UsageError(
+                f"`policy.dialect` is {config.dialect}, and the template {self.template} of {config.family} is written "
+                f"in {' and '.join(forms)}.",
+                f"Set it to {next(iter(forms))}.",
+            )
+        self._file = forms[self.dialect]
+
+    @property
+    def points(self) -> bool:
+        """Whether a reply is a point alone."""
+        return self.template == "grounding" and self.boxes
+
+    def messages(self, context: Context) -> list[Message]:
+        """Template and instruction, then, step by step, a screen and the reply to it."""
+        chat = [text_turn("user", filled(self._file, instruction=context.instruction))]
+        shown = len(context.turns) - (self.history_images - 1)
+        for position, turn in enumerate(context.turns):
+            if position >= shown:
+                chat.append(screen_turn(turn.observation, self.limits))
+            chat.append(text_turn("assistant", format_reply(turn.thought, self._boxed(turn.action_text))))
+        return [*chat, screen_turn(context.observation, self.limits)]
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`; where an action is asked for, it is asked for by the template."""
+        asked = filled(self._file, instruction=question) if acts else question
+        return [text_turn("user", asked), *(screen_turn(screen, self.limits) for screen in screens)]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action with box tokens where the family has them."""
+        if self.points and isinstance(action, Click):
+            columns, rows = self.sides(screen)
+            return f"({round(action.x * columns)},{round(action.y * rows)})"
+        return self._boxed(format_action(action, self.dialect, sides=self.sides(screen)))
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """As `ModelFamily.read`; a point alone is a click where the template asks for one."""
+        return with_reading(completion, read_text(completion.text, self.sides(screen), self.template == "grounding"))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """As `ModelFamily.reply`; for grounding, without a thought."""
+        written = self.write(action, screen)
+        return written if self.points else format_reply("" if self.template == "grounding" else thought, written)
+
+    def _boxed(self, written: str) -> str:
+        if not self.boxes or self.dialect != "box_v1" or self.points:
+            return written
+        return _BOX.sub(r"\1='<|box_start|>\2<|box_end|>'", written)
+
+
+class UiTars10Family(UiTarsFamily):
+    """UI-TARS 1.0 on Qwen2-VL: thousandths of the screen."""
+
+    boxes = True
+    forms: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        name: {"box_v1": f"ui-tars-1.0-{name}.txt"} for name in ("computer", "mobile", "grounding")
+    }
+
+
+class UiTars15Family(UiTarsFamily):
+    """UI-TARS 1.5 on Qwen2.5-VL: pixels of the picture that it is shown."""
+
+    boxes = True
+    counts = "pixels"
+    published = QWEN25
+    forms: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "computer": {"box_v1": "ui-tars-1.5-computer-box.txt", "point": "ui-tars-1.5-computer-point.txt"},
+        "mobile": {"point": "ui-tars-1.5-mobile-point.txt"},
+        "grounding": {"point": "ui-tars-1.5-grounding-point.txt"},
+    }
+
+    @property
+    def points(self) -> bool:
+        """Never: its grounding template asks for a click."""
+        return False
+
+
+class DoubaoFamily(UiTarsFamily):
+    """Doubao and Seed: thousandths of the screen, as points or as boxes."""
+
+    forms: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "computer": {"point": "ui-tars-1.5-computer-point.txt", "bbox4": "doubao-computer-bbox4.txt"},
+        "mobile": {"point": "ui-tars-1.5-mobile-point.txt"},
+        "grounding": {"point": "ui-tars-1.5-grounding-point.txt"},
+    }

@@ -1,0 +1,69 @@
+"""`flywheel parse`: what is printed of replies, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
+
+__all__ = ["flywheel"]
+
+CLICK = '{"name":"computer_use","arguments":{"action":"left_click","coordinate":[960,540]}}'
+
+
+def checkpoint(folder: Path) -> str:
+    limits = {"patch_size": 14, "merge_size": 2, "min_pixels": 3136, "max_pixels": 1003520}
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "Qwen2VLImageProcessor", **limits})
+    )
+    return str(folder)
+
+
+def test_a_reply_is_printed_as_thought_actions_and_error(flywheel: Call) -> None:
+    reply = "Thought: x\nAction: click(point='<point>200 300</point>')\n\nwait()"
+    code, out, err = flywheel("parse", "--family", "doubao", "--screen", "1920x1080", "--json", reply)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "thought": "x",
+        "actions": [{"type": "click", "x": 0.2, "y": 0.3}, {"type": "wait"}],
+        "error": None,
+    }
+
+
+def test_a_file_gives_a_line_per_reply_and_the_models_own_limits_count(flywheel: Call, tmp_path: Path) -> None:
+    file = tmp_path / "replies.jsonl"
+    file.write_text(json.dumps({"raw_text": CLICK}) + "\n" + json.dumps("nothing") + "\n")
+    at = ("--family", "qwen2.5-vl", "--screen", "1920x1080", "--file", str(file), "--json")
+    code, out, err = flywheel("parse", *at, "--model", checkpoint(tmp_path))
+    read, other = (json.loads(line) for line in out.splitlines())
+    assert (code, err) == (0, "")
+    assert (read["actions"][0]["x"], read["actions"][0]["y"]) == pytest.approx((960 / 1316, 540 / 728))
+    assert other["actions"] == [] and "no tool call" in other["error"]
+    published = flywheel("parse", *at)
+    assert json.loads(published[1].splitlines()[0])["actions"][0]["x"] == pytest.approx(960 / 1932)
+    assert "--model DIR" in published[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--family", "qwen3-vl", "--screen", "1920x1080"), "TEXT or --file"),
+        (("--family", "nope", "--screen", "9x9", "x"), "--family"),
+        (("--screen", "9x9", "x"), "--family"),
+        (("--family", "qwen3-vl", "--screen", "wide", "x"), "--screen wide"),
+        (("--family", "qwen2.5-vl", "--screen", "10x2100", "x"), "ratio 210"),
+        (("--family", "holo-2", "--template", "mobile", "--screen", "9x9", "x"), "policy.template"),
+        (("--family", "qwen3-vl", "--screen", "9x9", "--file", "/nope"), "/nope"),
+    ],
+)
+def test_what_cannot_be_read_is_a_usage_error(flywheel: Call, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = flywheel("parse", *arguments, "--json")
+    assert (code, out) == (2, "") and said in err
+
+
+def test_a_line_that_holds_no_reply_is_named(flywheel: Call, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('"wait()"\n{"other": 1}\n')
+    given = ("--family", "ui-tars-1.0", "--screen", "9x9", "--file", str(tmp_path / "bad.jsonl"), "--json")
+    code, _, err = flywheel("parse", *given)
+    assert code == 2 and "line 2" in err

@@ -1,0 +1,278 @@
+"""Every family: what it writes it reads, what a model may say never raises, and what does not fit is refused."""
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.shared.mutations import SEEDS, mutated
+from models.completion import Completion
+from models.families.dialects import parse_reply
+from models.families.family import ModelFamily
+from models.families.prompt import Message
+from models.families.registry import FAMILIES, family_of, name_of, reply_limit
+from models.families.screen import ImageLimits
+from models.language_model import LanguageModel
+from models.policy import Context
+from models.vlm import VlmPolicy
+from schemas import action as act
+from schemas.action import Action, action_of
+from schemas.config.sections import PolicyConfig
+from schemas.failure import CheckpointError, UsageError
+from schemas.observation import Observation, Turn
+
+GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())
+LIMITS = ImageLimits(28, 3136, 12845056)
+SCREEN = (1920, 1080)
+WAYS: tuple[act.Direction, ...] = ("up", "down", "left", "right")
+ACTIONS: tuple[Action, ...] = (
+    act.Click(x=0.25, y=0.75),
+    act.LeftDouble(x=0.25, y=0.75),
+    act.RightSingle(x=0.25, y=0.75),
+    act.LongPress(x=0.25, y=0.75),
+    act.Drag(x=0.25, y=0.75, to_x=0.5, to_y=0.11),
+    *(act.Scroll(x=0.25, y=0.75, direction=way) for way in WAYS),
+    act.Type(content='it\'s "so"\nénd\n'),
+    act.Hotkey(key="ctrl shift s"),
+    act.Hotkey(key="enter"),
+    act.OpenApp(app_name="Maps"),
+    act.PressHome(),
+    act.PressBack(),
+    act.PressEnter(),
+    act.Press(key="ctrl"),
+    act.Release(key="ctrl"),
+    act.Wait(),
+    act.Finished(),
+    act.CallUser(),
+)
+EACH = [(name, template) for name in FAMILIES.names for template in FAMILIES.class_of(name).templates]
+
+
+def made(name: str, template: str = "", **policy: Any) -> ModelFamily:
+    kind = FAMILIES.class_of(name)
+    family = kind(PolicyConfig(template=template or kind.templates[0], family=name, **policy))  # type: ignore[arg-type]
+    family.fit(LIMITS)
+    return family
+
+
+def near(one: Action | None, other: Action) -> bool:
+    if one is None or one.type != other.type:
+        return False
+    mine, theirs = one.model_dump(), other.model_dump()
+    return all(abs(mine[k] - v) < 6e-3 if isinstance(v, float) else mine[k] == v for k, v in theirs.items())
+
+
+def read_all(text: str, sides: list[int]) -> tuple[str, list[Action]]:
+    read = parse_reply(text, (float(sides[0]), float(sides[1])))
+    return read.thought, [one for one in (read.action, *read.further) if one]
+
+
+def agrees(one: Action, theirs: dict[str, Any]) -> bool:
+    """Whether an action is what ui-tars says of it: boxes as corners, all else as written."""
+    mine = one.model_dump()
+    for name, value in theirs["inputs"].items():
+        prefix = {"start_box": "", "end_box": "to_"}.get(name)
+        if prefix is None:
+            if mine.get(name) != value:
+                return False
+        else:
+            left, top, right, bottom = json.loads(value)
+            if [mine.get(f"{prefix}x"), mine.get(f"{prefix}y")] != pytest.approx(
+                [(left + right) / 2, (top + bottom) / 2]
+            ):
+                return False
+    return one.type == theirs["type"]
+
+
+@pytest.mark.parametrize("case", GOLDEN["ui-tars"], ids=lambda case: case["text"][:50])
+def test_replies_are_read_as_the_public_package_reads_them_or_it_is_said_why_not(case: dict[str, Any]) -> None:
+    thought, actions = read_all(case["text"], case["sides"])
+    assert (thought, actions) == (case["thought"], [action_of(one) for one in case["actions"]])
+    theirs = case["theirs"].get("actions", [])
+    same = thought == (case["theirs"].get("thought") or "") and len(actions) == len(theirs) > 0
+    same = same and all(agrees(one, other) for one, other in zip(actions, theirs, strict=True))
+    assert same != ("differs" in case)
+
+
+@pytest.mark.parametrize("case", GOLDEN["desktop"], ids=lambda case: case["text"][-50:])
+def test_the_desktop_parsers_examples_are_read(case: dict[str, Any]) -> None:
+    thought, actions = read_all(case["text"], case["sides"])
+    assert (thought, actions) == (case["thought"], [action_of(one) for one in case["actions"]])
+    if "differs" not in case:
+        assert [one.type for one in actions] == case["types"]
+        if case["boxes"] and len(box := case["boxes"][0]) == 4 and isinstance(actions[0], act.Click):
+            assert (actions[0].x, actions[0].y) == pytest.approx(((box[0] + box[2]) / 2, (box[1] + box[3]) / 2))
+
+
+@pytest.mark.parametrize(("name", "template"), EACH)
+def test_what_a_family_writes_it_reads(name: str, template: str) -> None:
+    family, written = made(name, template), 0
+    for action in ACTIONS:
+        try:
+            reply = family.reply("I do it.", action, SCREEN)
+        except UsageError as refused:
+            assert "policy." in str(refused)
+            continue
+        read = family.read(Completion(reply), SCREEN)
+        assert near(read.action, action) and not read.further, (reply, read)
+        written += 1
+    assert written >= (1 if name.startswith("holo") else 8)
+
+
+@pytest.mark.parametrize("name", FAMILIES.names)
+def test_a_garbled_reply_is_an_action_or_an_error(name: str) -> None:
+    family, chance = made(name), random.Random(7)
+    for _ in range(400):
+        read = family.read(Completion(mutated(chance)), SCREEN)
+        assert (read.action is None) == (read.error is not None)
+        assert read.action is not None or not read.further
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES.names if name not in ("tiny", "thousandths", "pixels")])
+@pytest.mark.parametrize("piece", range(4))
+def test_a_long_reply_is_read_in_time_that_grows_with_its_length(name: str, piece: int) -> None:
+    family = made(name)
+    parts = SEEDS[piece::4]
+
+    def seconds(length: int) -> float:
+        started = time.process_time()
+        for part in parts:
+            family.read(Completion((part + "\n") * (length // len(part))), SCREEN)
+        return time.process_time() - started
+
+    once, twice = seconds(20_000), seconds(40_000)
+    assert twice < max(6 * once, 0.3) and twice < 2.0
+
+
+def chat(family: ModelFamily, past: int = 2) -> list[tuple[str, str]]:
+    """Role and content of each turn, a screen as its width."""
+    seen = [Observation(b"", 1000 + number, 1000, "") for number in range(past + 1)]
+    turns = tuple(Turn(f"t{n}", family.write(act.Click(x=0.5, y=0.5), (1000, 1000)), seen[n]) for n in range(past))
+
+    def shown(part: Message) -> str:
+        return f"<{part['observation'].width}>" if part["type"] == "image" else part["text"]
+
+    messages = family.messages(Context("Do it.", turns, seen[-1], 0))
+    return [(one["role"], "".join(shown(part) for part in one["content"])) for one in messages]
+
+
+def test_ui_tars_is_asked_in_the_user_turn_and_shown_its_past_with_box_tokens() -> None:
+    roles, texts = zip(*chat(made("ui-tars-1.0", history_images=2)), strict=True)
+    assert roles == ("user", "assistant", "user", "assistant", "user")
+    assert texts[0].startswith("You are a GUI agent.") and texts[0].endswith("## User Instruction\nDo it.")
+    assert texts[1] == "Thought: t0\nAction: click(start_box='<|box_start|>(500,500)<|box_end|>')"
+    assert (texts[2], texts[4]) == ("<1001>", "<1002>")
+    point = made("ui-tars-1.5", dialect="point")
+    assert "<point>x1 y1</point>" in chat(point)[0][1] and "<point>" in point.write(act.Click(x=0.5, y=0.5), SCREEN)
+
+
+def test_qwen_is_told_its_tools_and_the_size_of_the_picture_in_the_system_turn() -> None:
+    roles, texts = zip(*chat(made("qwen2.5-vl", history_images=2)), strict=True)
+    assert roles == ("system", "user", "assistant", "user")
+    assert '"name": "computer_use"' in texts[0] and "resolution is 1008x1008" in texts[0]
+    assert texts[1].startswith("<1001>\nPlease generate the next move") and texts[1].endswith(
+        "Previous actions:\nStep 1: t0"
+    )
+    assert texts[2].startswith("t1\n<tool_call>\n{") and texts[3] == "<1002>"
+    three = chat(made("qwen3-vl"))
+    assert "resolution is 1000x1000" in three[0][1] and "Response format for every step" in three[0][1]
+
+
+def test_a_drag_of_qwen_begins_where_the_mouse_was_moved_to() -> None:
+    family = made("qwen2.5-vl")
+    calls = family.write(act.Drag(x=0.5, y=0.5, to_x=0.25, to_y=0.75), SCREEN)
+    assert calls.count("<tool_call>") == 2 and "mouse_move" in calls and "left_click_drag" in calls
+    alone = family.read(Completion(calls[calls.index("</tool_call>") + len("</tool_call>") :]), SCREEN)
+    assert alone.action is None and "mouse_move" in (alone.error or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "said"),
+    [
+        ("thousandths", {"template": "mobile"}, r"policy\.template.* is mobile.*computer only"),
+        ("tiny", {"template": "grounding"}, r"policy\.template"),
+        ("holo-1.5", {"template": "computer"}, r"policy\.template.*grounding only"),
+        ("qwen3-vl", {"dialect": "point"}, r"policy\.dialect.*box_v1 only"),
+        ("ui-tars-1.0", {"dialect": "point"}, r"policy\.dialect.* is point"),
+        ("ui-tars-1.5", {"thoughts": False}, r"policy\.thoughts.* is false"),
+        ("glm", {"history_images": 3}, r"policy\.history_images"),
+    ],
+)
+def test_an_option_that_a_family_does_not_read_is_refused_by_name(name: str, policy: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        FAMILIES.class_of(name)(PolicyConfig(**{"family": name, **policy}))
+
+
+def checkpoint(folder: Path, kind: str, taught: bool = True, processor: bool = True) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"added": ["<tool_call>"] if taught else []}))
+    if processor:
+        fields = {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 14, "merge_size": 2}
+        (folder / "preprocessor_config.json").write_text(
+            json.dumps({**fields, "min_pixels": 3136, "max_pixels": 2116800})
+        )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "taught", "name"),
+    [
+        ("qwen2_vl", True, "ui-tars-1.0"),
+        ("qwen2_5_vl", True, "qwen2.5-vl"),
+        ("qwen2_5_vl", False, "pixels"),
+        ("qwen3_vl", True, "qwen3-vl"),
+        ("qwen3_vl_moe", True, "qwen3-vl"),
+        ("qwen3_vl", False, "thousandths"),
+        ("llava", True, "thousandths"),
+    ],
+)
+def test_the_architecture_and_the_vocabulary_decide_where_no_family_is_named(
+    tmp_path: Path, kind: str, taught: bool, name: str
+) -> None:
+    assert name_of(PolicyConfig(base=str(checkpoint(tmp_path / "base", kind, taught)))) == name
+
+
+def test_a_family_knows_its_name_the_checkpoints_limits_and_its_limit_of_tokens(tmp_path: Path) -> None:
+    policy = PolicyConfig(base=str(checkpoint(tmp_path / "base", "qwen2_5_vl")), family="ui-tars-1.5")
+    family = family_of(policy)
+    assert (family.name, family.limits, reply_limit(policy)) == ("ui-tars-1.5", ImageLimits(28, 3136, 2116800), 1000)
+    assert reply_limit(PolicyConfig()) == 32 and reply_limit(PolicyConfig(max_new_tokens=7)) == 7
+
+
+def test_a_family_that_does_not_fit_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"policy\.family.*small policy"):
+        name_of(PolicyConfig(family="qwen3-vl"))
+    bare = checkpoint(tmp_path / "bare", "qwen2_5_vl", processor=False)
+    with pytest.raises(CheckpointError, match=r"policy\.base.*no image processor"):
+        family_of(PolicyConfig(base=str(bare), family="ui-tars-1.5"))
+    other = checkpoint(tmp_path / "tiny", "qwen2_5_vl")
+    with pytest.raises(UsageError, match=r"policy\.family.* is tiny"):
+        name_of(PolicyConfig(base=str(other), family="tiny"))
+
+
+class Canned(LanguageModel):
+    """Answers one chat with a whole reply and every other with a cut one."""
+
+    def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None:
+        return
+
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """`wait()`."""
+        return [Completion("Action: wait()", cut=number > 0) for number in range(len(chats))]
+
+
+def test_a_reply_that_was_cut_is_no_action_and_every_reply_names_the_family(tmp_path: Path) -> None:
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    policy = PolicyConfig(base=str(base), family="ui-tars-1.5", backend=f"{__name__}:Canned")
+    context = Context("Do it.", (), Observation(b"", 160, 210, ""), 0)
+    whole, cut = VlmPolicy(base, policy).act([context, context])
+    assert (whole.action, whole.family) == (act.Wait(), "ui-tars-1.5")
+    assert cut.action is None and cut.family == "ui-tars-1.5"
+    assert "cut at 1000 tokens" in (cut.error or "") and "policy.max_new_tokens" in (cut.error or "")
