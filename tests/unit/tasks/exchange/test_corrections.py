@@ -94,7 +94,7 @@ def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     assert mix["length"] == len(lines)
 
 
-@pytest.mark.parametrize("name", ["atif", "verl", "ui-tars"])
+@pytest.mark.parametrize("name", ["atif", "verl"])
 def test_what_was_no_target_is_none_where_it_is_imported(
     corrected: tuple[Config, Lake], tmp_path: Path, name: str
 ) -> None:
