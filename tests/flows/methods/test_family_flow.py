@@ -136,3 +136,9 @@ def test_group_replies_are_as_drawn_and_a_stored_success_is_as_the_family_writes
         else:
             assert re.fullmatch(r"<think>.*</think>tap \d+/64 \d+/64", rollout.reply)
             assert rollout.reply.endswith(Taps(PolicyConfig()).write(from_json(step["action"]), (1, 1)))
+
+
+def test_every_reply_of_a_model_is_recorded_with_its_family(turned: Config) -> None:
+    rows = Lake.open(turned.lake).read("steps", ["actor", "family"]).to_pylist()
+    families = {(row["actor"], row["family"]) for row in rows}
+    assert families == {("policy", "tests.taps:Taps"), ("explorer", None)}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from environments.pool import SandboxPool
 from models.completion import Completion
@@ -30,7 +31,8 @@ class Scripted(Policy):
         name = self.names.pop(0)
         wanted = context.instruction.split('"')[1 if name == "first" else 3]
         x, y = next(one.centre for one in context.observation.elements if one.name == wanted)
-        return [parse_reply(f"Thought: Hm.\nAction: click(start_box='({x * 1000:.0f},{y * 1000:.0f})')")]
+        read = parse_reply(f"Thought: Hm.\nAction: click(start_box='({x * 1000:.0f},{y * 1000:.0f})')")
+        return [replace(read, family="tars")]
 
 
 def rolled(policy: Scripted, beginning: Beginning | None = None, seed: int = 5) -> FinishedTrajectory:
@@ -57,6 +59,7 @@ def test_the_first_steps_are_replayed_and_then_somebody_else_goes_on_from_the_sa
     assert found.trajectory.success is True
     assert (found.trajectory.continues, found.trajectory.replayed) == (failed.trajectory.trajectory_id, 1)
     assert [step.screenshot for step in found.steps] == [step.screenshot for step in failed.steps]
+    assert [step.family for step in found.steps] == ["tars"] * len(found.steps)
     assert found.steps[0].raw_text == failed.steps[0].raw_text and found.steps[0].action == failed.steps[0].action
     assert found.trajectory.trajectory_id != failed.trajectory.trajectory_id
 
