@@ -181,14 +181,16 @@ def _actions(call: _Call, sides: Sides) -> list[Action]:
         if any(one in fields for one in found):
             raise ValueError(f"argument {key!r} twice")
         fields.update(zip(found, (value,) if prefix is None else place_of(value, sides), strict=True))
-    if name != "drag" and "to_x" in fields and "x" not in fields:  # a box is a box, whatever it is called
+    if (
+        name != "drag" and {"to_x", "to_y"} <= fields.keys() and not {"x", "y"} & fields.keys()
+    ):  # a box is a box, whatever it is called
         fields |= {"x": fields.pop("to_x"), "y": fields.pop("to_y")}
     if name == "scroll":
         if "to_x" in fields and "direction" not in fields:
             fields["type"] = "drag"  # mobile: a finger that moves from one place to another
         elif "x" not in fields:
             fields |= {"x": 0.5, "y": 0.5}  # wherever the pointer is, for which our action has no word
-    if name == "type" and "x" in fields:
+    if name == "type" and {"x", "y"} <= fields.keys():
         click = Click.model_validate({"x": fields.pop("x"), "y": fields.pop("y")})
         return [click, action_of(fields)]
     return [action_of(fields)]
