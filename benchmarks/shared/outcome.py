@@ -22,8 +22,8 @@ CLOCKS = ("run_id", "wall_s", "observe_ms", "think_ms", "act_ms", "seconds", "da
 """Columns that are not compared, beside those that hold an instant: durations, the ids of runs, numbers of commits, and
 the commit of the code."""
 NUMBERS = ("metrics", "result", "config")
-"""Columns of JSON, of which keys that tell a duration, or where a lake is, are left out."""
-_CLOCK = re.compile(r"seconds|.*_s|resumed_at|say|waited|lake|trainer_idle|sandbox_idle")
+"""Columns of JSON, of which keys that tell a duration, where a lake is, or numbers of commits, are left out."""
+_CLOCK = re.compile(r"seconds|.*_s|resumed_at|say|waited|lake|trainer_idle|sandbox_idle|versions")
 WEIGHTS = "weights"
 """The name of what is no table: the sha256 of every stored policy's weights."""
 Rows = Counter[str]
@@ -47,14 +47,26 @@ def outcome(lake: Lake) -> dict[str, Rows]:
 
 
 def differences(undisturbed: Mapping[str, Rows], disturbed: Mapping[str, Rows]) -> dict[str, str]:
-    """By table: how many rows are missing and how many too many, with one of each; empty where all agree."""
+    """By table: how many rows are missing and how many too many, with one of each or what tells the two apart; empty
+    where all agree."""
     found: dict[str, str] = {}
     for name, rows in undisturbed.items():
         missing, surplus = rows - disturbed[name], disturbed[name] - rows
         if missing or surplus:
-            examples = " against ".join(next(iter(some))[:1000] for some in (missing, surplus) if some)
-            found[name] = f"{missing.total()} missing, {surplus.total()} too many: {examples}"
+            found[name] = f"{missing.total()} missing, {surplus.total()} too many: {_example(name, missing, surplus)}"
     return found
+
+
+def _example(name: str, missing: Rows, surplus: Rows) -> str:
+    """A row that differs: what it is known by, and the columns that are others; whole where it has no counterpart."""
+    key = TABLES[name].key if name in TABLES else ("policy_version",)
+    others = {tuple(row[part] for part in key): row for row in map(json.loads, surplus)}
+    for row in map(json.loads, missing):
+        other = others.get(tuple(row[part] for part in key))
+        if other is not None:
+            apart = {column: [row[column], other.get(column)] for column in row if row[column] != other.get(column)}
+            return json.dumps({part: row[part] for part in key} | apart)[:4000]
+    return next(iter(missing or surplus))[:1000]
 
 
 def accepted(lake: Lake) -> Counter[str]:

@@ -48,7 +48,7 @@ def test_plain_transformers_loads_the_weights_that_a_training_of_as_many_steps_w
     for name, weight in found.items():
         assert weight.dtype == expected[name].dtype and torch.equal(weight, expected[name]), name
     assert any(not torch.equal(weight, start[name]) for name, weight in found.items())
-    named = {path.name for path in shorter.out.iterdir()} - {"job.json", "model.safetensors", TRAINING}
+    named = {path.name for path in shorter.out.iterdir()} - {"job.json", "trained.json", "model.safetensors", TRAINING}
     assert named <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
