@@ -72,8 +72,13 @@ def test_a_server_over_postgresql_has_the_deployments_their_runs_and_the_events(
         run = up.ended("flywheel")
         assert run["state_type"] == "COMPLETED", up.said()
         assert [one["iteration"] for one in up.json("status")["iterations"]] == [0]
-        seen = up.ask("events/filter", {"filter": {"event": {"prefix": ["flywheel."]}}, "limit": 50}).json()["events"]
-        assert "flywheel.iteration.completed" in {one["event"] for one in seen}
+        about = {"filter": {"event": {"prefix": ["flywheel."]}}, "limit": 50}
+
+        def heard() -> bool:  # events arrive a moment after the run's end
+            seen = up.ask("events/filter", about).json()["events"]
+            return "flywheel.iteration.completed" in {one["event"] for one in seen}
+
+        up.until(heard, 60)
     finally:
         process.terminate()
         assert process.wait(60) == 143

@@ -1,5 +1,6 @@
 """How many ranks a training has, what they wait for, and what whoever started it is told."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -69,14 +70,18 @@ def test_what_a_killed_writer_left_is_swept_and_a_live_one_is_left_alone(tmp_pat
     assert not plan.out.exists()
 
 
-def test_a_training_that_has_ended_is_not_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_that_has_ended_is_not_made_again_and_tells_again_what_it_came_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     parent(tmp_path)
     plan = job(tmp_path, steps=1)
     train(plan)
     before = (plan.out / "model.safetensors").stat()
     train(plan)
     assert (plan.out / "model.safetensors").stat() == before
-    assert capsys.readouterr().out.endswith(f'{{"checkpoint": "{plan.out}", "numbers": {{}}}}\n')
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    first, again = (line for line in told if "checkpoint" in line)
+    assert again == {name: first[name] for name in ("checkpoint", "loss", "numbers")} and again["loss"] > 0
 
 
 SLOW = """

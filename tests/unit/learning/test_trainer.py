@@ -73,12 +73,6 @@ def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder
     )
 
 
-def test_a_training_that_ended_before_anybody_heard_of_it_tells_the_same_again(folder: Path) -> None:
-    plan = job(folder, steps=2)
-    first, again = (json.loads(started(plan, folder).stdout.splitlines()[-1]) for _ in range(2))
-    assert first["loss"] == again["loss"] > 0 and first["numbers"] == again["numbers"]
-
-
 def test_plain_transformers_loads_what_was_trained_with_the_same_logits(folder: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
