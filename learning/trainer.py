@@ -38,7 +38,7 @@ from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.resume import Kept
-from learning.writing import is_finished, sweep_leftovers, told, write_checkpoint
+from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, UsageError
 
 SMALLER = (
@@ -83,8 +83,8 @@ def train(job: Job) -> None:
                 if job.stream is not None:
                     _publish(learner, job, ranks, part.number)
                     kept.now(end)
-        tell = {"loss": round(loss, 4), "numbers": learner.metrics()}
-        write_checkpoint(learner, job, ranks, end, tell)
+        ended = {"loss": round(loss, 4), "numbers": learner.metrics()}
+        write_checkpoint(learner, job, ranks, end, ended)
     finally:
         kept.close()
         ranks.close()
@@ -92,7 +92,7 @@ def train(job: Job) -> None:
     if rank == 0:
         times = {"waited_s": round(rounds.waited_s, 2)} if job.stream is not None else {}
         times |= {"seconds": round(time.perf_counter() - started, 2), "ready_s": round(ready - started, 2)}
-        send(checkpoint=str(job.out), **tell, **times)
+        send(checkpoint=str(job.out), **ended, **times)
 
 
 def _resume(job: Job, kept: Kept, rank: int) -> int:
@@ -153,7 +153,7 @@ def _is_done(job: Job) -> bool:
     sweep_leftovers(job.out)
     done = is_finished(job)
     if done:
-        send(checkpoint=str(job.out), **told(job))
+        send(checkpoint=str(job.out), **result_of(job))
     return done
 
 

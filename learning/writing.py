@@ -12,7 +12,7 @@ from learning.checkpoint.ranks import Ranks
 from learning.identity import identity
 from learning.job import Job, read_job
 from learning.learner import Learner
-from models.tiny.layout import OWN, TOLD
+from models.tiny.layout import OWN, RESULT
 from schemas.failure import CheckpointError, UsageError
 
 
@@ -32,28 +32,28 @@ def is_finished(job: Job) -> bool:
     raise CheckpointError(f"{job.out} is already there.", "Name another directory or remove it.")
 
 
-def told(job: Job) -> dict[str, Any]:
-    """What the training that made its directory told at its end; nothing of one that an earlier version made."""
-    path = job.out / TOLD
+def result_of(job: Job) -> dict[str, Any]:
+    """The loss and the numbers that a finished training ended with; nothing of one that an earlier version made."""
+    path = job.out / RESULT
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write_checkpoint(
-    learner: Learner, job: Job, ranks: Ranks, steps: int | None = None, tell: Mapping[str, Any] | None = None
+    learner: Learner, job: Job, ranks: Ranks, steps: int | None = None, result: Mapping[str, Any] | None = None
 ) -> None:
     """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it.
 
     Args:
         learner, job, ranks: the training.
         steps: made in all, if this is its end and not a publication of weights on the way.
-        tell: what it tells at its end, for whoever did not live to hear it.
+        result: the loss and the numbers at its end, for a start that finds it finished.
 
     Raises:
         CheckpointError: another trainer on this machine writes to this place.
     """
     making = ranks.broadcast(lambda: _begin(job))
     learner.write(making, steps)
-    ranks.broadcast(lambda: _finish(job, making, tell))
+    ranks.broadcast(lambda: _finish(job, making, result))
 
 
 def sweep_leftovers(out: Path) -> None:
@@ -78,8 +78,8 @@ def _begin(job: Job) -> Path:
     return making
 
 
-def _finish(job: Job, making: Path, tell: Mapping[str, Any] | None) -> None:
+def _finish(job: Job, making: Path, result: Mapping[str, Any] | None) -> None:
     (making / "job.json").write_text(job.model_dump_json(indent=1))
-    if tell is not None:
-        (making / TOLD).write_text(json.dumps(tell, sort_keys=True))
+    if result is not None:
+        (making / RESULT).write_text(json.dumps(result, sort_keys=True))
     making.rename(job.out)

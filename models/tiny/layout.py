@@ -16,9 +16,9 @@ CRITIC = "critic.safetensors"
 """What a critic is kept in, beside the weights: `transformers` reads no such file."""
 TRAINING = "training"
 """The folder of what only the next training needs (`learning.masters`): `transformers` does not look into it."""
-TOLD = "trained.json"
-"""The file of what the training that made a checkpoint told at its end."""
-OWN = ("model*.safetensors*", CRITIC, "job.json", TOLD, TRAINING)
+RESULT = "trained.json"
+"""The file of the loss and the numbers that the training which made a checkpoint ended with."""
+OWN = ("model*.safetensors*", CRITIC, "job.json", RESULT, TRAINING)
 """Files of a checkpoint that are its own; a child takes over the others."""
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
