@@ -57,7 +57,7 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
 @contextmanager
 def until_away(url: str) -> Iterator["Away"]:
     """Says once that a server is away, if it goes within, and waits at the end of the process for nothing that it was
-    still to be told; `url` is its API's."""
+    still to be reported; `url` is its API's."""
     away = Away(url)
     before, logging.raiseExceptions = logging.raiseExceptions, False  # of lines that cannot be sent there is no word
     loggers = [logging.getLogger(name) for name in BACKGROUND]

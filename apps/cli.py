@@ -40,7 +40,7 @@ def make_app() -> "typer.Typer":
 
 
 def complaint(error: FlywheelError) -> str:
-    """What a person, or a program with `--log-json`, is told: one line."""
+    """The message that a person, or a program with `--log-json`, gets: one line."""
     if log.as_json():
         fields = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
         return log.line("error", error.problem, fields)

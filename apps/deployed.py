@@ -2,8 +2,8 @@
 
 It is that engine, with what every process of ours has: a signal ends it soon and leaves no process behind, also the one
 that the kernel sends where the worker was killed outright; and an error that a person can put right is one line in the
-run's log, not a traceback. A server that goes away ends no work: that goes on, what cannot be told is dropped, and the
-process ends soon after its last stage.
+run's log, not a traceback. A server that goes away ends no work: that goes on, what cannot be reported is dropped, and
+the process ends soon after its last stage.
 """
 
 import ctypes

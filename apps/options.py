@@ -44,7 +44,7 @@ def everywhere(
     ] = False,
     __: Annotated[
         bool,
-        typer.Option("--log-json", callback=_log_as_json, help="What is told on stderr as JSON, an object a line."),
+        typer.Option("--log-json", callback=_log_as_json, help="Messages on stderr as JSON, an object a line."),
     ] = False,
 ) -> None:
     """What may stand before every verb."""

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.planted import (
+from benchmarks.shared.planted.faults import (
     FAULTS,
     JUDGED,
     LONG,

@@ -9,7 +9,7 @@ import random
 import time
 from typing import Any
 
-from benchmarks.shared.mutations import NOISE, SEEDS, mutated
+from benchmarks.shared.planted.replies import NOISE, SEEDS, mutated
 from benchmarks.shared.report import Bar, finish, options
 from models.completion import Completion
 from models.families.family import ModelFamily

@@ -1,4 +1,4 @@
-"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): what somebody said, put to the steps it was about."""
+"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): speech, put to the steps it was about."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,16 +10,16 @@ _LINE = re.compile(r"\s*(?:(\d{1,3}):)?(\d{1,4}(?:\.\d+)?)\s+(\S.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Something said, in seconds from the begin of the recording."""
+class Phrase:
+    """A phrase, in seconds from the begin of the recording."""
 
     start_s: float
     text: str
 
 
-def read_notes(text: str) -> list[Said]:
+def read_notes(text: str) -> list[Phrase]:
     """The notes in lines of `minutes:seconds words` or `seconds words`; raises UsageError, naming the line."""
-    notes: list[Said] = []
+    notes: list[Phrase] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -28,23 +28,23 @@ def read_notes(text: str) -> list[Said]:
             hint = "Write, for example, `0:04 the button is on the left`."
             raise UsageError(f"`notes`: line {number} does not begin with a time: {line.strip()[:60]!r}.", hint)
         minutes, seconds, words = found.groups()
-        notes.append(Said(60 * float(minutes or 0) + float(seconds), words))
+        notes.append(Phrase(60 * float(minutes or 0) + float(seconds), words))
     return notes
 
 
-def align(said: Iterable[Said], starts_s: Sequence[float], offset_s: float = 0.0) -> dict[int, str]:
-    """What was said at each step: while it was looked at, thought about and performed.
+def align(phrases: Iterable[Phrase], starts_s: Sequence[float], offset_s: float = 0.0) -> dict[int, str]:
+    """What was heard at each step: while it was looked at, thought about and performed.
 
     Args:
-        said: in any order.
+        phrases: in any order.
         starts_s: when each step began, in seconds from the trajectory's begin; not decreasing.
         offset_s: when the recording began, on the same clock.
 
     Returns:
-        The words by the step's place in `starts_s`; what was said before the first step belongs to that one.
+        The words by the step's place in `starts_s`; what was heard before the first step belongs to that one.
     """
     words: dict[int, list[str]] = {}
-    for one in sorted(said, key=lambda one: one.start_s):
+    for one in sorted(phrases, key=lambda one: one.start_s):
         begun = sum(start <= one.start_s + offset_s for start in starts_s)
         if starts_s:
             words.setdefault(max(0, begun - 1), []).append(one.text)

@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import zip_longest
 
 from curation.gates.actions import fault_of
-from curation.perception.caption import told_elements
+from curation.perception.caption import listed_elements
 from curation.perception.screen import holds
 from curation.transitions import NOTHING, caption
 from schemas.action import TERMINAL, Click, from_json, to_json
@@ -146,11 +146,11 @@ def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:
 
 
 def changed(step: Step, following: Step | None, now: datetime) -> Annotation | None:
-    """What changed from a step's screen to the next, of what can be told of both; also where only time passed."""
+    """What changed from a step's screen to the next, of what is known of both; also where only time passed."""
     after = None
     if following is not None and following.screenshot == step.next_screenshot:
-        after = told_elements(following)
-    return transition_annotation(step, told_elements(step), after, now)
+        after = listed_elements(following)
+    return transition_annotation(step, listed_elements(step), after, now)
 
 
 def _compared(step: Step, made: Annotation) -> Annotation:

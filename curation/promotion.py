@@ -37,7 +37,7 @@ class Rule:
     one is."""
     bounded: bool = False
     """Whether it must be above `low` beyond chance, too: by its one-sided bound at half of `alpha`, of which the test
-    itself spends the other half (as simulated: `benchmarks.promotion`)."""
+    itself spends the other half (as simulated: `benchmarks.learning.promotion`)."""
 
     @property
     def canonical(self) -> str:

@@ -30,7 +30,7 @@ CUES: dict[Pattern, tuple[str, ...]] = {
     "trial_and_error": (r"\bi(?:'ll| will)? try\b", r"\bperhaps\b", r"\bmaybe\b", r"\blet me try\b"),
     "reflection": (r"\bnot that\b", r"\bnothing changed\b", r"\bchanged nothing\b", r"\bmistake\b", r"\bwrong\b"),
 }
-"""Words by which the pattern of an English thought is told, where its author names none."""
+"""Words by which the pattern of an English thought is recognised, where its author names none."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
@@ -56,7 +56,7 @@ def fault_of(thought: Thought, case: Case, hidden: bool, limits: Limits) -> str:
     Args:
         thought: what was thought.
         case: of which step.
-        hidden: whether its author was not told the action.
+        hidden: whether its author was not shown the action.
         limits: what it may be.
     """
     if thought.failure:

@@ -20,7 +20,7 @@ def take(names: Sequence[str], waiting: Callable[[str], None], folder: Path = FO
 
     Args:
         names: what the driver calls them.
-        waiting: is told once for whom this one waits.
+        waiting: is called once with whom this one waits.
         folder: of the files.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

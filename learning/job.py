@@ -46,7 +46,7 @@ class Job(BaseModel):
 
 class Message(BaseModel):
     """A line that a trainer tells whoever started it (`learning.launch.send`), in which most is missing; or, folded
-    together, all that it told so far."""
+    together, all that it reported so far."""
 
     model_config = ConfigDict(frozen=True)
 

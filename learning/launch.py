@@ -108,7 +108,7 @@ def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
 
     Args:
         job: what is to be trained.
-        waiting: is told once for whom it waits.
+        waiting: is called once with whom it waits for.
     """
     gpus = gpus_of(job)
     if not gpus or ("RANK" in os.environ and PARENT in os.environ):  # rank 0 has taken them

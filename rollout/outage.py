@@ -10,8 +10,8 @@ from schemas.failure import EnvironmentDown, is_environment_failure
 from schemas.tables.trajectory import Trajectory
 
 LEAST, MOST = 20, 40
-"""So many are waited for before anything is said, and so many of the last count; or twice and four times as many as are
-under way at once, if that is more: one host that dies takes all its trajectories with it."""
+"""So many are waited for before anything is reported, and so many of the last count; or twice and four times as many as
+are under way at once, if that is more: one host that dies takes all its trajectories with it."""
 _HINTS = {
     "server": "See that `policy.server.url` answers: `flywheel doctor` asks it.",
     "judge": "See that the judge answers: `flywheel doctor` asks it.",

@@ -1,7 +1,7 @@
 """What new tasks are made of: the state a sandbox can be set to, the linked pages in it, and checks on that state.
 
 A world is described by data alone, so that whoever makes tasks of it needs no sandbox: fields of a JSON state, and a
-site of entities with attributes and links, each attribute with the words it is spoken of in. A task made of it is a
+site of entities with attributes and links, each attribute with its wording in instructions. A task made of it is a
 `Setup`: the state it starts from and the checks that its reward is.
 """
 
@@ -198,8 +198,8 @@ def score(checks: Iterable[Check], state: Mapping[str, Any]) -> float:
 
 def in_turn(instructions: Sequence[str]) -> str:
     """The instruction of several tasks one after the other."""
-    said = " ".join(f"({number}) {one}" for number, one in enumerate(instructions, 1))
-    return f"Do {len(instructions)} tasks one after the other: {said}"
+    parts = " ".join(f"({number}) {one}" for number, one in enumerate(instructions, 1))
+    return f"Do {len(instructions)} tasks one after the other: {parts}"
 
 
 def canonical(value: object) -> str:

@@ -3,7 +3,7 @@
     python scripts/audit.py
 
 The first part needs no network. The second asks `pip-audit` (`pipx install pip-audit`), which needs one; where it is
-not installed or cannot reach its sources, that is said, and nothing fails for it.
+not installed or cannot reach its sources, that is reported, and nothing fails for it.
 """
 
 import re

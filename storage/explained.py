@@ -1,4 +1,4 @@
-"""Errors of a storage that a person can put right, told from others: every client has its own classes of them."""
+"""Errors of a storage that a person can put right, apart from others: every client has its own classes of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -88,12 +88,12 @@ def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[s
 def unlike(store: ObjectStore) -> list[str]:
     """The files of a table whose size is another than its log says, as where they were once written anew under their
     own name: what reads Delta by the log cannot read them. Files that are gone are none."""
-    there, said = store.sizes(), dict[str, int]()
+    there, logged = store.sizes(), dict[str, int]()
     for name in sorted(one for one in there if one.startswith(LOG) and one.endswith(".json")):
         if name[len(LOG) + 1 :][:20].isdigit():
             adds = (json.loads(line).get("add") for line in store.get(name).decode().splitlines() if '"add"' in line)
-            said |= {unquote(add["path"]): add["size"] for add in adds if add}
-    return sorted(name for name, size in said.items() if there.get(name, size) != size)
+            logged |= {unquote(add["path"]): add["size"] for add in adds if add}
+    return sorted(name for name, size in logged.items() if there.get(name, size) != size)
 
 
 def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:

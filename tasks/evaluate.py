@@ -89,7 +89,7 @@ def measure_suites(
         lake: where outcomes are kept.
         policy: who acts.
         iteration: that the rows are kept with.
-        enough: how many seeds per task are enough, asked at every look after so many; None: it cannot be told yet. All
+        enough: how many seeds per task are enough, asked at every look after so many; None: it is not known yet. All
             seeds if not given.
     """
     plans = measured_suites(config, lake)

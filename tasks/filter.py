@@ -72,11 +72,11 @@ def _decided(
             decisions.append(decided[-1])
             verdicts.add(decided)
             found.add(reflections)
-    told = found.whole()
-    lake.upsert("reflections", told)
+    rows = found.whole()
+    lake.upsert("reflections", rows)
     lake.upsert("verdicts", verdicts.whole())
     unanswered = opinions.unanswered if opinions else Counter[str]()
-    return decisions, told.num_rows, unanswered
+    return decisions, rows.num_rows, unanswered
 
 
 def _found(

@@ -35,7 +35,7 @@ class Tried:
 
 
 def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None) -> tuple[list[str], str]:
-    """The versions of policies that may be merged and their common origin, as far as can be told without their weights.
+    """The versions of policies that may be merged and their common origin, as far as is known without their weights.
 
     Raises:
         UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.

@@ -1,7 +1,7 @@
-"""What was made from what, told to whoever collects lineage, in OpenLineage's form (openlineage.io, spec 2-0-2).
+"""What was made from what, sent to whoever collects lineage, in OpenLineage's form (openlineage.io, spec 2-0-2).
 
 A stage, or a retraining, is a run of a job; the lake's tables, at their versions, and policies are its data sets. An
-event that cannot be delivered ends nothing: it is said once.
+event that cannot be delivered ends nothing: it is reported once.
 """
 
 import json

@@ -97,7 +97,7 @@ class PolicyLineage:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryLineage:
-    """What was said of a trajectory, and what was made from it."""
+    """Verdicts and reviews of a trajectory, and what was made from it."""
 
     row: Trajectory
     verdicts: list[Verdict]
@@ -275,8 +275,8 @@ def _show_policy(found: PolicyLineage) -> None:
     console.print(f"config          {found.config.get('name', '')}, seed {found.row.seed} (whole with --json)")
     console.print(f"checkpoint      {found.checkpoint}")
     console.print(f"trained on      {len(found.trajectories)} trajectories (ids with --json)")
-    said = ", ".join(f"{n} {decision} by {person}" for (person, decision), n in found.by_person.items())
-    console.print(f"people          {said or 'nothing that people decided'}")
+    decided = ", ".join(f"{n} {decision} by {person}" for (person, decision), n in found.by_person.items())
+    console.print(f"people          {decided or 'nothing that people decided'}")
     for row in found.overridden:
         about = f"{row.table}, {row.expectation} of {label_of(row.iteration)}"
         console.print(f"quality         {row.person} overrode {about}: {row.reason}")

@@ -11,7 +11,7 @@ from apps.report.build import build_report
 from schemas.config import Config
 from schemas.failure import GateRefused
 from tasks.preflight.preflight import require
-from tasks.preflight.unread import for_other_methods
+from tasks.preflight.unread import for_others
 from tasks.running.budget import require_budget
 from tasks.running.console import err, out
 from tasks.running.pausing import Pause, require_unpaused
@@ -36,7 +36,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
     """
     make_prefect_home()
     require(config)
-    if idle := for_other_methods(config, sections=False):
+    if idle := for_others(config, sections=False):
         err().print(idle)
     if lake := lake_if_any(config):
         require_free(lake)

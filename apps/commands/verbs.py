@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from apps.commands import checkpoint, data, quality, synthesis, upkeep, versions
+from apps.commands import checkpoint, data, quality, upkeep, versions
+from apps.commands.curation import synthesis
 from apps.commands.init import init
 from apps.commands.parsing import parse
 from apps.options import (
@@ -164,9 +165,9 @@ def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
-    from apps.commands.filtering import as_json as changes_of
-    from apps.commands.filtering import refilter as filter_again
-    from apps.commands.filtering import show_changes
+    from apps.commands.curation.filtering import as_json as changes_of
+    from apps.commands.curation.filtering import refilter as filter_again
+    from apps.commands.curation.filtering import show_changes
 
     found = filter_again(resolve(config, overrides), iteration_range(iterations))
     if as_json:
@@ -179,7 +180,7 @@ def think(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
-    from apps.commands.thinking import show_thoughts, think_of_stored
+    from apps.commands.curation.thinking import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
     if as_json:
@@ -269,8 +270,8 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""
-    from apps.commands.judging import as_json as judging_of
-    from apps.commands.judging import judge_stored, show_judging, show_trained, train_on
+    from apps.commands.curation.judging import as_json as judging_of
+    from apps.commands.curation.judging import judge_stored, show_judging, show_trained, train_on
 
     if train is not None:
         if version is not None:

@@ -1,7 +1,7 @@
 """The dashboard's pages and what they ask for while they are open; every text escaped on the server."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pyarrow.dataset as pads
 from fastapi import APIRouter, HTTPException, Query
@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from apps.commands.lineage import lineage_of_policy
 from apps.desk.api import Iteration
+from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, Number, page
 from apps.quality.gather import quality_of
 from apps.report.build import vega
@@ -20,16 +21,13 @@ from tasks.quality.drift import MEASURES
 from tasks.running.now import Now, all_now
 from tasks.shared.policies import policies
 
-if TYPE_CHECKING:
-    from apps.desk.app import Desk
-
 OUTCOMES = ("success", "failure", "environment")
 SHOWN_IDS = 60
 """Trajectories that a policy's page names."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
-def router(desk: "Desk") -> APIRouter:
+def router(desk: Desk) -> APIRouter:
     """The pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, found = desk.lake, desk.gathered
@@ -66,7 +64,7 @@ def router(desk: "Desk") -> APIRouter:
     return routes
 
 
-def _data_router(desk: "Desk") -> APIRouter:
+def _data_router(desk: Desk) -> APIRouter:
     """The pages of what was collected and of its quality."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, size = desk.lake, desk.config.desk.page_size
@@ -97,7 +95,7 @@ def _data_router(desk: "Desk") -> APIRouter:
     return routes
 
 
-def live_router(desk: "Desk") -> APIRouter:
+def live_router(desk: Desk) -> APIRouter:
     """What the pages ask for while they are open."""
     routes = APIRouter()
     lake, found = desk.lake, desk.gathered
@@ -105,7 +103,7 @@ def live_router(desk: "Desk") -> APIRouter:
     @routes.get("/api/now")
     def now() -> JSONResponse:
         """What each run of this lake is at, the first of them as `now`, and a text that changes with the lake."""
-        runs = [_told(one) for one in all_now(lake)]
+        runs = [_as_json(one) for one in all_now(lake)]
         return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 
     @routes.get("/api/charts/{name}")
@@ -123,7 +121,7 @@ def live_router(desk: "Desk") -> APIRouter:
 
 
 def _listed(
-    desk: "Desk", fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
+    desk: Desk, fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
 ) -> tuple[list[Trajectory], int]:
     """One page of the trajectories that are asked for, the newest first, and how many there are."""
     where = pads.scalar(True)
@@ -142,7 +140,7 @@ def _listed(
     return sorted(rows, key=lambda row: ids.index(row.trajectory_id)), order.num_rows
 
 
-def _told(at: Now) -> dict[str, Any]:
+def _as_json(at: Now) -> dict[str, Any]:
     return at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
 
 

@@ -1,20 +1,18 @@
 """Think-aloud over HTTP: notes or sound in, words by step out, for the person to edit and to keep as reviews."""
 
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from apps.desk.desk import Desk
 from apps.desk.pages import page
 from apps.desk.shown import Item, item_of
 from apps.desk.speech import recognizer, sound_of
-from curation.aloud import Said, align, read_notes
-
-if TYPE_CHECKING:
-    from apps.desk.app import Desk
+from curation.aloud import Phrase, align, read_notes
 
 Offset = Annotated[float, Query(ge=-86_400.0, le=86_400.0)]
 _ONE_AT_A_TIME = threading.Lock()
@@ -30,20 +28,20 @@ class Notes(BaseModel):
 
 
 class Thought(BaseModel):
-    """What was said at a step."""
+    """The speech at a step."""
 
     step: int
     thought: str
 
 
 class Aligned(BaseModel):
-    """What was said, and at which steps."""
+    """The phrases, and the steps they belong to."""
 
-    said: list[Said]
+    phrases: list[Phrase]
     steps: list[Thought]
 
 
-def router(desk: "Desk") -> APIRouter:
+def router(desk: Desk) -> APIRouter:
     """The routes of think-aloud."""
     routes = APIRouter()
 
@@ -70,7 +68,7 @@ def router(desk: "Desk") -> APIRouter:
     return routes
 
 
-def _aligned(item: Item, phrases: list[Said], offset_s: float) -> Aligned:
+def _aligned(item: Item, phrases: list[Phrase], offset_s: float) -> Aligned:
     words = align(phrases, [step.starts_s for step in item.steps], offset_s)
     thoughts = [Thought(step=item.steps[place].step, thought=text) for place, text in words.items()]
-    return Aligned(said=phrases, steps=thoughts)
+    return Aligned(phrases=phrases, steps=thoughts)

@@ -2,13 +2,14 @@
 
 import threading
 from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from apps.commands.lineage import PolicyLineage, lineage_of
+from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.queue import Place
 from apps.desk.shown import Item, ShownReview, corrections_of, item_of, reviews_shown
@@ -16,9 +17,6 @@ from schemas.action import Action, to_json
 from schemas.tables.review import Decision
 from storage.lake import Lake
 from tasks.shared.reviews import Draft, reviews_of, submit
-
-if TYPE_CHECKING:
-    from apps.desk.app import Desk
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 TIDY_EVERY = 64
@@ -59,7 +57,7 @@ class Kept(BaseModel):
     reviews: list[ShownReview]
 
 
-def router(desk: "Desk") -> APIRouter:
+def router(desk: Desk) -> APIRouter:
     """The routes below `/api`, and the pictures."""
     routes = APIRouter()
     decided = count(1)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp
 from apps.dashboard import pages as dashboard
 from apps.dashboard.gathered import Gathered
 from apps.desk import aloud_routes, api, live_routes, pages
+from apps.desk.desk import Desk
 from apps.desk.live import LiveSessions
 from apps.desk.pictures import Pictures
 from apps.desk.queue import Queue
@@ -26,18 +26,6 @@ from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
 
 FOLDER = Path(__file__).parent
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What every request works with."""
-
-    config: Config
-    lake: Lake
-    queue: Queue
-    pictures: Pictures
-    live: LiveSessions
-    gathered: Gathered
 
 
 def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
@@ -73,7 +61,7 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
     app.add_exception_handler(FlywheelError, _explained)
     app.add_exception_handler(RequestValidationError, _named)
-    app.add_exception_handler(HTTPException, _said)
+    app.add_exception_handler(HTTPException, _refused)
     return Guard(app, token, hosts)
 
 
@@ -97,7 +85,7 @@ async def _named(request: Request, error: Exception) -> Response:
     return _answer(request, 422, f"`{where}`: {str(first['msg']).lower()}.")
 
 
-async def _said(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _answer(request, error.status_code, str(error.detail))
 

@@ -38,7 +38,7 @@ from tasks.shared.weights import load_policy
 
 EXPLORER = "explorer"
 RESULT = {"trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps"}
-"""What an ended session's page is told of its trajectory."""
+"""What an ended session's page shows of its trajectory."""
 KEPT_SESSIONS = 100
 """Ended sessions whose page can still be opened."""
 CLOSE_S = 4.0

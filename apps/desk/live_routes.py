@@ -1,18 +1,16 @@
 """Live sessions over HTTP: where they begin, their page, what they wait for, and what is decided."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from apps.desk.desk import Desk
 from apps.desk.live import Decided
 from apps.desk.pages import action_fields, page
 from schemas.action import Action
-
-if TYPE_CHECKING:
-    from apps.desk.app import Desk
 
 Seen = Annotated[int, Query(ge=-1)]
 
@@ -41,7 +39,7 @@ class Answered(_Sent):
     seconds: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
 
 
-def router(desk: "Desk") -> APIRouter:
+def router(desk: Desk) -> APIRouter:
     """The routes of live sessions."""
     routes, live = APIRouter(), desk.live
 

@@ -1,7 +1,7 @@
 """Who looks at what: so that people spread over the queue, and see what somebody else has open.
 
-It is this desk's alone and nothing rests on it: of two people who decide on one state the second is told, wherever they
-are (`tasks.shared.reviews`).
+It is this desk's alone and nothing rests on it: of two people who decide on one state the second gets a conflict,
+wherever they are (`tasks.shared.reviews`).
 """
 
 import threading

@@ -3,7 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi import Path as InPath
@@ -12,15 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BeforeValidator
 
 from apps.desk.api import Iteration
+from apps.desk.desk import Desk
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
 from schemas.action import Action
 from tasks.running.budget import short
-
-if TYPE_CHECKING:
-    from apps.desk.app import Desk
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
 Position = Annotated[int, InPath(le=10_000)]
@@ -29,7 +27,7 @@ Chosen = Annotated[Iteration, BeforeValidator(lambda given: given or None)]
 """The iteration of the queue's form, where an empty box is any."""
 
 
-def router(desk: "Desk") -> APIRouter:
+def router(desk: Desk) -> APIRouter:
     """The pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
     size = desk.config.desk.page_size

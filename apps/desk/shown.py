@@ -61,7 +61,7 @@ class ShownStep(_Shown):
 
 
 class ShownVerdict(_Shown):
-    """What one gate said."""
+    """The verdict of one gate."""
 
     gate: str
     gate_version: str
@@ -124,7 +124,7 @@ def steps_of(lake: Lake, trajectory: Trajectory) -> list[Step]:
 
 
 def item_of(lake: Lake, name: str) -> Item:
-    """A trajectory with all that was said of it; raises UsageError if there is none."""
+    """A trajectory with its verdicts and reviews; raises UsageError if there is none."""
     trajectory = trajectory_of(lake, name)
     reviews = reviews_of(lake, name)
     where = {"iteration": trajectory.iteration, "trajectory_id": name}

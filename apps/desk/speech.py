@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.aloud import Said
+from curation.aloud import Phrase
 from schemas.failure import FlywheelError, UsageError
 from schemas.registry import Registry
 
@@ -24,11 +24,11 @@ MODULE = "pocketsphinx"
 
 
 class Recognizer(ABC):
-    """Writes down what was said; made without arguments, and asked by one thread at a time."""
+    """Transcribes speech; made without arguments, and asked by one thread at a time."""
 
     @abstractmethod
-    def listen(self, pcm: bytes) -> list[Said]:
-        """What is said in 16-bit mono sound of 16,000 samples a second, phrase by phrase."""
+    def listen(self, pcm: bytes) -> list[Phrase]:
+        """The phrases in 16-bit mono sound of 16,000 samples a second, in order."""
 
 
 RECOGNIZERS: Registry[Recognizer] = Registry(
@@ -48,17 +48,17 @@ class PocketSphinx(Recognizer):
         self._sphinx.set_loglevel("FATAL")
         self._decoder = self._sphinx.Decoder(samprate=RATE)
 
-    def listen(self, pcm: bytes) -> list[Said]:
+    def listen(self, pcm: bytes) -> list[Phrase]:
         """Phrases between pauses, by voice activity."""
-        said: list[Said] = []
+        phrases: list[Phrase] = []
         for segment in self._sphinx.Segmenter(sample_rate=RATE).segment(io.BytesIO(pcm)):
             self._decoder.start_utt()
             self._decoder.process_raw(segment.pcm, full_utt=True)
             self._decoder.end_utt()
             heard = self._decoder.hyp()
             if heard is not None and heard.hypstr.strip():
-                said.append(Said(round(segment.start_time, 2), heard.hypstr.strip()))
-        return said
+                phrases.append(Phrase(round(segment.start_time, 2), heard.hypstr.strip()))
+        return phrases
 
 
 @cache

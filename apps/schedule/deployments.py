@@ -168,9 +168,9 @@ def schedule_of(cron: str | None, every: str | None, timezone: str) -> Schedule:
             return CronSchedule(cron=cron, timezone=timezone)
         return IntervalSchedule(interval=timedelta(seconds=_seconds(every or "")), timezone=timezone)
     except ValidationError as error:
-        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
+        problems = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
         raise UsageError(
-            f"No schedule can be made of that: {said}.", 'Write, for example, --cron "0 2 * * *".'
+            f"No schedule can be made of that: {problems}.", 'Write, for example, --cron "0 2 * * *".'
         ) from error
 
 

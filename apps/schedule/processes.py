@@ -49,7 +49,7 @@ class Kept:
     def check(self) -> None:
         """Raises FlywheelError if it has ended; quotes its last line."""
         if self.process.poll() is not None:
-            last = (self.log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+            last = (self.log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
             raise FlywheelError(f"The {self.name} ended with status {self.process.returncode}: {last} ({self.log}).")
 
 

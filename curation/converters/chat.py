@@ -61,7 +61,7 @@ class Writing:
         return step.text if step.action is None else format_reply(step.thought, self.action(step.action, step.screen))
 
     def system(self, screen: Picture) -> str:
-        """What the model is told of its task and its actions."""
+        """The prompt: its task and its actions."""
         return system_text([self.action(action, screen) for action in SAMPLES], _TOLD[self.unit])
 
 

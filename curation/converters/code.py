@@ -200,8 +200,8 @@ def _fields(call: Call, fraction: ToFraction, pointer: Point | None) -> dict[str
         return {"type": "hotkey", "key": _keys(call)}
     if name == "terminate":
         failed = call.argument("status", 0) == "failure"
-        said = call.argument("info", 1) or call.argument("answer")
-        return {"type": "finished", "content": said or (FAILED if failed else "")}
+        content = call.argument("info", 1) or call.argument("answer")
+        return {"type": "finished", "content": content or (FAILED if failed else "")}
     raise Unmapped(f"no action of ours is {name}")
 
 

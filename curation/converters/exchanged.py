@@ -74,7 +74,7 @@ class Correction(_Known):
     """Canonical JSON."""
     thought: Storable = ""
     state: Literal["verified", "refuted", "unverified"] = "unverified"
-    """What a sandbox said of it."""
+    """The outcome that a sandbox gave."""
     taught: bool = False
     """Whether it is a target in the step's place; not where another trajectory shows it."""
 
@@ -163,7 +163,7 @@ class Exchanged:
     instruction: str
     steps: tuple[ExchangedStep, ...]
     success: bool | None = None
-    """Null where nobody said."""
+    """Null where nobody judged it."""
     after: Picture | None = None
     """The screen after the last step."""
     about: About = field(default_factory=About)

@@ -207,7 +207,7 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
     """The step of a task before anybody answered."""
     thought = data.thought or ""
     if not data.action:
-        return ExchangedStep(screen, thought, error="nobody said the action")
+        return ExchangedStep(screen, thought, error="nobody gave the action")
     read = parse_reply(data.action)
     return ExchangedStep(screen, thought, read.action, "" if read.action else data.action, read.error)
 
@@ -245,22 +245,22 @@ def _decided(answer: _Answer, own: ExchangedStep, written: str, step: int, place
 def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: Place) -> Action | None:
     """The action that an answer gives beside the recorded one; None where it gives none.
 
-    An answer begins as a copy of what was recorded, so only what differs from that was said by a person: of the text's
+    An answer begins as a copy of what was recorded, so only what differs from that came from a person: of the text's
     entries the last such one, and the points that lie elsewhere or have another label.
     """
     texts = [text for text in _texts(answer.result, "action") if text.strip() and text.strip() != written.strip()]
     read = [_read(text, place) for text in texts]
-    said = next((one for one in reversed(read) if own.action is None or _moved(one, own.action)), None)
+    typed = next((one for one in reversed(read) if own.action is None or _moved(one, own.action)), None)
     recorded = _marks_of(own.action)
     marks = [one for one in _marks(answer, screen, place) if not any(_near(one, other) for other in recorded)]
     if not marks:
-        return said
+        return typed
     for ends in (False, True):
         if sum((label == END) == ends for label, _, _ in marks) > 1:
             raise Refused(place, "annotations.result.value", "several new points, of which an action has one")
-    shown = _pointed(marks, said or own.action, place)
-    if said is not None and _moved(shown, said):
-        problem = f"the text says {format_action(said)}, the point {format_action(shown)}"
+    shown = _pointed(marks, typed or own.action, place)
+    if typed is not None and _moved(shown, typed):
+        problem = f"the text says {format_action(typed)}, the point {format_action(shown)}"
         raise Refused(place, "annotations.result.value", problem)
     return shown
 

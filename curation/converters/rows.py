@@ -46,7 +46,7 @@ class Import:
     source: str
     """`import:FORMAT:DIGEST`."""
     demonstrations: bool
-    """Whether what nobody said the outcome of was a success."""
+    """Whether a trajectory without an outcome counts as a success."""
     now: datetime
 
 

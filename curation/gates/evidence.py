@@ -23,7 +23,7 @@ class EvidenceOptions(Section):
 
 
 class EvidenceGate(Gate[EvidenceOptions]):
-    """Holds back successes without an action, with `finished` said again and again, or without a change."""
+    """Holds back successes without an action, with `finished` again and again, or without a change."""
 
     name = "evidence"
     sends_to = "quarantine"

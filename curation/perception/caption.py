@@ -6,7 +6,7 @@ from schemas.tables.step import Step
 
 WORDINGS = ("Describe this screen.", "What is on this screen?", "What does the screen show?")
 MOST = 6
-"""Elements that are told; of more only how many."""
+"""Elements that are listed; of more only how many."""
 KNOWN_AT_SIGHT = ("text field", "password field", "textarea", "checkbox", "radio")
 ROW = 0.03
 """Of the screen's height: what begins within it stands in one row."""
@@ -17,10 +17,10 @@ def captions(screen: Screen, most: int) -> list[Perceived]:
     shown = sorted((one for one in screen.elements if tellable(screen, one)), key=_reading_order)
     if not shown:
         return []
-    told = [f"{screen.called(one)}{_held(one)}{at(one)}" for one in shown[:MOST]]
+    listed = [f"{screen.called(one)}{_held(one)}{at(one)}" for one in shown[:MOST]]
     if len(shown) > MOST:
-        told.append(f"and {len(shown) - MOST} more")
-    return [Perceived(screen.pick(WORDINGS, "caption"), f"{'; '.join(told)}.")]
+        listed.append(f"and {len(shown) - MOST} more")
+    return [Perceived(screen.pick(WORDINGS, "caption"), f"{'; '.join(listed)}.")]
 
 
 def tellable(screen: Screen, element: Element) -> bool:
@@ -28,7 +28,7 @@ def tellable(screen: Screen, element: Element) -> bool:
     return screen.legible(element) or element.kind in KNOWN_AT_SIGHT
 
 
-def told_elements(step: Step) -> list[Element]:
+def listed_elements(step: Step) -> list[Element]:
     """The elements of a step's screen that words can say something of."""
     elements = elements_of(step.elements)
     screen = Screen(step.screenshot, step.screen_width, step.screen_height, tuple(elements), "page")

@@ -22,7 +22,7 @@ USES = {
     "textarea": "Text can be typed into it.",
     "slider": "It can be dragged.",
 }
-"""By kind; of other kinds nothing is said."""
+"""By kind; other kinds are not described."""
 
 
 def descriptions(screen: Screen, most: int) -> list[Perceived]:

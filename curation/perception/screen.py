@@ -1,6 +1,6 @@
 """A screen as perception data is made of it: what lies where on it, in words that the picture bears out.
 
-Elements come from a page or from a reader of pixels. What is said of them is true of the picture and stays so when the
+Elements come from a page or from a reader of pixels. A description of them is true of the picture and stays so when the
 small policy's trainer moves it by a few pixels: a place that is near the edge of two regions has no name, and a name
 that cannot fit into its box (the hidden text of an icon) is none.
 """

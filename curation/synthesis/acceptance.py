@@ -50,7 +50,7 @@ class Decision:
 def decide(
     proposal: Proposal, world: World, reward: RewardMaker[Any], held: HeldOut, known: Collection[str], least: int
 ) -> Decision:
-    """What is to be said of a proposal without rolling it out.
+    """The decision on a proposal that needs no rollout.
 
     Args:
         proposal: what was proposed.
@@ -95,12 +95,12 @@ def solvable(decision: Decision, solved: int, tries: int, failed: int, least: fl
         return replace(
             decision, reason="environment", detail=f"each of {failed} trajectories was an environment failure"
         )
-    said = f"{solved} of {tries} trajectories succeeded"
+    detail = f"{solved} of {tries} trajectories succeeded"
     if solved / tries <= least:
-        return replace(decision, reason="never solved", detail=said)
+        return replace(decision, reason="never solved", detail=detail)
     if solved / tries >= most:
-        return replace(decision, reason="always solved", detail=said)
-    return replace(decision, reason="", detail=said)
+        return replace(decision, reason="always solved", detail=detail)
+    return replace(decision, reason="", detail=detail)
 
 
 def _malformed(proposal: Proposal, world: World) -> str:
@@ -139,8 +139,8 @@ def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: in
 def _there_already(checks: Sequence[Check], initial: State, world: World) -> str:
     """A text or a flag that holds what is asked for at the start, where a state in which nothing was done does not: an
     answer box that is filled in already, an answer that was handed in; empty if there is none."""
-    told = {one.name for one in world.fields if one.kind in ("text", "flag")}
-    met = [one.field for one in checks if one.field in told and one.holds(initial) and not one.holds(world.start)]
+    named = {one.name for one in world.fields if one.kind in ("text", "flag")}
+    met = [one.field for one in checks if one.field in named and one.holds(initial) and not one.holds(world.start)]
     return met[0] if met else ""
 
 

@@ -49,7 +49,7 @@ class Compose(Maker[Section]):
     def _in_turn(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
         """Pairs of the environment's own tasks that no other one shares its words with, those that fail most first."""
         words = Counter(material.world.parts.values())
-        own = {name: said for name, said in material.world.parts.items() if words[said] == 1}
+        own = {name: text for name, text in material.world.parts.items() if words[text] == 1}
         usable = [one for one in material.parents if one.instruction == own.get(one.task_id.partition("/")[2])]
         pairs = list(permutations(usable, 2))
         chance.shuffle(pairs)

@@ -85,7 +85,7 @@ class EndpointMaker(Maker[EndpointOptions]):
             seed = chance.randrange(2**31)
             empty = Proposal(self.name, self.version, material.environment, f"answer {seed}", {}, {}, (), (), 1)
             try:
-                body = _body(self.options, RULES, _told(material, random.Random(seed)), seed)
+                body = _body(self.options, RULES, _prompt(material, random.Random(seed)), seed)
                 yield self._read(material, client.chat(body)["text"], empty)
             except NoAnswer as failure:
                 yield replace(empty, problem=f"no answer: {failure}")
@@ -136,7 +136,7 @@ class EndpointReward(RewardMaker[EndpointOptions]):
         return tuple(found)
 
 
-def _told(material: Material, chance: random.Random) -> str:
+def _prompt(material: Material, chance: random.Random) -> str:
     pages = _pages(material.world)
     tasks = {one.task_id: one.instruction for one in material.parents}
     shown = chance.sample(pages, min(SHOWN, len(pages)))

@@ -26,7 +26,7 @@ class Goal:
     entity: str = ""
     """The key of the entity that is meant."""
     ref: Ref | None = None
-    """How it is spoken of."""
+    """How it is referred to."""
     attribute: str = ""
     """Of an answer."""
     count: int = 1
@@ -37,14 +37,14 @@ class Goal:
 
 def sentence(site: Site, goal: Goal) -> str:
     """The words."""
-    spoken = ref_text(site, goal.ref) if goal.ref else ""
+    named = ref_text(site, goal.ref) if goal.ref else ""
     match goal.verb:
         case "open":
-            return f"Open the page of {spoken}."
+            return f"Open the page of {named}."
         case "answer":
-            return f"Find the {goal.attribute} of {spoken} and hand it in as the answer."
+            return f"Find the {goal.attribute} of {named} and hand it in as the answer."
         case "cart":
-            return f"Have {goal.count} of {spoken} in the cart and nothing else."
+            return f"Have {goal.count} of {named} in the cart and nothing else."
         case _:
             return f'Write "{goal.text}" as the note.'
 
@@ -114,11 +114,11 @@ def _wrong(site: Site, goal: Goal, chance: random.Random) -> list[State]:
 
 
 def _alike(site: Site, goal: Goal, right: Entity, chance: random.Random) -> list[Entity]:
-    """Other entities of its kind, those first of which most of what is said holds."""
-    said = goal.ref.conditions if goal.ref and goal.ref.kind == right.kind else ()
+    """Other entities of its kind, those first that meet most of its conditions."""
+    conditions = goal.ref.conditions if goal.ref and goal.ref.kind == right.kind else ()
     others = [one for one in site.of_kind(right.kind) if one.key != right.key]
     chance.shuffle(others)
-    return sorted(others, key=lambda one: -fits(site, one, said))
+    return sorted(others, key=lambda one: -fits(site, one, conditions))
 
 
 def entity_of(site: Site, key: str) -> Entity:

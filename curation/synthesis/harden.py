@@ -43,9 +43,9 @@ class Harden(Maker[ObfuscateOptions]):
             others = chance.sample([one.key for one in site.of_kind(site.goods)], 2)
             return goals, {**initial, "cart": {key: chance.randint(1, 2) for key in others}}
         if way == "described":
-            said = [self._described(site, goal, chance) for goal in goals]
-            changed = [new or old for new, old in zip(said, goals, strict=True)]
-            return (changed, initial) if any(said) else None
+            described = [self._described(site, goal, chance) for goal in goals]
+            changed = [new or old for new, old in zip(described, goals, strict=True)]
+            return (changed, initial) if any(described) else None
         return goals, initial
 
     def _described(self, site: Site, goal: Goal, chance: random.Random) -> Goal | None:

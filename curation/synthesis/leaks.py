@@ -47,9 +47,9 @@ def leak(instruction: str, parents: Iterable[str], held: HeldOut) -> tuple[str, 
     """Why a task may not be: `held out` or `wording`, and what it leaks; two empty texts if it may."""
     if found := sorted(ancestors(parents, held.parents) & set(held.task_ids)):
         return "held out", f"it descends from {found[0]}, which is held out"
-    said = plain(instruction)
+    words = plain(instruction)
     for wording in sorted(held.wordings):
-        if nearest(wording, said) >= ALIKE:
+        if nearest(wording, words) >= ALIKE:
             return "wording", f"it asks in nearly the words of a held-out task: {' '.join(wording)}"
     return "", ""
 
@@ -70,12 +70,14 @@ def plain(instruction: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\W\d]+", text))
 
 
-def nearest(wording: tuple[str, ...], said: tuple[str, ...]) -> float:
+def nearest(wording: tuple[str, ...], words: tuple[str, ...]) -> float:
     """How near the nearest stretch of some words comes to a wording, in [0, 1]."""
     size = len(wording)
     if not size:
         return 0.0
     windows = {
-        said[at : at + wide] for wide in range(max(1, size - 1), size + 2) for at in range(max(1, len(said) - wide + 1))
+        words[at : at + wide]
+        for wide in range(max(1, size - 1), size + 2)
+        for at in range(max(1, len(words) - wide + 1))
     }
     return max((SequenceMatcher(None, wording, one, autojunk=False).ratio() for one in windows), default=0.0)

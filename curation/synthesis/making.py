@@ -48,7 +48,7 @@ def site_in(material: Material) -> Site:
 
 
 def hops(ref: Ref | None) -> int:
-    """How many pages lie between what is said and what is meant: a name is opened, a description is searched for."""
+    """How many pages lie between what is named and what is meant: a name is opened, a description is searched for."""
     if ref is None:
         return 0
     if ref.of is not None:
@@ -76,9 +76,9 @@ def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Ran
 
 
 def asked(entity: Entity, ref: Ref) -> list[str]:
-    """Attributes of an entity that what is said of it does not give away."""
-    said = {one.attribute for one in ref.conditions}
-    return sorted(set(entity.values) - said)
+    """Attributes of an entity that its conditions do not give away."""
+    used = {one.attribute for one in ref.conditions}
+    return sorted(set(entity.values) - used)
 
 
 def near(site: Site, goals: Sequence[Goal], chance: random.Random) -> str:

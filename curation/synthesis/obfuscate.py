@@ -59,7 +59,7 @@ def described(
         entity: what is meant.
         options: how many conditions, and what reveals too much.
         chance: the order in which equally good ones are tried.
-        linked: a condition that is said last, of what the entity links to.
+        linked: a condition that comes last, of what the entity links to.
     """
     usable = [
         vaguely(site, entity, name) or exactly(site, entity, name)
@@ -81,7 +81,7 @@ def distinctiveness(site: Site, entity: Entity, name: str) -> float:
     every = len(site.of_kind(entity.kind))
     sharing = len(meant(site, Ref(kind=entity.kind, conditions=(exactly(site, entity, name),))))
     vague = vaguely(site, entity, name)
-    if vague is not None:  # what is said is the vaguer form, so that is what may reveal
+    if vague is not None:  # what is written is the vaguer form, so that is what may reveal
         sharing = len(meant(site, Ref(kind=entity.kind, conditions=(vague,))))
     return math.log2(every / sharing) / math.log2(every) if every > 1 else 1.0
 

@@ -43,10 +43,10 @@ def _parts(words: str, count: int, world: World) -> list[str]:
     found = re.fullmatch(" ".join(rf"\({number}\) (.+)" for number in range(1, count + 1)), words, re.DOTALL)
     if found is None:
         raise Unreadable(f"{words[:80]!r} are not {count} tasks")
-    fitting = [(said, [name for name, own in world.parts.items() if own == said]) for said in found.groups()]
-    for said, names in fitting:
+    fitting = [(text, [name for name, own in world.parts.items() if own == text]) for text in found.groups()]
+    for text, names in fitting:
         if len(names) != 1:
-            raise Unreadable(f"{said[:80]!r} fits {len(names)} tasks, not one")
+            raise Unreadable(f"{text[:80]!r} fits {len(names)} tasks, not one")
     return [names[0] for _, names in fitting]
 
 
@@ -93,7 +93,7 @@ class _Reading:
         return [Check(field="cart", value={entity.key: int(match[1])})]
 
     def _one(self) -> Entity:
-        """The one entity that is spoken of here."""
+        """The one entity that is referred to here."""
         begun, found = self._at, self._entities()
         if len(found) != 1:
             raise Unreadable(f"{self._text[begun : self._at]!r} fits {len(found)} pages, not one")

@@ -106,9 +106,9 @@ def ref_text(site: Site, ref: Ref) -> str:
         return f'"{ref.title}"'
     if ref.of is not None:
         return f"the {ref.relation} of {ref_text(site, ref.of)}"
-    said = " and ".join(condition_text(site, ref.kind, one) for one in ref.conditions)
+    conditions = " and ".join(condition_text(site, ref.kind, one) for one in ref.conditions)
     linked = f"whose {ref.linked.relation} is {ref_text(site, ref.linked.ref)}" if ref.linked else ""
-    that = f"that {said}" if said else ""
+    that = f"that {conditions}" if conditions else ""
     return f"the {ref.kind} {' and '.join(part for part in (that, linked) if part)}"
 
 

@@ -89,17 +89,17 @@ class MiniwobSandbox(BrowserSandbox, StatefulSandbox):
         parts, rewards = self.setup.initial["parts"], self.setup.initial["rewards"]
         assert isinstance(parts, str) and isinstance(rewards, list)
         self._parts, self._rewards = parts.split(), [float(str(one)) for one in rewards]
-        said = [await self._begin(part) for part in self._parts]
-        self._instruction = in_turn(said)
+        utterances = [await self._begin(part) for part in self._parts]
+        self._instruction = in_turn(utterances)
         await self._begin(self._parts[min(len(self._rewards), len(self._parts) - 1)])
 
     async def _begin(self, template: str) -> str:
         """Opens a task's page and returns its instruction."""
         started = await self._open(page_of(template), f"world.__wob.start({self._seed}, notes)")
-        ready, said, self.verdict = started
+        ready, utterance, self.verdict = started
         if not ready:
             raise SandboxFailure(f"{template} does not get ready")
-        return said
+        return utterance
 
     async def _observe(self, elements: bool) -> Observation:
         png = await self._page.screenshot()

@@ -35,7 +35,7 @@ class StoredStep:
     seed: int
     instruction: str
     step: int | None
-    """None of a trajectory that ended before its first; all that is told of the step is None then."""
+    """None of a trajectory that ended before its first; all fields of the step are None then."""
     screenshot: str
     thought: str
     action: str | None

@@ -77,7 +77,7 @@ def fit(
         points: of training screens with what is there; none for pages that list no elements.
         effort: how long.
         seed: of weights, order and jitter.
-        note: is told the share of the work that is done.
+        note: is called with the share of the work that is done.
     """
     torch.manual_seed(seed)
     net = JudgeNet(points.kinds, train.numbers)

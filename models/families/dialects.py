@@ -30,7 +30,7 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
     Args:
         action: what to write.
         dialect: how.
-        grid: units between coordinates that can be told apart.
+        grid: units between coordinates that differ.
         sides: how many units the screen is wide and high.
 
     Raises:

@@ -33,7 +33,7 @@ class ModelFamily:
     """
 
     grid: int = 1
-    """Units between coordinates that can be told apart."""
+    """Units between coordinates that differ."""
     counts: Unit = "thousandths"
     """What its coordinates count."""
     unit = "thousandths of the screen"
@@ -136,7 +136,7 @@ class TinyFamily(ModelFamily):
     max_new_tokens = 32
 
     def messages(self, context: Context) -> list[Message]:
-        """As `ModelFamily.messages`; how the reply is to begin is told with the instruction."""
+        """As `ModelFamily.messages`; how the reply is to begin is given with the instruction."""
         return super().messages(replace(context, instruction=self.asked(context.instruction, context.thinks)))
 
     @staticmethod

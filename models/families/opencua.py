@@ -55,8 +55,8 @@ class OpenCuaFamily(ModelFamily):
         for position, turn in enumerate(context.turns):
             if position >= shown:
                 chat.append(screen_turn(turn.observation, self.limits))
-            said = turn.thought or turn.action_text
-            chat.append(text_turn("assistant", f"# Step {position + 1}:\n## Action:\n{said}\n"))
+            text = turn.thought or turn.action_text
+            chat.append(text_turn("assistant", f"# Step {position + 1}:\n## Action:\n{text}\n"))
         asked = (
             f"\n# Task Instruction:\n{context.instruction}\n\n"
             "Please generate the next move according to the screenshot, task instruction and previous steps "

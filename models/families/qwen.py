@@ -105,7 +105,7 @@ class QwenFamily(ModelFamily):
 
 
 class Qwen25Family(QwenFamily):
-    """Qwen2.5-VL: pixels of the picture that it is shown, whose size it is told."""
+    """Qwen2.5-VL: pixels of the picture that it is shown, whose size is in the prompt."""
 
     counts = "pixels"
     published = QWEN25

@@ -77,7 +77,7 @@ class EndpointProposer(Proposer[EndpointOptions]):
 
 
 def text_of(context: Context) -> str:
-    """What the model is told: the instruction, what was done before, what failed on this screen."""
+    """The prompt: the instruction, what was done before, what failed on this screen."""
     parts = [f"Instruction: {context.instruction}"]
     if context.turns:
         done = "\n".join(format_reply(turn.thought, turn.action_text) for turn in context.turns)

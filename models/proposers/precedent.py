@@ -1,6 +1,6 @@
 """A proposer by precedent: what succeeded in the same task on another seed, brought over to this screen.
 
-A step that led on to success is told by the element it acted on: its kind and name, and where on it. The same is done
+A step that led on to success is known by the element it acted on: its kind and name, and where on it. The same is done
 to the element of that kind and name here; where there is none, to the one of that kind whose name stands in this
 instruction as the other one's stood in that; else to the one of that kind at the same place among its like. It knows
 no more of a task than its successes show, and like every proposal it counts only if it succeeds. Where no precedent is

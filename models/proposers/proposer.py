@@ -1,4 +1,4 @@
-"""The seam to who proposes corrections: a policy that is told, screen by screen, what is known to lead nowhere.
+"""The seam to who proposes corrections: a policy that learns, screen by screen, what is known to lead nowhere.
 
 A proposer acts in a sandbox that was brought to the state in which a trajectory went wrong. `Context.avoid` holds the
 actions that failed there before: the recorded one, and those of earlier attempts, so attempts are drawn without

@@ -1,4 +1,4 @@
-"""Thinkers that ask a model: the champion, or one behind any OpenAI-compatible server; told the action, or not."""
+"""Thinkers that ask a model: the champion, or one behind any OpenAI-compatible server; shown the action, or not."""
 
 import hashlib
 from abc import abstractmethod
@@ -23,7 +23,7 @@ from schemas.failure import UsageError
 
 
 class AskedOptions(Section):
-    """What every thinker that asks a model is told."""
+    """What every thinker that asks a model gets as its prompt."""
 
     hidden: bool = False
     """Whether the action is hidden from it: thought bootstrapping, else ActRe."""

@@ -1,4 +1,4 @@
-"""What a model is asked that is told the action (ActRe), and how its answer is read.
+"""What a model is asked that is shown the action (ActRe), and how its answer is read.
 
 The paper names five patterns of reasoning and prints no prompt; this one names them, and asks which were used.
 """
@@ -37,7 +37,7 @@ def rules_of(language: str) -> str:
 
 
 def chat_about(case: Case, language: str, history_images: int) -> list[Message]:
-    """The chat that asks for the thought of an action that is told.
+    """The chat that asks for the thought of a known action.
 
     Args:
         case: the step.

@@ -68,24 +68,24 @@ def rule_thought(case: Case) -> Thought:
     goal = parts_of(instruction)
     met = [_met(parse_reply(turn.action_text).action, turn.observation.elements) for turn in turns]
     left = [part for part in goal if part not in [name for name, _ in met]]
-    said: list[str] = []
+    sentences: list[str] = []
     patterns: list[Pattern] = []
     if case.unchanged:
-        said.append("That changed nothing.")
+        sentences.append("That changed nothing.")
         patterns.append("reflection")
     elif met and met[-1][0] in goal:
-        said.append('"{}" is {}.'.format(*met[-1]))
+        sentences.append('"{}" is {}.'.format(*met[-1]))
         patterns.append("milestone_recognition")
     if not turns and len(goal) > 1:
-        said.append("First " + ", then ".join(f'"{part}"' for part in goal[:MOST_PARTS]) + ".")
+        sentences.append("First " + ", then ".join(f'"{part}"' for part in goal[:MOST_PARTS]) + ".")
         patterns.append("task_decomposition")
     elif turns and len(goal) > 1 and left:
-        said.append("Not yet: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
+        sentences.append("Not yet: " + ", then ".join(f'"{part}"' for part in left[:MOST_PARTS]) + ".")
         patterns.append("long_term_consistency")
     intent, tries = _intent(case.action, case.context.observation.elements, instruction)
     if tries:
         patterns.append("trial_and_error")
-    return Thought(" ".join([*said, intent]), tuple(patterns))
+    return Thought(" ".join([*sentences, intent]), tuple(patterns))
 
 
 def parts_of(instruction: str) -> list[str]:

@@ -41,7 +41,7 @@ class Thought:
 
     text: str
     patterns: tuple[Pattern, ...] = ()
-    """Those that it names itself; where it names none they are told by its words."""
+    """Those that it names itself; where it names none they are recognised by its words."""
     action: Action | None = None
     """What it would do, of one that is hidden from what was done."""
     failure: str = ""
@@ -74,7 +74,7 @@ class Thinker(ABC, Generic[Options]):
     version: str | None = None
     """The model, the policy version or the rule; another one thinks anew."""
     hidden: bool = False
-    """Whether it is not told the action, so that its thought counts only where it led to the same one."""
+    """Whether it is not shown the action, so that its thought counts only where it led to the same one."""
     asks_model: bool = False
     """Whether it costs: then it is asked several times, within limits, and what it was asked in vain is kept."""
     sees: bool = False

@@ -18,4 +18,4 @@ class OpenLineageConfig(Section):
     key_variable: str = "OPENLINEAGE_API_KEY"
     """The environment variable that holds the key of the address; none is sent if it is not set."""
     timeout_s: Positive = 5.0
-    """An event that takes longer to be taken is lost; what is lost is said once, and ends nothing."""
+    """An event that takes longer to be taken is lost; what is lost is reported once, and ends nothing."""

@@ -12,9 +12,9 @@ class ThinkConfig(Section):
     """Thoughts of accepted steps that have none of their own (docs/thoughts.md)."""
 
     thinkers: tuple[str, ...] = ("template",)
-    """Who writes them, in order: the first whose thought is kept. `policy` (the champion, which is not told the action:
-    a thought is kept where it led to the same one), `endpoint` (a served model, which is told the action or not),
-    `rules` (from the page's elements), `template` (a few words for each kind of action), or
+    """Who writes them, in order: the first whose thought is kept. `policy` (the champion, which is not shown the
+    action: a thought is kept where it led to the same one), `endpoint` (a served model, which is shown the action or
+    not), `rules` (from the page's elements), `template` (a few words for each kind of action), or
     `my_package.my_thinker:MyThinker`. None: steps stay without."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each thinker's own keys, under its name: `think.options.endpoint.url`."""

@@ -44,7 +44,7 @@ class Annotation(Row):
     kind: Kind
     author: Text
     """`template`, `page`, `ocr` (what was read off the pixels) and `play` (what the trajectory itself shows) for the
-    machine part; of a thought also `rules`, `actre` (a model that was told the action) and `bootstrap` (one that came
+    machine part; of a thought also `rules`, `actre` (a model that was shown the action) and `bootstrap` (one that came
     to the same action by itself); else a model's or a person's name."""
     thought: Text
     """The thought; for grounding, the name of the element asked for; for a transition, what changed; for the other

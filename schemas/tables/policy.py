@@ -32,7 +32,7 @@ class PolicyVersion(Row):
     metrics: Text
     status: Status
     """`intermediate`: continual training made it for the training after it; it is never measured nor promoted. `held`:
-    the test did not decide, or something in the way of a decision has to be mended. Why is in `promotions`."""
+    the test did not decide, or something in the way of a decision has to be resolved. Why is in `promotions`."""
     created_at: Instant
     repeats: Text | None = None
     """The policy whose making it repeats (`flywheel retrain --like`)."""

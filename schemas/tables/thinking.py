@@ -12,7 +12,7 @@ class Thinking(Row):
     trajectory_id: Text
     step: Int32
     author: Text
-    """`actre` where the model was told the action, `bootstrap` where it was not, or the author that a thinker of yours
+    """`actre` where the model was shown the action, `bootstrap` where it was not, or the author that a thinker of yours
     names."""
     version: Text
     """The policy version or model that was asked."""

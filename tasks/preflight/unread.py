@@ -1,9 +1,9 @@
 """Keys that were set and that nothing reads under this config: they are refused by name, not ignored.
 
 What only the engine of another model reads is refused where that is known (`learning.engines.choice`); here are keys
-that another key decides about. A key counts as set where its value is not the default. One config trains by several
-methods in turn, so what another method reads may stand in it: that is not refused, but every run names it
-(docs/decisions/0013-other-methods.md).
+that another key decides about. A key counts as set where its value is not the default. One config serves several
+commands in turn, so what another method or a part that is off reads may stand in it: that is not refused, but every run
+names it (docs/decisions/0013-other-methods.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +18,7 @@ from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
+from schemas.config.synthesis import SynthesisConfig
 from schemas.config.training import EpochSection
 from schemas.failure import UsageError
 
@@ -44,7 +45,20 @@ def refuse_unread(config: Config) -> str:
         found = _set_among(config, rule.keys)
         if found and rule.idle(config):
             raise UsageError(f"`{found[0]}` is set, and nothing reads it: {rule.because}.", rule.hint)
-    return for_other_methods(config) or "every key that is set is read"
+    return for_others(config) or "every key that is set is read"
+
+
+def for_others(config: Config, sections: bool = True) -> str:
+    """Which keys are set that this run does not read, but another method or a part that is off; empty where none is.
+
+    Args:
+        config: the run's.
+        sections: as of `for_other_methods`.
+    """
+    idle = [f"{section}.{key}" for section, keys, on in PARTS if not on(config) for key in keys]
+    off = _set_among(config, idle)
+    parts = f"set for parts that are off, and not read by this run: {', '.join(off)}" if off else ""
+    return "; ".join(filter(None, (for_other_methods(config, sections), parts)))
 
 
 def for_other_methods(config: Config, sections: bool = True) -> str:
@@ -84,6 +98,13 @@ def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = ""
             yield from _set(mine, usual, keys[1:], f"{name}.")
         elif mine != usual:
             yield name
+
+
+PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Config], bool]], ...] = (
+    ("synthesis", tuple(SynthesisConfig.model_fields), lambda config: config.synthesis.on),
+    ("reflect", ("trajectories", "steps", "recover", "proposers", "options"), lambda config: config.reflect.on),
+)
+"""Sections, the keys in them that only the part itself reads, and whether it is on."""
 
 
 def _is_local(config: Config) -> bool:

@@ -57,7 +57,7 @@ def crown(lake: Lake) -> Promotion | None:
 
 
 def decided_at(lake: Lake) -> datetime:
-    """The time of a decision that is made now: after all others, whatever the clocks of other machines said."""
+    """The time of a decision that is made now: after all others, whatever the clocks of other machines show."""
     last = next(reversed(events(lake)), None)
     now = utc_now()
     return now if last is None else max(now, last.created_at + timedelta(microseconds=1))

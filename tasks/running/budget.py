@@ -63,7 +63,7 @@ class Exhausted(BaseModel):
         return f"The budget is spent: {short(self.spent)} of {short(self.allowed)} {self.what} (`budget.{self.what}`)."
 
     def refusal(self) -> Paused:
-        """What whoever wants to begin something is told."""
+        """The message for whoever wants to begin something."""
         return Paused(self.text, f"After raising `budget.{self.what}` the same command goes on from here.")
 
 

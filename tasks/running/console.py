@@ -3,7 +3,7 @@
 On a terminal lines fit its width, and there are colours and bars; what is piped or redirected is read by programs and
 by later readers, so it is never wrapped, coloured or animated, whatever width the environment tells. What pages and
 models wrote stands in what is shown, so no control character of theirs reaches a terminal. With `FLYWHEEL_LOG=json`
-what is told on standard error is JSON, an object a line.
+messages on standard error are JSON, an object a line.
 """
 
 import sys
@@ -91,7 +91,7 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
 
 
 def listen(heard: Callable[[str], None]) -> None:
-    """Hands every line that is said from now on to `heard` as well, without colours."""
+    """Hands every line that is printed from now on to `heard` as well, without colours."""
     _heard.append(heard)
 
 

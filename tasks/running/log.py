@@ -1,4 +1,4 @@
-"""What is told on standard error, as one JSON object a line where `FLYWHEEL_LOG` is json: for whoever collects logs.
+"""Messages on standard error, each as one JSON object a line where `FLYWHEEL_LOG` is json: for whoever collects logs.
 
 The switch is a variable, so that child processes and Prefect's workers know of it; `flywheel --log-json` sets it.
 """
@@ -16,7 +16,7 @@ PREFECT = {
     "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "tasks.running.log.JsonFormatter",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
 }
-"""What Prefect has to be told before it is imported."""
+"""What Prefect has to know before it is imported."""
 
 
 def as_json() -> bool:

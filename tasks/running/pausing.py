@@ -33,7 +33,7 @@ class Pause(BaseModel):
         return f"The wheel is paused since {self.since:%Y-%m-%d %H:%M} UTC by {_line(self.by)}: {_line(self.reason)}."
 
     def refusal(self) -> Paused:
-        """What whoever wants to begin something is told."""
+        """The message for whoever wants to begin something."""
         return Paused(self.text, "After `flywheel resume` the same command goes on from here.")
 
 

@@ -113,7 +113,7 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:
 
 def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
     """Ids of the trajectories whose data a training reads, by its method: groups of its iteration, pairs so far, or all
-    that was routed. A success that a group was shown is not told apart.
+    that was routed. A success that a group was shown is not distinguished.
 
     Args:
         lake: where it reads.

@@ -73,12 +73,12 @@ class TrainerProcess:
         return self._process.pid
 
     def listen(self, on_message: Callable[[Message], None]) -> Message:
-        """Hands on every message of the trainer until it ends; returns all that they told.
+        """Hands on every message of the trainer until it ends; returns their sum.
 
         Raises:
             FlywheelError: it stopped with an error, or died.
         """
-        told = Message(loss=0.0, samples_per_s=0.0)
+        total = Message(loss=0.0, samples_per_s=0.0)
         for line in self._messages:
             if not line.endswith("\n"):
                 break  # it was killed in the middle of a message
@@ -92,14 +92,14 @@ class TrainerProcess:
                 err().print(_set_aside(message), style="yellow")
             if message.warning:
                 err().print(message.warning, style="yellow")
-            told = told.then(message)
+            total = total.then(message)
         code = self._process.wait()
-        if told.error:
-            raise FlywheelError(told.error)
+        if total.error:
+            raise FlywheelError(total.error)
         if code != 0:
             tail = self._log.read_text(errors="replace")[-800:].strip()
             raise FlywheelError(f"The trainer died with {code}.", f"The end of its log: {tail or 'nothing'}")
-        return told
+        return total
 
 
 def _set_aside(message: Message) -> str:

@@ -92,8 +92,8 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     if recipe.like is not None:
         require_same(lake, recipe, learnt)
     sweep(job)
-    told = _run(job, folder)
-    metrics = {**told.metrics, **material.numbers, "learning_rate": job.learning_rate}
+    trained = _run(job, folder)
+    metrics = {**trained.metrics, **material.numbers, "learning_rate": job.learning_rate}
     try:
         require_kept(lake, read)
     except FlywheelError:
@@ -102,7 +102,7 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
     shutil.rmtree(folder)
-    pace = f"learning rate {job.learning_rate:g}, loss {told.loss:.3f}, {told.samples_per_s:.0f} samples/s"
+    pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
     return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
 
 
@@ -174,7 +174,7 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
 
 
 def _run(job: Job, folder: Path) -> Message:
-    """Starts the trainer, shows its progress, returns all that it told."""
+    """Starts the trainer, shows its progress, returns the sum of its messages."""
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.commands.judging import show_judging
+from apps.commands.curation.judging import show_judging
 from curation.agreement import Confusion, agreement_of
 from environments.pool import SandboxPool
 from flows.collect import collect

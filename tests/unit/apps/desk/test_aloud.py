@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from apps.desk.app import make_app
 from apps.desk.speech import RATE, Recognizer, recognizer, sound_of
-from curation.aloud import Said
+from curation.aloud import Phrase
 from schemas.config import config_of
 from schemas.failure import FlywheelError, UsageError
 from tests.unit.apps.conftest import Place
@@ -23,8 +23,8 @@ WAV = {"content-type": "audio/wav"}
 class Counts(Recognizer):
     """Hears how long it was listening."""
 
-    def listen(self, pcm: bytes) -> list[Said]:
-        return [Said(0.0, f"{len(pcm) // 2} samples")]
+    def listen(self, pcm: bytes) -> list[Phrase]:
+        return [Phrase(0.0, f"{len(pcm) // 2} samples")]
 
 
 def tone(seconds: float, rate: int = RATE, channels: int = 1, width: int = 2) -> bytes:

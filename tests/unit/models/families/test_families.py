@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.shared.mutations import SEEDS, mutated
+from benchmarks.shared.planted.replies import SEEDS, mutated
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily

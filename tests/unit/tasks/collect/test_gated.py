@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from benchmarks.shared.planted import Script, form, hack_nothing
+from benchmarks.shared.planted.faults import Script, form, hack_nothing
 from schemas.config import config_of
 from storage.catalog import ask
 from storage.lake import Lake

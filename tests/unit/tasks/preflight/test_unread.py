@@ -10,7 +10,7 @@ from environments.catalog import catalog
 from schemas.config import Config, load_config
 from schemas.failure import FlywheelError, UsageError
 from tasks.preflight.preflight import probes
-from tasks.preflight.unread import for_other_methods, refuse_unread
+from tasks.preflight.unread import for_other_methods, for_others, refuse_unread
 
 FAKE = ('environments={"fake":{}}', 'suite.tasks=["click-target"]', "suite.hard=[]", "suite.practice=[]",
         "suite.held_out=[]")  # fmt: skip
@@ -145,3 +145,11 @@ def test_a_judge_that_is_only_asked_for_evidence_is_looked_at_before_anything_is
 def test_keys_of_continual_training_are_read_where_it_is_every_nth_iteration() -> None:
     assert "train.ct" not in for_other_methods(config("train.ct_every=2", "train.ct.form=trajectories"))
     assert "train.ct.form" in for_other_methods(config("train.ct.form=trajectories"))
+
+
+def test_keys_of_a_part_that_is_off_are_named() -> None:
+    idle = for_others(
+        config("synthesis.proposals=7", "reflect.steps=90", "train.learning_rate_first=0.1"), sections=False
+    )
+    assert idle == "set for parts that are off, and not read by this run: synthesis.proposals, reflect.steps"
+    assert "reflect" not in for_others(config("reflect.on=true", "reflect.steps=90"))

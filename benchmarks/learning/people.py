@@ -1,6 +1,6 @@
 """What 200 decisions of a person are worth, beside 200 further trajectories.
 
-`python -m benchmarks.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
+`python -m benchmarks.learning.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
 
 Of every training seed the wheel turns a few iterations; then three arms go on from copies of the same lake, on the four
 tasks in which its champion is weakest. `people`: a scripted annotator (benchmarks/shared/annotator.py) decides 200
@@ -54,9 +54,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.people", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.learning.people",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="--short: hardly any training; enough to see that the benchmark works.",
-    )  # fmt: skip
+    )
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config")
     parser.add_argument("--config", default="configs/laptop.toml")
     parser.add_argument("--decisions", type=int, default=200, help="and further trajectories of the other arm")

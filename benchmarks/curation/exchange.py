@@ -1,6 +1,6 @@
 """What an import holds in memory: the same command over a data set and over one twice as large.
 
-`python -m benchmarks.exchange [--short] --json PATH`
+`python -m benchmarks.curation.exchange [--short] --json PATH`
 
 AgentNet lines are made up, ten steps a trajectory, over screens of 320 x 240 that trajectories share; `flywheel data
 import` brings them into an empty lake, in a process of its own, checked, written, gated, thought about and annotated.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PIL import Image, ImageDraw
 
-from benchmarks.shared import planted_pictures as pictures
+from benchmarks.shared.planted import pictures
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.policy import Context, Explorer

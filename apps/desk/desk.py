@@ -1,0 +1,22 @@
+"""What every request to the desk and to the dashboard works with."""
+
+from dataclasses import dataclass
+
+from apps.dashboard.gathered import Gathered
+from apps.desk.live import LiveSessions
+from apps.desk.pictures import Pictures
+from apps.desk.queue import Queue
+from schemas.config import Config
+from storage.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One lake's, made once when the site starts."""
+
+    config: Config
+    lake: Lake
+    queue: Queue
+    pictures: Pictures
+    live: LiveSessions
+    gathered: Gathered
