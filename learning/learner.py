@@ -6,7 +6,7 @@ of a batch, the gradient, the update. Every rank holds one and calls it in the s
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor
 from learning.algorithms.method import method_of
 from learning.checkpoint import State
 from learning.engines.choice import engine_of
-from learning.engines.engine import Batch, Engine, Piece, SampleRef
+from learning.engines.engine import Batch, Engine, Outputs, Piece, SampleRef
 from learning.job import Job
 from learning.masters import keep_masters, take_up_masters
 from schemas.failure import UsageError
@@ -106,9 +106,14 @@ class Learner:
         if not self.objective.needs_sums:
             return sum((self.add_gradient(piece, batch).double() for piece in batch.pieces), torch.zeros(())).cpu()
         documents = torch.tensor(batch.documents, device=self.engine.device)
-        loss = self.objective.weigh(self.sums(batch), documents).cpu()
-        for piece in batch.pieces:
-            self.add_gradient(piece, batch)
+        if len(batch.pieces) == 1:  # one forward pass does for the sums and for the gradient
+            outputs = self.engine.forward(batch.pieces[0])
+            loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
+            self.objective.loss(batch.pieces[0], outputs, batch).backward()
+        else:  # the graphs of all pieces together would not fit where a batch is taken in pieces
+            loss = self.objective.weigh(self.sums(batch), documents).cpu()
+            for piece in batch.pieces:
+                self.add_gradient(piece, batch)
         return loss if self.engine.rank == 0 else torch.zeros_like(loss)
 
     def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
@@ -150,8 +155,10 @@ class Learner:
     @torch.no_grad()
     def sums(self, batch: Batch) -> Tensor:
         """The summed log probability of each document of a step, on every rank."""
+        return self._summed(batch, (self.engine.forward(piece) for piece in batch.pieces))
+
+    def _summed(self, batch: Batch, outputs: Iterable[Outputs]) -> Tensor:
         sums = torch.zeros(len(batch.documents), dtype=torch.float64, device=self.engine.device)
-        for piece in batch.pieces:
-            outputs = self.engine.forward(piece)
-            sums.index_add_(0, outputs.rows, outputs.logprobs.double())
+        for one in outputs:
+            sums.index_add_(0, one.rows, one.logprobs.detach().double())
         return self.engine.sum(sums)

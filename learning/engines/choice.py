@@ -79,6 +79,7 @@ def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
         "lora.rank": train.lora.rank > 0,
         "token_cap": train.token_cap is not None,
         "activation_checkpointing": train.activation_checkpointing,
+        "precision": train.precision != default.precision,
         "device": train.device == "cuda",
     }
     return [name for name, is_set in found.items() if is_set]

@@ -215,6 +215,10 @@ class TrainConfig(StepSection):
     """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
     activation_checkpointing: bool = False
     """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What forward and backward passes compute in; weights, gradients' sums and moments are fp32. `auto`: bfloat16 on a
+    GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small
+    policy."""
     checkpoint_every: Whole = 100
     """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
     keep: Keep = "masters"

@@ -40,7 +40,7 @@ class FsdpBody(Body):
         if weights:
             _fill(self._model, weights, job)
         add_adapters(self._model, job.train.lora, job.seed)
-        self._net = shard(self._model, self._device, world, dtype, job.train.activation_checkpointing)
+        self._net = shard(self._model, self._device, world, dtype, job.train)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self._device)
 

@@ -1,10 +1,10 @@
 """The engine of any `transformers` image-text-to-text directory, on one process or on many.
 
 Weights, gradients and moments are fp32 and sharded block by block over all ranks (FSDP2, `fully_shard`); a GPU computes
-in bf16. A step is planned from lengths alone (`learning.planning.step_plan`), one step ahead in a thread that also
-encodes what this rank will process (`learning.engines.fsdp.phases`). A loss is a function of all target tokens of the
-batch, whoever computes them, so it does not depend on the plan. Auxiliary losses of mixtures of experts are left out:
-they would depend on it.
+in bf16 unless `train.precision` says otherwise. A step is planned from lengths alone (`learning.planning.step_plan`),
+one step ahead in a thread that also encodes what this rank will process (`learning.engines.fsdp.phases`). A loss is a
+function of all target tokens of the batch, whoever computes them, so it does not depend on the plan. Auxiliary losses
+of mixtures of experts are left out: they would depend on it.
 """
 
 import math
@@ -85,7 +85,7 @@ class FsdpEngine(Engine):
         """What the model costs."""
         self.rules = self._rules_of(job.train, self.shape)
         self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
-        self._net = shard(self._model, self.device, world, dtype, job.train.activation_checkpointing, exchange)
+        self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self.device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")

@@ -70,16 +70,16 @@ def shard(
     device: torch.device,
     world: int,
     dtype: torch.dtype,
-    checkpointing: bool,
+    train: TrainConfig,
     exchange: AllToAll = all_to_all,
 ) -> TwoPhases:
-    """The model, sharded block by block over all ranks, its weights in `dtype`."""
+    """The model, sharded block by block over all ranks, its weights in `dtype`, computing as `train.precision` says."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
-    if checkpointing:
+    if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
     mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
-    half = device.type == "cuda"
+    half = train.precision == "bfloat16" or (train.precision == "auto" and device.type == "cuda")
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
     net = TwoPhases(model, exchange).train()
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:

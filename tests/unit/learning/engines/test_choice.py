@@ -97,7 +97,8 @@ OF_THE_SMALL_POLICY: dict[str, Any] = {
 }  # fmt: skip
 OF_THE_OTHERS: dict[str, Any] = {
     "lora.rank": {"lora": {"rank": 4}}, "token_cap": {"token_cap": 64},
-    "activation_checkpointing": {"activation_checkpointing": True}, "device": {"device": "cuda"},
+    "activation_checkpointing": {"activation_checkpointing": True}, "precision": {"precision": "bfloat16"},
+    "device": {"device": "cuda"},
 }  # fmt: skip
 VAIN = [
     *((False, name, {name: value}) for name, value in OF_THE_SMALL_POLICY.items()),
