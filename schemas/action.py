@@ -6,6 +6,7 @@ canonical JSON form, which is what the lake stores.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -14,6 +15,8 @@ from schemas.text import Storable
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
+OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
+"""Where a screen scrolls to as a finger moves over it."""
 
 
 class _Action(BaseModel):

@@ -51,6 +51,8 @@ class ModelFamily:
     """Values of `policy.dialect` that it reads."""
     asks_without: bool = True
     """Whether it can be asked for an action without a thought."""
+    shows_past: bool = True
+    """Whether it can be shown screens of past steps."""
     max_new_tokens: int = 256
     """Of a reply, where `policy.max_new_tokens` is not set."""
 
@@ -64,6 +66,11 @@ class ModelFamily:
     def _refuse_unread(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""
         name = config.family if config.family != "auto" else type(self).__name__
+        if config.history_images != 1 and not self.shows_past:
+            raise UsageError(
+                f"`policy.history_images` is {config.history_images}, and {name} is shown the current screen only.",
+                "Set it to 1.",
+            )
         for key, asked, known in (
             ("template", config.template, self.templates),
             ("dialect", config.dialect, self.dialects),

@@ -16,7 +16,19 @@ from models.families.reading import Reading, read_text
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
-from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, OpenApp, RightSingle, Scroll, action_of
+from schemas.action import (
+    OPPOSITE,
+    Action,
+    Click,
+    Drag,
+    Hotkey,
+    LeftDouble,
+    LongPress,
+    OpenApp,
+    RightSingle,
+    Scroll,
+    action_of,
+)
 from schemas.action import Type as TypeText
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
@@ -33,7 +45,6 @@ _DESKTOP = {
     "key": "hotkey", "WAIT": "wait", "DONE": "finished", "FAIL": "call_user",
 }  # fmt: skip
 _MOBILE = {"keyboard_enter": "press_enter", "navigate_home": "press_home", "navigate_back": "press_back"}
-_OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _DECODER = json.JSONDecoder()
 _UNREAD = re.compile(r",?\s*\b(?:element_info|step)\s*=\s*(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|-?\d+)")
 
@@ -45,15 +56,11 @@ class GlmFamily(ModelFamily):
     dialects = ("box_v1",)
     max_new_tokens = 4096
     asks_without = False
+    shows_past = False
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
         self.dialect = "glm"
-        if self.history_images != 1:
-            raise UsageError(
-                f"`policy.history_images` is {self.history_images}, and glm is shown the current screen only.",
-                "Set it to 1.",
-            )
 
     def messages(self, context: Context) -> list[Message]:
         """One turn: the template with the history, then the screen."""
@@ -150,7 +157,7 @@ def _mobile(given: dict[str, Any]) -> list[Action]:
         return [Click(x=x, y=y), action_of({"type": "type", "content": given.get("text")})]
     if name == "swipe":  # of the finger: the screen scrolls the other way
         x, y = _centre(given["box_2d"]) if given.get("box_2d") else (0.5, 0.5)
-        return [action_of({"type": "scroll", "x": x, "y": y, "direction": _OPPOSITE.get(str(given.get("direction")))})]
+        return [action_of({"type": "scroll", "x": x, "y": y, "direction": OPPOSITE.get(str(given.get("direction")))})]
     if name == "open_app":
         return [action_of({"type": "open_app", "app_name": given.get("app_name")})]
     if name == "answer":
@@ -179,7 +186,7 @@ def _json(action: Action) -> str | None:
         x, y = round(action.x * 1000), round(action.y * 1000)
         fields = {"action_type": action.type, "box_2d": [[x, y, x, y]]}
         if isinstance(action, Scroll):
-            fields = {"action_type": "swipe", "direction": _OPPOSITE[action.direction], "box_2d": [[x, y, x, y]]}
+            fields = {"action_type": "swipe", "direction": OPPOSITE[action.direction], "box_2d": [[x, y, x, y]]}
     elif isinstance(action, OpenApp):
         fields = {"action_type": "open_app", "app_name": action.app_name}
     elif action.type in names:

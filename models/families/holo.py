@@ -30,6 +30,7 @@ class HoloFamily(ModelFamily):
     dialects = ("box_v1",)
     max_new_tokens = 128
     asks_without = False
+    shows_past = False
     file: ClassVar[str] = "holo-1.5-grounding.txt"
     named: ClassVar[dict[str, str]] = {"action": "click_absolute"}
     """What stands in a reply beside the place."""

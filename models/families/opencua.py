@@ -19,7 +19,7 @@ from models.families.screen import Size
 from models.families.template import template
 from models.policy import Context
 from models.thoughts import templated_thought
-from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
+from schemas.action import OPPOSITE, Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
@@ -34,6 +34,10 @@ _SECTION = re.compile(r"^[ \t]*#{0,3}[ \t]*(Observation|Thought|Action|Code):?[ 
 _SIMPLE = {"click": "click", "doubleClick": "left_double", "tripleClick": "left_double", "triple_click": "left_double"}
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 _KEYS = {"press", "hotkey", "keyDown", "keyUp"}
+_PLAIN = {
+    "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "navigate_back": "press_back",
+    "go_backward": "navigate_back",
+}  # fmt: skip
 
 
 class OpenCuaFamily(ModelFamily):
@@ -97,27 +101,37 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 
 def read_code(text: str, sides: Sides) -> Reading:
     """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
-    actions: list[Action] = []
-    at: dict[str, float] = {}
-    problem, shown, begin = f"no action in {text[-80:]!r}", "", len(text)
+    shown, begin = "", len(text)
     lines = sorted([*_LINE.finditer(text), *_LINE_END.finditer(text)], key=lambda line: line.start())
     if lines:
         begin = lines[0].start()
         shown = text[begin : lines[-1].end()].strip()
-    for line in lines:
+    actions, problem = read_lines([(line[1], line[2] if line.re is _LINE else "") for line in lines], sides)
+    error = None if actions else problem or f"no action in {text[-80:]!r}"
+    return Reading(_thought(text[:begin]), shown, actions, error)
+
+
+def read_lines(calls: Sequence[tuple[str, str]], sides: Sides) -> tuple[tuple[Action, ...], str]:
+    """The actions of calls until the first that means none, and why it does not.
+
+    Args:
+        calls: name and arguments of each, the arguments as they are written.
+        sides: how many units of its coordinates the screen is wide and high.
+    """
+    actions: list[Action] = []
+    at: dict[str, float] = {}
+    for name, given in calls:
         try:
-            fields = _fields(line[1], line[2] if line.re is _LINE else "", sides, at)
-            if line[1] in ("moveTo", "click", "doubleClick") and "x" in fields:
-                at = {name: fields[name] for name in ("x", "y")}
-            if line[1] != "moveTo":
+            fields = _fields(name, given, sides, at)
+            if name in ("moveTo", "click", "doubleClick") and "x" in fields:
+                at = {axis: fields[axis] for axis in ("x", "y")}
+            if name != "moveTo":
                 actions.append(action_of(fields))
         except ValidationError as error:
-            problem = f"{error.errors()[0]['msg']} in {line[0].strip()[:80]!r}"
-            break
+            return tuple(actions), f"{error.errors()[0]['msg']} in {f'{name}({given})'[:80]!r}"
         except ValueError as error:
-            problem = f"{error} in {line[0].strip()[:80]!r}"
-            break
-    return Reading(_thought(text[:begin]), shown, tuple(actions), None if actions else problem)
+            return tuple(actions), f"{error} in {f'{name}({given})'[:80]!r}"
+    return tuple(actions), ""
 
 
 def _thought(text: str) -> str:
@@ -141,6 +155,8 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
         right = name == "rightClick" or "right" in strings
         kind = "right_single" if right else "left_double" if twice else _SIMPLE.get(name, "click")
         return {"type": kind, **place}
+    if name in ("swipe", "long_press", "open_app"):
+        return _touch(name, plain, place, strings, sides)
     if name in ("dragTo", "drag"):
         return {"type": "drag", **at, **{f"to_{key}": value for key, value in place.items()}}
     if name in ("scroll", "hscroll", "vscroll"):
@@ -156,8 +172,32 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
     if name in ("wait", "WAIT", "sleep"):
         return {"type": "wait"}
     if name in ("terminate", "DONE", "FAIL"):
-        return {"type": "call_user" if name == "FAIL" or "failure" in strings else "finished"}
+        info = strings[1] if len(strings) > 1 else ""
+        return {"type": "call_user"} if name == "FAIL" or "failure" in strings else {"type": "finished", "content": info}
+    if name == "response":
+        return {"type": "finished", "content": "".join(strings[:1])}
+    if name in _PLAIN:
+        return {"type": _PLAIN[name]}
+    if name == "open_url":
+        return {"type": "navigate", "content": "".join(strings[:1])}
     raise ValueError(f"there is no action for {name!r}")
+
+
+def _touch(
+    name: str, plain: list[float], place: dict[str, float], strings: list[str], sides: Sides
+) -> dict[str, Any]:
+    """The fields of what is done with a finger. A way from one place to another is a drag; by direction alone it is a
+    scroll, of the screen and so the other way."""
+    if name == "open_app":
+        return {"type": "open_app", "app_name": "".join(strings[:1])}
+    if name == "long_press":
+        return {"type": "long_press", **place}
+    points = [number / sides[axis % 2] for axis, number in enumerate(plain[:4])]
+    if len(points) == 4:
+        return {"type": "drag", **dict(zip(("x", "y", "to_x", "to_y"), points, strict=True))}
+    x, y = points if len(points) == 2 else (0.5, 0.5)
+    finger = "".join(strings[:1]) or "up"
+    return {"type": "scroll", "x": x, "y": y, "direction": OPPOSITE.get(finger, finger)}
 
 
 def _unquoted(text: str) -> str:

@@ -85,10 +85,10 @@ class QwenFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply: the thought, then the call."""
-        return self._reply(thought if self.template != "grounding" else "", self.write(action, screen))
+        return self._reply(thought, self.write(action, screen))
 
     def _reply(self, thought: str, written: str) -> str:
-        return f"{self.label}{thought}\n{written}" if thought else written
+        return f"{self.label}{thought}\n{written}" if thought and self.template != "grounding" else written
 
     def _tools(self, screen: Size) -> str:
         columns, rows = self.sides(screen)

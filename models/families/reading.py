@@ -31,10 +31,17 @@ _LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DO
 _LABEL = re.compile(r"(^[^\S\n]*)?\bAction[:：][^\S\n]*", re.MULTILINE)
 _THOUGHT = re.compile(r"(Thought|Reflection|Action_Summary):[ \t]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NEVER = r"(?:_never_used_\w+)?"
+"""What some of UI-TARS-2's servers write behind the names of its tags."""
 _TAG = re.compile(
-    r"<(?:function(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?|parameter(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
-    r"|(?P<closed>/parameter|/function|/seed:tool_call))\s*>"
+    rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
+    rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
+    rf"|(?P<closed>/(?:parameter|function|seed:tool_call)){_NEVER})\s*>"
 )
+_OPENED = re.compile(r"<seed:tool_call\w*>\s*\Z")
+_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
+_BEFORE = 100
+"""Characters before a call in which its block may open."""
 _THINKS = re.compile(r"</?think\w*>|</?seed:\w+>")
 _BARE_POINT = re.compile(r"\s*[(\[]\s*-?\d+(?:\.\d+)?\s*,\s*-?\d+(?:\.\d+)?\s*[)\]]\s*\Z")
 
@@ -68,12 +75,18 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
         pointing: whether two numbers alone are a click, as templates for grounding ask for them.
     """
     if "<function" in text and (found := _TAG.search(text)) and found["call"]:
-        thought = _THINKS.sub("", text[: found.start()]).strip()
-        return _read(thought, text[found.start() :].strip(), list(_tagged(text, found.start())), sides)
+        near = max(0, found.start() - _BEFORE)
+        opened = _OPENED.search(text[near : found.start()])
+        begin = near + opened.start() if opened else found.start()
+        thought = _THINKS.sub("", text[:begin]).strip()
+        return _read(thought, text[begin:].strip(), list(_tagged(text, found.start())), sides)
     thought, block = _parts(text)
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
     calls = list(_calls(block))
+    if not calls and (answer := _ANSWER.search(text)):
+        thought = _THINKS.sub("", text[: answer.start()]).strip()
+        return _read(thought, answer[0].strip(), [_Call("finished", {"content": answer[1].strip()})], sides)
     shown = block.strip()
     if calls and calls[0].end:
         shown = block[: calls[0].end].strip()
@@ -153,7 +166,7 @@ def _tagged(text: str, start: int) -> Iterator[_Call]:
     arguments: dict[str, str] = {}
     for tag in _TAG.finditer(text, start):
         if argument:
-            arguments[argument] = text[begin : tag.start()].strip()
+            arguments[argument] = _value(text[begin : tag.start()])
             argument = ""
         if tag["argument"]:
             argument, begin = tag["argument"], tag.end()
@@ -162,9 +175,15 @@ def _tagged(text: str, start: int) -> Iterator[_Call]:
                 yield _Call(name, arguments)
             name, arguments = tag["call"] or "", {}
     if argument:
-        arguments[argument] = text[begin:].strip()
+        arguments[argument] = _value(text[begin:])
     if name:
         yield _Call(name, arguments)
+
+
+def _value(text: str) -> str:
+    """What stands between the tags of an argument, on lines of its own or not; a \\n at its end is a new line."""
+    value = text.strip()
+    return value[:-2] + "\n" if value.endswith("\\n") else value
 
 
 def _actions(call: _Call, sides: Sides) -> list[Action]:

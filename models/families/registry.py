@@ -20,6 +20,7 @@ FAMILIES = Registry(
         "ui-tars-1.0": f"{_HERE}.ui_tars:UiTars10Family",
         "ui-tars-1.5": f"{_HERE}.ui_tars:UiTars15Family",
         "doubao": f"{_HERE}.ui_tars:DoubaoFamily",
+        "ui-tars-2": f"{_HERE}.ui_tars_2:UiTars2Family",
         "qwen2.5-vl": f"{_HERE}.qwen:Qwen25Family",
         "qwen3-vl": f"{_HERE}.qwen:Qwen3Family",
         "opencua": f"{_HERE}.opencua:OpenCuaFamily",
@@ -27,6 +28,9 @@ FAMILIES = Registry(
         "holo-1.5": f"{_HERE}.holo:HoloFamily",
         "holo-2": f"{_HERE}.holo:Holo2Family",
         "glm": f"{_HERE}.glm:GlmFamily",
+        "internvl": f"{_HERE}.internvl:InternVlFamily",
+        "scalecua": f"{_HERE}.scalecua:ScaleCuaFamily",
+        "scalecua-internvl": f"{_HERE}.scalecua:ScaleCuaInternFamily",
     },
 )
 """Families by name; each is made with `policy.*`."""
@@ -36,8 +40,8 @@ BY_MODEL_TYPE = {
     "qwen3_vl": "qwen3-vl",
     "qwen3_vl_moe": "qwen3-vl",
 }
-"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto. UI-TARS 1.5, OpenCUA and
-Holo share those of Qwen and have to be named."""
+"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto. UI-TARS 1.5, OpenCUA,
+Holo and ScaleCUA share those of Qwen and have to be named."""
 PLAIN = {"qwen2_5_vl": "pixels"}
 """The same of a checkpoint that was never taught its architecture's own grammar; all others write thousandths."""
 TAUGHT = "<tool_call>"

@@ -66,7 +66,7 @@ class UiTarsFamily(ModelFamily):
         for position, turn in enumerate(context.turns):
             if position >= shown:
                 chat.append(screen_turn(turn.observation, self.limits))
-            chat.append(text_turn("assistant", format_reply(turn.thought, self._boxed(turn.action_text))))
+            chat.append(text_turn("assistant", self._reply(turn.thought, self._boxed(turn.action_text))))
         return [*chat, screen_turn(context.observation, self.limits)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
@@ -87,7 +87,9 @@ class UiTarsFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """As `ModelFamily.reply`; for grounding, without a thought."""
-        written = self.write(action, screen)
+        return self._reply(thought, self.write(action, screen))
+
+    def _reply(self, thought: str, written: str) -> str:
         return written if self.points else format_reply("" if self.template == "grounding" else thought, written)
 
     def _boxed(self, written: str) -> str:

@@ -1,8 +1,9 @@
 """From documents to the tokens of any model directory: the text that a policy meets as it acts, and its targets.
 
 The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
-template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart and ends with the
-token that ends a turn. The loss covers the reply. How many tokens a document has follows from its text and the sizes of
+template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the template
+begins a reply (a model that thinks is asked with an open `<think>`, which the template closes) and ends with the token
+that ends a turn. The loss covers the reply. How many tokens a document has follows from its text and the sizes of
 its screens, so a plan needs no pixels (`measure`); screens are decoded where they are encoded (`pixels`).
 """
 
@@ -82,7 +83,7 @@ class Chats:
                 "The trainer takes models of the Qwen-VL family and those with the same interface (image_grid_thw).",
             )
         self._shape = lru_cache(maxsize=256)(self._shape_of)
-        self._end = self._end_token()
+        self._begin, self._end = self._frame()
 
     def measure(self, document: Document) -> Measure:
         """Counts; no pixel is looked at.
@@ -112,13 +113,13 @@ class Chats:
         messages, text = chat_of(document, self._family, sizes, self._seed)
         if isinstance(document, Rollout):
             return self._given(document, messages, sizes)
-        return self._chat(messages, sizes, [*self._words(text), self._end])
+        return self._chat(messages, sizes, [*self._written(text), self._end])
 
     def _given(self, rollout: Rollout, messages: list[Message], sizes: Sequence[tuple[int, int]]) -> Chat:
         """A reply that was given: its tokens as drawn, or its text where no model of this kind drew it."""
         drawn = list(rollout.token_ids)
         if not drawn:
-            drawn = [*self._words(rollout.reply), *([self._end] if rollout.ended else [])]
+            drawn = [*self._written(rollout.reply), *([self._end] if rollout.ended else [])]
         where = f"step {rollout.step} of {rollout.trajectory_id} ({rollout.task_id})"
         if not drawn:
             raise FlywheelError(f"{where}: an empty reply.", "Delete that trajectory.")
@@ -155,8 +156,10 @@ class Chats:
                 f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
             ) from error
 
-    def _words(self, text: str) -> list[int]:
-        return self._tokenizer(text, add_special_tokens=False)["input_ids"]
+    def _written(self, reply: str) -> list[int]:
+        """A reply's tokens, from the prompt on; one that a model drew has its beginning already."""
+        whole = reply if self._begin.strip() in reply else self._begin + reply
+        return self._tokenizer(whole, add_special_tokens=False)["input_ids"]
 
     def pixels(self, digest: str) -> tuple[Tensor, Tensor]:
         """A screen as the vision tower takes it: patches (n, width of a patch) and its grid (3,)."""
@@ -187,12 +190,12 @@ class Chats:
         made = self.processor.image_processor(images=[blank], return_tensors="pt")
         return made["image_grid_thw"][0], self.processor.replace_image_token(made, 0)
 
-    def _end_token(self) -> int:
-        """The token that ends a turn: what the template writes after a reply."""
+    def _frame(self) -> tuple[str, int]:
+        """What the template writes between the prompt and a reply, and the token that ends a turn behind it."""
         chat: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
-        before = self._template(chat, prompt=True) + "!"
+        before = self._template(chat, prompt=True)
         chat.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})
         after = self._template(chat, prompt=False)
-        rest: Any = after[len(before) :] if after.startswith(before) else ""
+        begin, _, rest = after.removeprefix(before).partition("!") if after.startswith(before) else ("", "", "")
         ids = self._tokenizer(rest, add_special_tokens=False)["input_ids"] if rest else []
-        return ids[0] if ids else self._tokenizer.eos_token_id
+        return begin, ids[0] if ids else self._tokenizer.eos_token_id

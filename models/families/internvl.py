@@ -1,0 +1,79 @@
+"""InternVL: an element is localised; the reply is `[[x1, y1, x2, y2]]` in thousandths of the screen, or `[[x, y]]`.
+
+Its image processors cut a screen into tiles of a fixed size, so a server or `transformers` can run it, and the trainer,
+which lays screens out as grids of patches, cannot train it.
+"""
+
+import re
+from collections.abc import Sequence
+
+from models.completion import Completion
+from models.families.dialects import THOUSANDTHS, with_reading
+from models.families.family import ModelFamily
+from models.families.prompt import Message, screen_part, text_part
+from models.families.reading import Reading
+from models.families.screen import Size
+from models.families.template import filled
+from models.policy import Context
+from schemas.action import Action, Click
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_PLACE = re.compile(rf"\[\[({_NUMBER}), ?({_NUMBER})(?:, ?({_NUMBER}), ?({_NUMBER}))?\]\]")
+
+
+class InternVlFamily(ModelFamily):
+    """InternVL 2.5 and 3, asked for the box of an element."""
+
+    templates = ("grounding",)
+    dialects = ("box_v1",)
+    max_new_tokens = 256
+    asks_without = False
+    shows_past = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "internvl"
+
+    def messages(self, context: Context) -> list[Message]:
+        """The screen now and what is to be found on it; it knows no past."""
+        return self.question(filled("internvl-grounding.txt", instruction=context.instruction), [context.observation])
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, the screens before the question."""
+        shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
+        return [{"role": "user", "content": shown}]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """A click as a box without extent.
+
+        Raises:
+            UsageError: any other action.
+        """
+        if not isinstance(action, Click):
+            raise UsageError(f"internvl points at elements and cannot {action.type}.", "Take another `policy.family`.")
+        x, y = round(action.x * 1000), round(action.y * 1000)
+        return f"[[{x}, {y}, {x}, {y}]]"
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The click at the first point, else at the centre of the last box; never raises for what a model may write."""
+        return with_reading(completion, read_boxes(completion.text))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """The place alone."""
+        return self.write(action, screen)
+
+
+def read_boxes(text: str) -> Reading:
+    """The click that a reply with places in thousandths stands for."""
+    found = list(_PLACE.finditer(text))
+    if not found:
+        return Reading("", text.strip(), error=f"no place in {text[:80]!r}")
+    place = next((one for one in found if one[3] is None), found[-1])
+    numbers = [float(number) for number in place.groups() if number is not None]
+    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) / THOUSANDTHS[axis] for axis in (0, 1))
+    if max(x, y) > 1:
+        return Reading("", place[0], error=f"outside of the screen: {place[0][:80]!r}")
+    return Reading("", place[0], (Click(x=x, y=y),))

@@ -1,0 +1,223 @@
+"""ScaleCUA: `<think>`, `<operation>` (the step in words) and `<action>` (calls); one screen, past steps by their operations.
+
+Its prompts are those of its training (planning with thoughts, navigation without, grounding); the user turn is as in
+its data sets (`curation.converters.scalecua`), whose picture stands on a line of its own. On Qwen2.5-VL coordinates are
+pixels of the picture that it is shown, on InternVL fractions with four decimals. A recorded step has no operation, so
+what is trained on says it in a template's words.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from models.completion import Completion
+from models.families.dialects import with_reading
+from models.families.family import ModelFamily
+from models.families.opencua import CLICKS, read_lines
+from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.reading import Reading, Sides
+from models.families.screen import ImageLimits, Size
+from models.families.template import filled, template
+from models.policy import Context
+from models.thoughts import templated_thought
+from schemas.action import (
+    OPPOSITE,
+    Action,
+    CallUser,
+    Click,
+    Drag,
+    Finished,
+    Hotkey,
+    LeftDouble,
+    LongPress,
+    OpenApp,
+    Press,
+    PressBack,
+    PressHome,
+    Release,
+    RightSingle,
+    Scroll,
+    Type,
+    Wait,
+)
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
+_LINE = re.compile(r"^[ \t]*(\w+)\((.*)$", re.MULTILINE)
+_ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
+_OPERATION = re.compile(r"<operation>(.*?)(?:</operation>|\Z)", re.DOTALL)
+_THINKS = re.compile(r"</?think>")
+_AIMED = Click | LeftDouble | RightSingle | Drag
+_CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
+
+At = Callable[[float, float], tuple[float, float]]
+"""From fractions of the screen to the family's units, as they are written."""
+
+
+class ScaleCuaFamily(ModelFamily):
+    """ScaleCUA-3B, 7B and 32B on Qwen2.5-VL: pixels of the picture that it is shown."""
+
+    counts = "pixels"
+    published = ImageLimits(28, 3136, 2109744)
+    templates = ("computer", "mobile", "grounding")
+    dialects = ("box_v1",)
+    max_new_tokens = 1024
+    shows_past = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "scalecua"
+
+    def messages(self, context: Context) -> list[Message]:
+        """Its prompt; the screen now, the task and the operations so far."""
+        asked = f"\n{context.instruction}"
+        if self.template != "grounding":
+            operations = [_operation(turn.action_text) for turn in context.turns]
+            done = "\n".join(f"Step {n}: {json.dumps(one, ensure_ascii=False)}" for n, one in enumerate(operations, 1))
+            asked = (
+                "\nPlease generate the next move according to the UI screenshot, task and previous operations.\n\n"
+                f"Task: {context.instruction}\n\nPrevious operations:\n{done or 'None'}"
+            )
+        return [text_turn("system", self._prompt(context.thinks)), _shown([context.observation], asked, self.limits)]
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`, the screens before the question."""
+        head = [text_turn("system", self._prompt(False))] if acts else []
+        return [*head, _shown(screens, f"\n{question}", self.limits)]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The step in words and the action as calls; for grounding, the calls.
+
+        Raises:
+            UsageError: the template has no such action.
+        """
+        code = self._code(action, screen)
+        called = f"<action>\n{code}\n</action>"
+        if self.template == "grounding":
+            return called
+        return f"<operation>\n{templated_thought(action) or code}\n</operation>\n{called}"
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with the thought and the actions of its calls; never raises for what a model may write."""
+        return with_reading(completion, read_tagged(completion.text, self.sides(screen)))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply as the template asks for it."""
+        head = f"<think>\n{thought}\n</think>\n" if thought and self.thinks and self.template != "grounding" else ""
+        return head + self.write(action, screen)
+
+    def _prompt(self, thinks: bool) -> str:
+        if self.template == "grounding":
+            return filled("scalecua-grounding.txt", action_space=template("scalecua-grounding-actions.txt"))
+        kind = "planning" if thinks else "navigation"
+        actions = template(f"scalecua-{self.template}-actions.txt")
+        return filled(f"scalecua-{kind}.txt", platform=PLATFORMS[self.template], action_space=actions)
+
+    def _code(self, action: Action, screen: Size) -> str:
+        columns, rows = self.sides(screen)
+
+        def at(x: float, y: float) -> tuple[float, float]:
+            if self.counts == "fraction":
+                return round(x, 4), round(y, 4)
+            return round(x * columns), round(y * rows)
+
+        made = _mobile(action, at) if self.template == "mobile" else _desktop(action, at)
+        made = made or _either(action)
+        if made is None or (self.template == "grounding" and not isinstance(action, _AIMED)):
+            raise UsageError(
+                f"`policy.template` is {self.template}: scalecua has no action there for {action.type}.",
+                "Take the other of computer and mobile, or another family.",
+            )
+        return made
+
+
+class ScaleCuaInternFamily(ScaleCuaFamily):
+    """ScaleCUA on InternVL: fractions of the screen."""
+
+    counts = "fraction"
+    published = None
+
+
+def read_tagged(text: str, sides: Sides) -> Reading:
+    """The thought and the actions of a reply with tags; never raises for what a model may write.
+
+    Args:
+        text: the reply.
+        sides: how many units of its coordinates the screen is wide and high.
+    """
+    blocks = list(_ACTION.finditer(text))
+    if not blocks:
+        return Reading(_THINKS.sub("", text).strip(), "", error=f"no <action> in {text[-80:]!r}")
+    said = _OPERATION.search(text, 0, blocks[0].start())
+    begin = said.start() if said else blocks[0].start()
+    calls = [(line[1], _arguments(line[2])) for block in blocks for line in _LINE.finditer(block[1])]
+    actions, problem = read_lines(calls, sides)
+    shown = text[begin : blocks[-1].end()].strip()
+    error = None if actions else problem or f"no call in {blocks[0][0][:80]!r}"
+    return Reading(_THINKS.sub("", text[:begin]).strip(), shown, actions, error)
+
+
+def _arguments(rest: str) -> str:
+    """What stands between the brackets of a call, the last of which may be missing."""
+    return rest.rstrip().removesuffix(")")
+
+
+def _operation(written: str) -> str:
+    """The step in words, of an action as it was written; the calls where there are none."""
+    for pattern in (_OPERATION, _ACTION):
+        if found := pattern.search(written):
+            return found[1].strip()
+    return written
+
+
+def _shown(screens: Sequence[Observation], text: str, limits: ImageLimits | None) -> Message:
+    return {"role": "user", "content": [*(screen_part(one, limits) for one in screens), text_part(text)]}
+
+
+def _desktop(action: Action, at: At) -> str | None:
+    if isinstance(action, Click | LeftDouble | RightSingle):
+        x, y = at(action.x, action.y)
+        return f"{_CLICKS[action.type]}(x={x}, y={y})"
+    if isinstance(action, Drag):
+        (x, y), (to_x, to_y) = at(action.x, action.y), at(action.to_x, action.to_y)
+        return f"moveTo(x={x}, y={y})\ndragTo(x={to_x}, y={to_y}, button='left')"
+    if isinstance(action, Scroll) and action.direction in ("up", "down"):
+        x, y = at(action.x, action.y)
+        return f"scroll(clicks={CLICKS if action.direction == 'up' else -CLICKS}, x={x}, y={y})"
+    if isinstance(action, Hotkey):
+        keys = action.key.split(" ")
+        return f"hotkey({', '.join(map(repr, keys))})" if len(keys) > 1 else f"press(keys={keys[0]!r})"
+    if isinstance(action, Press | Release):
+        return f"key{'Down' if isinstance(action, Press) else 'Up'}(key={action.key!r})"
+    return None
+
+
+def _mobile(action: Action, at: At) -> str | None:
+    if isinstance(action, Click | LongPress):
+        x, y = at(action.x, action.y)
+        return f"{action.type}(x={x}, y={y})"
+    if isinstance(action, Drag):
+        start, end = at(action.x, action.y), at(action.to_x, action.to_y)
+        return f"swipe(from_coord={list(start)}, to_coord={list(end)})"
+    if isinstance(action, Scroll):  # the finger goes the other way
+        return f"swipe(from_coord={list(at(action.x, action.y))}, direction={OPPOSITE[action.direction]!r})"
+    if isinstance(action, OpenApp):
+        return f"open_app(app_name={action.app_name!r})"
+    if isinstance(action, PressHome | PressBack):
+        return f"navigate_{action.type.removeprefix('press_')}()"
+    return None
+
+
+def _either(action: Action) -> str | None:
+    """What both platforms have."""
+    if isinstance(action, Type):
+        return f"write(message={action.content!r})"
+    if isinstance(action, Wait):
+        return "wait(seconds=3)"
+    if isinstance(action, CallUser):
+        return "call_user()"
+    if isinstance(action, Finished):
+        return f"terminate(status='success'{f', info={action.content!r}' if action.content else ''})"
+    return None

@@ -1,0 +1,92 @@
+"""UI-TARS-2: the prompt as three system turns, replies with a thought between tags and calls as XML.
+
+Its weights are not published; the prompt is that of its public client (UI-TARS-desktop, the mode for GUIs) without the
+time of day, which a sample could not repeat. Points are thousandths of the screen.
+"""
+
+from collections.abc import Sequence
+
+from models.completion import Completion
+from models.families.dialects import with_reading
+from models.families.family import ModelFamily
+from models.families.prompt import Message, screen_turn, text_turn
+from models.families.reading import read_text
+from models.families.screen import Size
+from models.families.template import template
+from models.policy import Context
+from schemas.action import Action, PressBack, PressEnter, PressHome
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from schemas.observation import Observation
+
+PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
+_POINTS = (("", "point"), ("to_", "end_point"))
+
+
+class UiTars2Family(ModelFamily):
+    """Thousandths of the screen; the screens of the last steps are shown before the replies to them."""
+
+    dialects = ("box_v1",)
+    max_new_tokens = 4096
+    asks_without = False
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.dialect = "xml"
+
+    def messages(self, context: Context) -> list[Message]:
+        """The prompt and the instruction, then, step by step, a screen and the reply to it."""
+        chat = [*self._prompt(), text_turn("user", context.instruction)]
+        shown = len(context.turns) - (self.history_images - 1)
+        for position, turn in enumerate(context.turns):
+            if position >= shown:
+                chat.append(screen_turn(turn.observation, self.limits))
+            chat.append(text_turn("assistant", self._reply(turn.thought, turn.action_text)))
+        return [*chat, screen_turn(context.observation, self.limits)]
+
+    def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
+        """As `ModelFamily.question`."""
+        head = self._prompt() if acts else []
+        return [*head, text_turn("user", question), *(screen_turn(screen, self.limits) for screen in screens)]
+
+    def write(self, action: Action, screen: Size) -> str:
+        """The action as a call.
+
+        Raises:
+            UsageError: it has no such action.
+        """
+        if isinstance(action, PressHome | PressBack | PressEnter) or action.type in ("long_press", "open_app"):
+            raise UsageError(f"ui-tars-2 has no action for {action.type}.", "Take another `policy.family`.")
+        columns, rows = self.sides(screen)
+        fields = action.model_dump(exclude={"type"})
+        given: dict[str, str] = {}
+        for prefix, name in _POINTS:
+            if f"{prefix}x" in fields:
+                x, y = round(fields.pop(f"{prefix}x") * columns), round(fields.pop(f"{prefix}y") * rows)
+                given["start_point" if action.type == "drag" and not prefix else name] = f"<point>{x} {y}</point>"
+        given = {**{key: value for key, value in fields.items() if value or action.type != "finished"}, **given}
+        lines = [f"<parameter={key}>{_ended(value)}</parameter>" for key, value in given.items()]
+        body = "\n".join([f"<function={action.type}>", *lines, "</function>"])
+        return f"<seed:tool_call>\n{body}\n</seed:tool_call>"
+
+    def read(self, completion: Completion, screen: Size) -> Completion:
+        """The completion with thought and actions of its calls, of its text where it has none; never raises for what a
+        model may write."""
+        return with_reading(completion, read_text(completion.text, self.sides(screen)))
+
+    def reply(self, thought: str, action: Action, screen: Size) -> str:
+        """The thought, then the call."""
+        return self._reply(thought, self.write(action, screen))
+
+    @staticmethod
+    def _reply(thought: str, written: str) -> str:
+        return f"<thinkt>{thought}</thinkt>{written}" if thought else written
+
+    @staticmethod
+    def _prompt() -> list[Message]:
+        return [text_turn("system", template(file)) for file in PROMPTS]
+
+
+def _ended(value: str) -> str:
+    """An argument; a new line at its end, which submits, as the prompt asks for it."""
+    return value[:-1] + "\\n" if value.endswith("\n") else value
