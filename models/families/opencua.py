@@ -173,7 +173,8 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
         return {"type": "wait"}
     if name in ("terminate", "DONE", "FAIL"):
         info = strings[1] if len(strings) > 1 else ""
-        return {"type": "call_user"} if name == "FAIL" or "failure" in strings else {"type": "finished", "content": info}
+        failed = name == "FAIL" or "failure" in strings
+        return {"type": "call_user"} if failed else {"type": "finished", "content": info}
     if name == "response":
         return {"type": "finished", "content": "".join(strings[:1])}
     if name in _PLAIN:
@@ -183,9 +184,7 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
     raise ValueError(f"there is no action for {name!r}")
 
 
-def _touch(
-    name: str, plain: list[float], place: dict[str, float], strings: list[str], sides: Sides
-) -> dict[str, Any]:
+def _touch(name: str, plain: list[float], place: dict[str, float], strings: list[str], sides: Sides) -> dict[str, Any]:
     """The fields of what is done with a finger. A way from one place to another is a drag; by direction alone it is a
     scroll, of the screen and so the other way."""
     if name == "open_app":

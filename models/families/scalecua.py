@@ -1,4 +1,4 @@
-"""ScaleCUA: `<think>`, `<operation>` (the step in words) and `<action>` (calls); one screen, past steps by their operations.
+"""ScaleCUA: `<think>`, `<operation>` (the step in words), `<action>` (calls); past steps shown as their operations.
 
 Its prompts are those of its training (planning with thoughts, navigation without, grounding); the user turn is as in
 its data sets (`curation.converters.scalecua`), whose picture stands on a line of its own. On Qwen2.5-VL coordinates are

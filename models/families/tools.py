@@ -66,7 +66,7 @@ def read_calls(text: str, sides: Sides) -> Reading:
         begin = text.find("{")
     if begin < 0:
         return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
-    thought = _LABELS.sub("", _THINKS.sub("", text[:begin])).strip()
+    thought = _thought(text[:begin])
     shown, error = text[begin:].strip(), None
     actions: list[Action] = []
     cursor: Place | None = None
@@ -81,6 +81,13 @@ def read_calls(text: str, sides: Sides) -> Reading:
     except (ValueError, RecursionError) as failure:
         error = f"{str(failure)[:120]} in {shown[:80]!r}"
     return Reading(thought, shown, tuple(actions), None if actions else error)
+
+
+def _thought(text: str) -> str:
+    """What was said before the calls; of a model that thinks first, what it said then, as the chat templates show it
+    again, or what it thought where that was all."""
+    said = text.rpartition("</think>")[2]
+    return _LABELS.sub("", _THINKS.sub("", said if said.strip() else text)).strip()
 
 
 def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:

@@ -17,13 +17,19 @@ SEEDS = (
     "pyautogui.moveTo(x=1, y=2)\npyautogui.dragTo(x=3, y=4, button='left')\ncomputer.terminate(status='success')",
     '{"action": "click_absolute", "x": 947, "y": 338}',
     'Memory: \nReason: so\nAction: {"action_type": "click", "box_2d": [[100, 200, 300, 400]]}',
+    "<think_x>go</think_x><seed:tool_call_never_used_5><function_never_used_5=scroll><parameter_never_used_5=direction>up"
+    "</parameter_never_used_5></function_never_used_5></seed:tool_call_never_used_5>",
+    "<think>hm</think>\n<answer>\n42\n</answer>",
+    "<think>\nhm\n</think>\n<operation>\nClick it.\n</operation>\n<action>\nclick(x=0.3674, y=0.9192)\n</action>",
+    "<operation>Up.</operation><action>swipe(from_coord=[1, 2], direction='up')\nhotkey('ctrl', 's')</action>",
+    "<ref>OK</ref><box>[[100, 200, 300, 400]]</box>",
     "I click.\n<|begin_of_box|>left_click(start_box='[586, 446]', element_info='OK')<|end_of_box|>\nMemory:\n[]",
 )
 NOISE = (
     "'", '"', "\\", "(", ")", "[", "]", "{", "}", "<", ">", "\n", "\n\n", " ", "=", ",", "-", "9" * 30, "1e999", "NaN",
     "Action:", "Action：", "Thought:", "<tool_call>", "</tool_call>", "<function=", "<parameter=point>", "<point>",
     "<|box_start|>", "null", "true", "[[[[", "pyautogui.", "start_box=", "\ud800", "\x00", "é", "动作", "<think>",
-    "```",
+    "```", "<action>", "</action>", "<answer>", "[[",
     "type(content='", "0x1",
 )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """From documents to the tokens of any model directory: the text that a policy meets as it acts, and its targets.
 
 The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
-template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the template
-begins a reply (a model that thinks is asked with an open `<think>`, which the template closes) and ends with the token
+template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the
+template begins a reply (a model that thinks is asked with an open `<think>`, which it closes) and ends with the token
 that ends a turn. The loss covers the reply. How many tokens a document has follows from its text and the sizes of
 its screens, so a plan needs no pixels (`measure`); screens are decoded where they are encoded (`pixels`).
 """

@@ -1,5 +1,5 @@
-"""Directories with the processors, special tokens and chat templates of published checkpoints, and a vocabulary of a few
-hundred tokens; and contexts to ask every family about."""
+"""Directories with the processors, special tokens and chat templates of published checkpoints, and a vocabulary of a
+few hundred tokens; and contexts to ask every family about."""
 
 import io
 import json
@@ -37,10 +37,7 @@ MODELS = {
 TRAINED_FROM = {"ui-tars-1.0": "qwen2_vl", "qwen3-vl": "qwen3_vl", "holo-2": "qwen3_vl", "thousandths": "qwen3_vl"}
 """What a family's checkpoints are; all others are taken for a Qwen2.5-VL."""
 ASKED = [
-    (name, template)
-    for name in FAMILIES.names
-    if name != "tiny"
-    for template in FAMILIES.class_of(name).templates
+    (name, template) for name in FAMILIES.names if name != "tiny" for template in FAMILIES.class_of(name).templates
 ]
 INSTRUCTION = 'Write "it\'s done" into the field, then press OK.'
 DONE: tuple[tuple[str, Action], ...] = (
@@ -50,7 +47,7 @@ DONE: tuple[tuple[str, Action], ...] = (
 )
 LAST: tuple[str, Action] = ("Now the button.", act.Click(x=0.125, y=0.3))
 SIZES = ((320, 200), (320, 200), (320, 200), (320, 200))
-"""Of the screens, the last the current one: one size, since a sample keeps no sizes of screens that it does not show."""
+"""Of the screens, the last the current one; all one, since a sample keeps no sizes of screens that are not shown."""
 
 
 def write_directory(kind: str, folder: Path) -> Path:

@@ -12,6 +12,7 @@ import pytest
 from models.families.processor import read_processor
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
+from models.families.template import template as prompt
 from models.policy import Context
 from schemas.config.sections import PolicyConfig
 from schemas.observation import Turn
@@ -68,7 +69,22 @@ def test_ui_tars_is_shown_its_past_as_in_its_published_training_example(processo
     )
     shown = "<|vision_start|><|image_pad|><|vision_end|>"
     theirs = [f"<|im_start|>{turn['role']}\n{turn['content'] or shown}<|im_end|>\n" for turn in turns[:-1]]
-    assert asked.startswith(f"<|im_start|>system\n{system['content']}<|im_end|>\n<|im_start|>user\nYou are a GUI agent.")
+    assert asked.startswith(f"<|im_start|>system\n{system['content']}<|im_end|>\n<|im_start|>user\nYou are a GUI")
     assert asked.endswith(f"{example['instruction']}<|im_end|>\n{''.join(theirs)}<|im_start|>assistant\n")
     assert turns[-1] == {"role": "assistant", "content": actions[-1], "loss_mask": 1}
     assert all(turn["loss_mask"] == 0 for turn in turns[:-1])
+
+
+def test_qwen_is_told_its_tools_as_its_own_chat_template_writes_them(processor: Any) -> None:
+    family = FAMILIES.class_of("qwen3-vl")(PolicyConfig(family="qwen3-vl", template="grounding"))
+    _, *turns = family.messages(context(family))
+    tool = json.loads(prompt("qwen-computer_use.json").replace("{width}", "1000").replace("{height}", "1000"))
+    system = {"role": "system", "content": "You are a helpful assistant."}
+    ours, theirs = (
+        processor("qwen3_vl").apply_chat_template(chat, tokenize=False, tools=tools)
+        for chat, tools in (
+            (family.messages(context(family)), None),
+            ([system, *turns], [{"type": "function", "function": tool}]),
+        )
+    )
+    assert ours == theirs

@@ -25,7 +25,15 @@ from schemas.action import to_json
 from schemas.config.sections import PolicyConfig
 from schemas.observation import Turn
 from schemas.sample import Past, TrainSample
-from tests.unit.models.families.published import ASKED, INSTRUCTION, TRAINED_FROM, context, done, screen, write_directory
+from tests.unit.models.families.published import (
+    ASKED,
+    INSTRUCTION,
+    TRAINED_FROM,
+    context,
+    done,
+    screen,
+    write_directory,
+)
 
 DIGESTS = tuple(f"screen-{number}" for number in range(4))
 
