@@ -2,13 +2,17 @@
 
 Rows: per family the replies that were read, those that held an action, mean and longest processor time, and how
 much longer a reply of twice the length takes, the worst of long replies of every grammar's pieces. Linear is 2; the
-bar leaves room for what else the machine does.
+bar leaves room for what else the machine does. A last table counts what the public `ui-tars` package, running beside,
+makes of its own published examples and of garbled replies, by why it differs from ours.
 """
 
+import json
 import random
 import time
+from pathlib import Path
 from typing import Any
 
+from benchmarks.shared.beside_ui_tars import UNEXPLAINED, Package, compared, garbled
 from benchmarks.shared.planted.replies import NOISE, SEEDS, mutated
 from benchmarks.shared.report import Bar, finish, options
 from models.completion import Completion
@@ -21,6 +25,9 @@ SCREEN = (1920, 1080)
 REPLIES, SHORT = 1_000_000, 20_000
 LONG = 400_000
 """Characters of a long reply."""
+BESIDE = 10_000
+"""Garbled replies that `ui-tars` reads too."""
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "replies.json"
 MOST_GROWTH = 4.0
 """A quadratic reader takes 4 times as long for twice the length."""
 SLOWEST_S = 1.0
@@ -35,12 +42,16 @@ def main() -> int:
         row = _row(name, SHORT if given.short else REPLIES)
         raised += row["raised"]
         rows.append(row)
+    examples = [case["text"] for case in json.loads(GOLDEN.read_text())["ui-tars"]]
+    counts, unexplained = compared(iter([*examples, *garbled(examples, BESIDE)]), Package())
+    beside = [{"beside ui-tars": reason, "replies": count} for reason, count in counts.most_common()]
     bars = [
         Bar("exceptions", raised, 0, "lower"),
         Bar("longest, s", max(row["longest ms"] for row in rows) / 1000, SLOWEST_S, "lower"),
         Bar("twice the length, times", max(row["twice"] for row in rows), MOST_GROWTH, "lower"),
+        Bar(f"{UNEXPLAINED}, beside ui-tars", len(unexplained), 0, "lower"),
     ]
-    return finish("parse", rows, bars, given.json)
+    return finish("parse", [*rows, *beside], bars, given.json, [rows, beside])
 
 
 def _row(name: str, count: int) -> dict[str, Any]:

@@ -43,6 +43,8 @@ _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 _BEFORE = 100
 """Characters before a call in which its block may open."""
 _THINKS = re.compile(r"</?think\w*>|</?seed:\w+>")
+_THINK_END = re.compile(r"</think\w*>")
+_ENVIRONMENT = re.compile(r"<computer_env>\s*\Z")
 _BARE_POINT = re.compile(r"\s*[(\[]\s*-?\d+(?:\.\d+)?\s*,\s*-?\d+(?:\.\d+)?\s*[)\]]\s*\Z")
 
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
@@ -229,7 +231,12 @@ def place_of(text: str, sides: Sides) -> tuple[float, float]:
 
 
 def _thought(text: str) -> str:
-    """What stands before the action, without its label, or without both of a reflection's."""
+    """What stands before the action, without its label, or without both of a reflection's; what a model first thought
+    between tags only where it said nothing after it."""
+    text = _ENVIRONMENT.sub("", text)
+    closed = deque(_THINK_END.finditer(text), maxlen=1)
+    said = text[closed[0].end() :] if closed else text
+    text = _THINKS.sub("", said if said.strip() else text)
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1] == "Thought" else 2).strip()
 

@@ -1,6 +1,7 @@
 """Replies as a model may garble them: those of every grammar, cut, doubled, mixed and strewn with noise."""
 
 import random
+from collections.abc import Sequence
 
 SEEDS = (
     "Thought: I look.\nAction: click(start_box='(197,525)')",
@@ -34,9 +35,9 @@ NOISE = (
 )  # fmt: skip
 
 
-def mutated(chance: random.Random) -> str:
-    """One garbled reply."""
-    text = chance.choice(SEEDS)
+def mutated(chance: random.Random, seeds: Sequence[str] = SEEDS) -> str:
+    """One of the replies, garbled."""
+    text = chance.choice(seeds)
     for _ in range(chance.randrange(5)):
         at, to = sorted((chance.randrange(len(text) + 1), chance.randrange(len(text) + 1)))
         kind = chance.randrange(5)
@@ -47,7 +48,7 @@ def mutated(chance: random.Random) -> str:
         elif kind == 2:
             text = text[:at] + text[at:to] * 2 + text[to:]
         elif kind == 3:
-            text = text[:at] + chance.choice(SEEDS)[at:to] + text[to:]
+            text = text[:at] + chance.choice(seeds)[at:to] + text[to:]
         else:
             text = text[:at] + chance.choice(NOISE) * chance.randrange(1, 9) + text[to:]
     return text
