@@ -1,12 +1,13 @@
 """Reads a model directory's own processor: the one place that decides how chats and screens become a model's input."""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 from models.families.screen import ImageLimits, limits_of
 from models.safe import SAFE
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, FlywheelError
 
 
 def read_processor(directory: Path) -> Any:
@@ -17,7 +18,9 @@ def read_processor(directory: Path) -> Any:
 
     Raises:
         CheckpointError: the directory is not there, or has no processor for images and text.
+        FlywheelError: torchvision is installed, and in another build than torch.
     """
+    _require_fitting_torchvision()
     from transformers import AutoProcessor
     from transformers.utils.import_utils import is_torchvision_available
 
@@ -35,7 +38,9 @@ def read_limits(directory: Path) -> ImageLimits | None:
 
     Raises:
         CheckpointError: the directory has no image processor.
+        FlywheelError: torchvision is installed, and in another build than torch.
     """
+    _require_fitting_torchvision()
     from transformers import AutoImageProcessor
 
     try:
@@ -45,6 +50,22 @@ def read_limits(directory: Path) -> ImageLimits | None:
         raise CheckpointError(
             f"`policy.base`: {directory} has no image processor that can be read ({why}).",
             "Copy preprocessor_config.json of the model it was trained from into it.",
+        ) from error
+
+
+def _require_fitting_torchvision() -> None:
+    """Raises FlywheelError where transformers could import nothing that handles pictures."""
+    from transformers.utils.import_utils import is_torchvision_available
+
+    if not is_torchvision_available():
+        return
+    try:
+        importlib.import_module("torchvision")
+    except (ImportError, RuntimeError, OSError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise FlywheelError(
+            f"torchvision cannot be imported ({why}): it is of another build than the installed torch.",
+            "Take it away (pip uninstall torchvision), or install the one of torch's index and version.",
         ) from error
 
 

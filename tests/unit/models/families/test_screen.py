@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from PIL import Image
 
 from models.completion import Completion
 from models.families.family import ModelFamily, PixelFamily
-from models.families.processor import read_limits
+from models.families.processor import read_limits, read_processor
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits, limits_of, picture, picture_png
 from schemas.action import Click
 from schemas.config.sections import PolicyConfig
-from schemas.failure import CheckpointError, UsageError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "coordinates.json").read_text())
 LIMITS = ((28, 3136, 12845056), (28, 3136, 1003520), (28, 78400, 12845056), (32, 65536, 16777216))
@@ -136,3 +137,18 @@ def test_pixels_are_refused_where_nothing_says_how_large_the_picture_is(tmp_path
     assert read_limits(tmp_path) is None
     with pytest.raises(UsageError, match=r"policy\.family"):
         PixelFamily(PolicyConfig()).fit(None)
+
+
+def test_a_torchvision_of_another_build_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers.utils.import_utils as found
+
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(
+        "raise RuntimeError('operator torchvision::nms is not there')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    monkeypatch.setattr(found, "is_torchvision_available", lambda: True)
+    for read in (read_limits, read_processor):
+        with pytest.raises(FlywheelError, match=r"torchvision cannot be imported \(operator.*another build.*uninstall"):
+            read(tmp_path)
