@@ -75,8 +75,9 @@ def served(directory: Path, messages: Sequence[Message]) -> Any:
     )
 
 
-def documents(family: ModelFamily) -> tuple[Rollout, TrainSample, Context]:
-    """The same step as a reply that a model gave, as a sample to imitate, and as it is met."""
+def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Context]:
+    """The same step as a reply that a model gave, as one that the family wrote (a preference, a demonstration), as a
+    sample to imitate, and as it is met."""
     steps = done(family)
     replies = [family.reply(thought, one, (320, 200)) for thought, one in steps]
     shown = DIGESTS[-family.history_images :]
@@ -87,7 +88,8 @@ def documents(family: ModelFamily) -> tuple[Rollout, TrainSample, Context]:
     sample = TrainSample("task", shown, INSTRUCTION, history, steps[-1][0], to_json(steps[-1][1]))
     read = [family.read(Completion(text), (320, 200)) for text in past]
     turns = tuple(Turn(one.thought, one.action_text, screen(at)) for at, one in enumerate(read))
-    return rollout, sample, replace(context(family), turns=turns, thinks=family.thinks)
+    written = replace(rollout, past_replies=tuple(replies[:-1]))
+    return rollout, written, sample, replace(context(family), turns=turns, thinks=family.thinks)
 
 
 def prompt_of(chat: Chat) -> torch.Tensor:
@@ -103,9 +105,9 @@ def test_the_prompt_of_training_is_token_by_token_the_prompt_of_the_server(
 ) -> None:
     policy, family = policy_of(name, template, directory(kind))
     chats = Chats(directory(kind), policy, Screenshots(folder / "screenshots.parquet"), 0)
-    rollout, sample, met = documents(family)
+    rollout, written, sample, met = documents(family)
     asked = served(directory(kind), family.messages(met))
-    for document in (rollout, sample):
+    for document in (rollout, written, sample):
         chat = chats.encode(document)
         assert torch.equal(asked["input_ids"][0], prompt_of(chat)), chats.processor.decode(prompt_of(chat))
         assert torch.equal(asked["image_grid_thw"], chat.grids)
@@ -120,7 +122,7 @@ def test_the_reply_that_is_learnt_is_what_the_template_writes_for_it(
 ) -> None:
     policy, family = policy_of(name, template, directory(kind))
     chats = Chats(directory(kind), policy, Screenshots(folder / "screenshots.parquet"), 0)
-    rollout, sample, met = documents(family)
+    rollout, _, sample, met = documents(family)
     reply = {"role": "assistant", "content": [{"type": "text", "text": rollout.reply}]}
     template_of = chats.processor.apply_chat_template
     asked = template_of(family.messages(met), tokenize=False, add_generation_prompt=True)
@@ -144,7 +146,7 @@ ROUNDED = {"pixels", "ui-tars-1.5", "qwen2.5-vl", "opencua", "holo-1.5", "scalec
 def test_a_reply_that_a_thinking_model_gave_is_not_begun_twice(directory: Any, folder: Path) -> None:
     policy, family = policy_of("qwen3-vl", "computer", directory("thinking"))
     chats = Chats(directory("thinking"), policy, Screenshots(folder / "screenshots.parquet"), 0)
-    rollout, _, _ = documents(family)
+    rollout = documents(family)[0]
     given = replace(rollout, reply=f"The button is right there.\n</think>\n\n{rollout.reply}")
     targets = [token for token in chats.encode(given).targets.tolist() if token >= 0]
     assert chats.processor.decode(targets) == f"{given.reply}<|im_end|>"

@@ -1,0 +1,45 @@
+"""A server that reads another prompt than the trainer is refused, with the place where they part."""
+
+from pathlib import Path
+
+import pytest
+
+from models.families.family import ModelFamily
+from models.families.prompt import Message
+from models.families.registry import family_of
+from models.families.same_prompt import prompt_tokens, require_same_prompt
+from schemas.config.sections import PolicyConfig
+from schemas.failure import FlywheelError
+from tests.unit.models.families.published import context, write_directory
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_directory("qwen2_5_vl", tmp_path_factory.mktemp("published"))
+
+
+def chat_of(directory: Path) -> list[Message]:
+    family: ModelFamily = family_of(PolicyConfig(base=str(directory), family="ui-tars-1.5", history_images=2))
+    return family.messages(context(family))
+
+
+def test_the_same_tokens_pass(directory: Path) -> None:
+    chat = chat_of(directory)
+    require_same_prompt(directory, chat, tuple(prompt_tokens(directory, chat)))
+
+
+def test_another_chat_template_is_named_by_where_it_begins(directory: Path) -> None:
+    chat = chat_of(directory)
+    without_system = prompt_tokens(directory, chat)[14:]
+    with pytest.raises(FlywheelError, match=r"from token 0 on \(\d+ tokens, not .*own chat template"):
+        require_same_prompt(directory, chat, without_system)
+
+
+def test_a_picture_of_another_size_and_a_prompt_cut_short_are_seen(directory: Path) -> None:
+    chat, ours = chat_of(directory), prompt_tokens(directory, chat_of(directory))
+    picture = max(set(ours), key=ours.count)
+    at = ours.index(picture)
+    with pytest.raises(FlywheelError, match=rf"{len(ours) - 1} tokens, not {len(ours)}"):
+        require_same_prompt(directory, chat, [*ours[:at], *ours[at + 1 :]])
+    with pytest.raises(FlywheelError, match=f"from token {len(ours) - 1} on"):
+        require_same_prompt(directory, chat, ours[:-1])
