@@ -20,6 +20,7 @@ from models.families.screen import ImageLimits, limits_of, picture, picture_png
 from schemas.action import Click
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
+from tests.unit.models.families.published import write_directory
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "coordinates.json").read_text())
 LIMITS = ((28, 3136, 12845056), (28, 3136, 1003520), (28, 78400, 12845056), (32, 65536, 16777216))
@@ -152,3 +153,23 @@ def test_a_torchvision_of_another_build_is_named(tmp_path: Path, monkeypatch: py
     for read in (read_limits, read_processor):
         with pytest.raises(FlywheelError, match=r"torchvision cannot be imported \(operator.*another build.*uninstall"):
             read(tmp_path)
+
+
+def test_a_processor_without_its_video_part_keeps_what_it_says_of_itself(tmp_path: Path) -> None:
+    marks = {"start_image_token": "<|box_start|>", "end_image_token": "<|box_end|>", "video_token": "<|video_pad|>"}
+    marks["context_image_token"] = "<|image_pad|>"
+    directory = write_directory("qwen2_vl", tmp_path)
+    for name, fields in {
+        "tokenizer_config.json": {"extra_special_tokens": marks},
+        "preprocessor_config.json": {
+            "image_processor_type": "GotOcr2ImageProcessor",
+            "size": {"height": 56, "width": 56},
+        },
+        "processor_config.json": {"processor_class": "InternVLProcessor", "image_seq_length": 4},
+        "video_preprocessor_config.json": {"video_processor_type": "InternVLVideoProcessor"},
+    }.items():
+        file = directory / name
+        file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **fields}))
+    processor = read_processor(directory)
+    assert (type(processor).__name__, processor.image_seq_length) == ("InternVLProcessor", 4)
+    assert read_limits(directory) is None
