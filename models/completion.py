@@ -14,6 +14,8 @@ class Completion:
     """Tokens of the reply, its end included; none where they are unknown."""
     logprobs: tuple[float, ...] = ()
     """Their log probabilities, as they were drawn; none where they are unknown."""
+    prompt_ids: tuple[int, ...] = ()
+    """Tokens of the prompt as whoever answered read them, pictures included; none where that is not known."""
     failure: str = ""
     """Why there is no reply, through no fault of the model; then the rest is empty."""
     cut: bool = False

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from models.completion import Completion
 from models.families.family import TinyFamily
+from models.families.prompt import Message
 from models.families.registry import family_of
+from models.families.same_prompt import require_same_prompt
 from models.families.screen import Size
 from models.language_model import BACKENDS
 from models.policy import Context, Policy
@@ -30,6 +32,7 @@ class VlmPolicy(Policy):
 
     def __init__(self, directory: Path, config: PolicyConfig, version: str = "") -> None:
         self.version = version or directory.name
+        self._directory, self._compared = directory, False
         self.family = family_of(config, directory)
         self.dialect = self.family.dialect
         backend = BACKENDS.class_of(backend_of(config, directory))
@@ -40,18 +43,30 @@ class VlmPolicy(Policy):
         self._thinks = config.thoughts
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """One completion per context, each sampled by its context's own seed."""
+        """One completion per context, each sampled by its context's own seed.
+
+        Raises:
+            FlywheelError: a server says what it read, and it is not what is trained on (`require_same_prompt`).
+        """
         if not contexts:
             return []
         chats = [self.family.messages(replace(one, thinks=self._thinks and one.thinks)) for one in contexts]
         made = self.model.generate(chats, [context.seed for context in contexts], temperature, self._max_tokens)
+        self._compare(chats, made)
         screens = [(context.observation.width, context.observation.height) for context in contexts]
         return [self._read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
+
+    def _compare(self, chats: Sequence[Sequence[Message]], made: Sequence[Completion]) -> None:
+        """Compares the first prompt whose tokens are known; those of the same checkpoint are all made alike."""
+        known = next((pair for pair in zip(chats, made, strict=True) if pair[1].prompt_ids), None)
+        if known and not self._compared:
+            require_same_prompt(self._directory, known[0], known[1].prompt_ids)
+            self._compared = True
 
     def _read(self, completion: Completion, screen: Size) -> Completion:
         """What the family reads; a reply that was cut is no action of the policy, whatever stands in
         it. The small policy has learnt to end within its few tokens, and what it wrote counts."""
-        read = replace(self.family.read(completion, screen), family=self.family.name)
+        read = replace(self.family.read(completion, screen), family=self.family.name, prompt_ids=())
         if not completion.cut or isinstance(self.family, TinyFamily):
             return read
         error = f"the reply was cut at {self._max_tokens} tokens (policy.max_new_tokens)"

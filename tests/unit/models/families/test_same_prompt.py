@@ -1,13 +1,18 @@
 """A server that reads another prompt than the trainer is refused, with the place where they part."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from models.completion import Completion
 from models.families.family import ModelFamily
 from models.families.prompt import Message
 from models.families.registry import family_of
 from models.families.same_prompt import prompt_tokens, require_same_prompt
+from models.language_model import LanguageModel
+from models.vlm import VlmPolicy
+from schemas.action import Wait
 from schemas.config.sections import PolicyConfig
 from schemas.failure import FlywheelError
 from tests.unit.models.families.published import context, write_directory
@@ -43,3 +48,26 @@ def test_a_picture_of_another_size_and_a_prompt_cut_short_are_seen(directory: Pa
         require_same_prompt(directory, chat, [*ours[:at], *ours[at + 1 :]])
     with pytest.raises(FlywheelError, match=f"from token {len(ours) - 1} on"):
         require_same_prompt(directory, chat, ours[:-1])
+
+
+class Telling(LanguageModel):
+    """Answers `wait()` and says what it read: without the last token if the option says so."""
+
+    def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None:
+        self.directory, self.cut = directory, bool(config.max_new_tokens == 1)
+
+    def generate(
+        self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
+    ) -> list[Completion]:
+        """One per chat."""
+        read = [prompt_tokens(self.directory, chat) for chat in chats]
+        return [Completion("Action: wait()", prompt_ids=tuple(ids[: -1 if self.cut else None])) for ids in read]
+
+
+def test_a_policy_whose_server_says_what_it_read_is_refused_where_that_is_another_prompt(directory: Path) -> None:
+    policy = PolicyConfig(base=str(directory), family="ui-tars-1.5", backend=f"{__name__}:Telling")
+    met = context(family_of(policy))
+    (reply,) = VlmPolicy(directory, policy).act([met])
+    assert (reply.action, reply.prompt_ids) == (Wait(), ())
+    with pytest.raises(FlywheelError, match="another prompt than the trainer"):
+        VlmPolicy(directory, policy.model_copy(update={"max_new_tokens": 1})).act([met])
