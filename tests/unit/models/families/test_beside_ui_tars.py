@@ -2,13 +2,22 @@
 a reason."""
 
 import json
+import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.shared.beside_ui_tars import EQUAL, ONLY_HERE, REASONS, Package, compared, difference, garbled
+from models.completion import Completion
+from models.families.registry import FAMILIES
+from models.families.template import template
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from tests.unit.models.families.test_families import ACTIONS
 
+NEVER = "_never_used_51bce0c785ca2f68081bfa7d91973934"
 CASES = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())["ui-tars"]
 EXAMPLES = [case["text"] for case in CASES]
 
@@ -34,3 +43,26 @@ def test_a_reply_that_both_read_differently_without_a_reason_is_seen() -> None:
     theirs = package.read("Thought: a\nAction: click(start_box='(1,2)')")
     assert difference("Thought: a\nAction: click(start_box='(1,2)')", theirs) == EQUAL
     assert difference("Thought: a\nAction: click(start_box='(2,1)')", theirs) == "unexplained"
+
+
+def test_what_ui_tars_2_writes_is_the_same_call_to_the_packages_xml_parsers_under_both_names_of_tags() -> None:
+    parser: Any = import_module("ui_tars.action_parser")
+    listed = template("ui-tars-2-functions.txt").replace("use \n at", "use at").splitlines()
+    tools = [json.loads(line) for line in listed if line.startswith('{"type"')]
+    family = FAMILIES.class_of("ui-tars-2")(PolicyConfig(family="ui-tars-2"))
+    written = 0
+    for action in ACTIONS:
+        try:
+            plain = family.reply("I do it.", action, (1000, 1000))
+        except UsageError:
+            continue
+        never = re.sub(r"(</?(?:function|parameter|seed:tool_call))(?=[=>])", rf"\1{NEVER}", plain)
+        never = never.replace("thinkt>", f"think{NEVER}>")
+        (call,) = parser.parse_xml_action(plain, tools)
+        assert call["function"] == action.type
+        assert parser.parse_xml_action_v3(never, tools) == [call]
+        assert (
+            family.read(Completion(never), (1000, 1000)).action == family.read(Completion(plain), (1000, 1000)).action
+        )
+        written += 1
+    assert written == 16
