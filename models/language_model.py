@@ -26,6 +26,9 @@ class LanguageModel(ABC):
     @abstractmethod
     def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None: ...
 
+    def begin(self) -> None:  # noqa: B027  (most have nothing to do)
+        """As `models.policy.Policy.begin`: for what runs elsewhere, where one model is there at a time."""
+
     @abstractmethod
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int

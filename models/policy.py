@@ -40,6 +40,10 @@ class Policy(ABC):
     max_concurrency: int = 0
     """How many calls may run at once, with one context each (a server makes its own batches); 0: batches, in turn."""
 
+    def begin(self) -> None:  # noqa: B027  (most have nothing to do)
+        """Is called where it takes over from another policy whose calls may still be under way: from then on calls of
+        both are answered by its weights, and completions name them."""
+
     @abstractmethod
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         """One completion per context, in order; temperature 0 is greedy. Never raises for what a model may generate."""

@@ -42,6 +42,10 @@ class VlmPolicy(Policy):
         self._max_tokens = config.max_new_tokens or self.family.max_new_tokens
         self._thinks = config.thoughts
 
+    def begin(self) -> None:
+        """Brings its weights to where they run, if that is elsewhere."""
+        self.model.begin()
+
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
         """One completion per context, each sampled by its context's own seed.
 
@@ -78,6 +82,6 @@ def backend_of(config: PolicyConfig, directory: Path) -> str:
     network, else `transformers`."""
     if config.backend != "auto":
         return config.backend
-    if config.server.url:
+    if config.server.named:
         return "server"
     return "tiny" if is_tiny(read_config(directory)) else "transformers"

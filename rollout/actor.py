@@ -44,7 +44,7 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Policy, temperature: float = 0.0, newer: Callable[[], Policy | None] = lambda: None
+        self, policy: Policy, temperature: float = 0.0, newer: Callable[[], Policy | None] | None = None
     ) -> None:
         self.kind: str = policy.kind
         self.dialect, self.needs_elements = policy.dialect, policy.needs_elements
@@ -54,6 +54,7 @@ class Actor:
         self._close_s = 0.0 if policy.max_concurrency else CLOSE_S
         self._waiting: list[tuple[Context, asyncio.Future[Completion]]] = []
         self._serving: set[asyncio.Task[None]] = set()
+        self._begun: Policy | None = None
         self._renewing = threading.Lock()
         self._threads = DaemonThreads(self._free, "policy")
 
@@ -99,6 +100,11 @@ class Actor:
 
     def _act(self, contexts: Sequence[Context]) -> list[Completion]:
         with self._renewing:
-            policy = self._policy = self._newer() or self._policy
+            if self._newer is not None:
+                self._policy = self._newer() or self._policy
+                if self._policy is not self._begun:
+                    self._policy.begin()
+                    self._begun = self._policy
+            policy = self._policy
         completions = policy.act(contexts, self._temperature)
         return [one if one.version else replace(one, version=policy.version) for one in completions]

@@ -26,11 +26,6 @@ MARK = "generation"
 """The file that says which generation the copies are of."""
 
 
-def home() -> Path:
-    """The work folder: `FLYWHEEL_HOME`, else `.flywheel` in the current directory."""
-    return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
-
-
 class FileCache:
     """Copies of files below a place.
 

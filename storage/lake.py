@@ -17,12 +17,13 @@ from deltalake import DeltaTable
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
+from schemas.home import home
 from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
 from storage.address import Address, require_bucket, resolve
 from storage.blobs import Blobs
-from storage.cache import FileCache, home
+from storage.cache import FileCache
 from storage.explained import explained
 from storage.keys import last_of_each_key
 from storage.mark import Mark, make_mark, read_mark, renew_mark

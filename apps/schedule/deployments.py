@@ -30,8 +30,8 @@ import flows
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, UsageError
+from schemas.home import home
 from storage.address import resolve
-from storage.cache import home
 from storage.lake import Lake
 from storage.mark import NAME as MARK
 

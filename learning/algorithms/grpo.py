@@ -37,6 +37,7 @@ class GroupObjective(Objective):
         settings = method_of(job.train).settings(job.train)
         assert isinstance(settings, ClippedConfig)
         self._clips = settings
+        self._widest = 0.0
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
         """The rollouts.
@@ -50,7 +51,11 @@ class GroupObjective(Objective):
         return self._samples
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
-        """Collects what is known of each token."""
+        """Collects what is known of each token.
+
+        Raises:
+            FlywheelError: the tokens were drawn with other probabilities than these weights have, beyond the bound.
+        """
         served, advantages, ages = [], [], []
         for rollout, count in zip(self._samples, counts, strict=True):
             served += rollout.logprobs[:count] or [math.nan] * count
@@ -61,6 +66,19 @@ class GroupObjective(Objective):
         self._served, self._advantages = (
             torch.tensor(values, dtype=parent.dtype, device=parent.device) for values in (served, advantages)
         )
+        tokens, gap = fresh_gap(self._old, self._served, self._ages).tolist()
+        self._widest = max(self._widest, gap / max(1.0, tokens))
+        self._require_match()
+
+    def _require_match(self) -> None:
+        most = self._clips.most_mismatch
+        if most is not None and self._widest > most:
+            key = f"train.{method_of(self._job.train).section}.most_mismatch"
+            raise FlywheelError(
+                f"`{key}` is {most:g}, and what tokens were drawn with is in the mean {self._widest:.3f} nats "
+                "from what the trainer makes of them.",
+                "Whoever rolls out has other weights, prompts or pictures, or log probabilities before temperature.",
+            )
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
         """This piece's share of the mean over the step's tokens."""
@@ -72,7 +90,8 @@ class GroupObjective(Objective):
         return losses.sum() / max(1, batch.targets)
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """Tokens trained on, mean |log p of training - of serving|, shares of clipped tokens, mean |log ratio|.
+        """Tokens trained on, mean |log p of training - of serving|, the largest such mean of an update over its tokens
+        of age 0, shares of clipped tokens, mean |log ratio|.
 
         With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
         weights, so what is left is how the two compute.
@@ -81,6 +100,7 @@ class GroupObjective(Objective):
         means = {
             "tokens": tokens,
             "mismatch": mismatch / max(1.0, drawn),
+            "mismatch_most": self._widest,
             "clipped": clipped / max(1.0, tokens),
             "moved": moved / max(1.0, tokens),
         }

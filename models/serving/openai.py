@@ -1,9 +1,10 @@
 """The one client of OpenAI-compatible servers (vLLM, SGLang, `transformers serve`), for the policy and for judges.
 
 What may pass (no connection, a timeout, 429, a server's error) is tried again with growing pauses; what is left is
-`NoAnswer`, the failure of one request. A refused key or a model that the server does not have would fail every request
-alike, so those are errors that name the config key. The key is read from an environment variable that the config names
-and appears in no message.
+`NoAnswer`, the failure of one request. A server that is pausing or taking up new weights says 503 or gives requests up,
+which whoever can wait for it hears as `Unready`. A refused key or a model that the server does not have would fail
+every request alike, so those are errors that name the config key. The key is read from an environment variable that
+the config names and appears in no message.
 """
 
 import json
@@ -23,12 +24,27 @@ MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """Statuses that may pass."""
 PAUSES = (0.5, 8.0)
 """Seconds before the first repetition, doubled each time, and the longest."""
+UNREADY = 503
+"""Status of a server that pauses, sleeps or takes up new weights; and of one that has too much to do."""
 REFUSED = (401, 403)
 """Statuses of a key that is not taken."""
 
 
 class NoAnswer(Exception):
     """A request that got no usable answer, after all its repetitions; says why."""
+
+
+class Unready(NoAnswer):
+    """The server is there and does not answer now, or gave the request up: it may be asked again later."""
+
+
+class Unreachable(NoAnswer):
+    """Nothing answers at its address."""
+
+
+def pause_before(attempt: int) -> None:
+    """Sleeps before the given repetition of a request, the first being 1."""
+    time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,7 @@ class Endpoint:
         timeout_s: seconds without a byte after which a request has failed.
         retries: how often a request that may still succeed is sent again.
         concurrency: connections at the same time.
+        waits: whether who asks waits for a server that is not ready, and wants to know of it at once.
     """
 
     section: str
@@ -50,6 +67,7 @@ class Endpoint:
     timeout_s: float
     retries: int
     concurrency: int = 16
+    waits: bool = False
 
 
 class OpenAIClient:
@@ -64,12 +82,12 @@ class OpenAIClient:
     """
 
     def __init__(self, endpoint: Endpoint, transport: httpx.BaseTransport | None = None) -> None:
-        _require_address(endpoint)
+        require_address(endpoint)
         self.endpoint = endpoint
         self._key = _key(endpoint)
         self._client = httpx.Client(
             base_url=endpoint.url,
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers=headers_of(endpoint),
             timeout=endpoint.timeout_s,
             limits=httpx.Limits(max_connections=endpoint.concurrency),
             transport=transport,
@@ -77,10 +95,12 @@ class OpenAIClient:
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The first choice of a chat completion as the server wrote it, its text under `text`, made storable, and under
-        `tokens` what the server counted, 0 if it did not.
+        `tokens` what the server counted, 0 if it did not. Under `metadata` is what SGLang says of the whole answer.
 
         Raises:
             NoAnswer: the server failed, or what it sent is no completion.
+            Unready: it gave the request up; or, where the endpoint `waits`, it answers nobody now.
+            Unreachable: nothing answers there.
             FlywheelError: it refuses the key or does not have the model.
         """
         answer = self._sent(json.dumps(body).encode())
@@ -89,9 +109,25 @@ class OpenAIClient:
             tokens = self._metered(completion)
             choice = completion["choices"][0]
             text = storable(choice["message"]["content"] or "")
-            return {**choice, "text": text, "tokens": tokens}
+            ended, metadata = choice.get("finish_reason"), completion.get("metadata")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
+        if ended == "abort":
+            raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
+        return {**choice, "text": text, "tokens": tokens, "metadata": metadata}
+
+    def names(self) -> list[str]:
+        """The models that the server lists.
+
+        Raises:
+            NoAnswer: it lists none.
+        """
+        try:
+            answer = self._client.get("models")
+            answer.raise_for_status()
+            return [str(one["id"]) for one in answer.json()["data"]]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise NoAnswer(self._clean(f"{self.endpoint.url}/models: {type(error).__name__}: {error}")) from None
 
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers and takes the key."""
@@ -112,25 +148,29 @@ class OpenAIClient:
         return tokens
 
     def _sent(self, body: bytes) -> httpx.Response:
-        problem = ""
+        failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
-                time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
+                pause_before(attempt)
             try:
                 answer = self._client.post(
                     "chat/completions", content=body, headers={"Content-Type": "application/json"}
                 )
             except httpx.HTTPError as error:
-                problem = self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}")
+                kind = Unreachable if isinstance(error, httpx.ConnectError) else NoAnswer
+                failure = kind(self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}"))
                 continue
             if answer.is_success:
                 return answer
             if answer.status_code in (*REFUSED, 404):
                 raise self._refused(answer)
             problem = self._about(answer, str(answer.status_code))
+            if answer.status_code == UNREADY and self.endpoint.waits:
+                raise Unready(problem)
+            failure = NoAnswer(problem)
             if answer.status_code not in MAY_PASS:
                 break
-        raise NoAnswer(problem)
+        raise failure
 
     def _refused(self, answer: httpx.Response) -> FlywheelError:
         section, variable = self.endpoint.section, self.endpoint.key_variable
@@ -146,7 +186,14 @@ class OpenAIClient:
         return text.replace(self._key, "***") if self._key else text
 
 
-def _require_address(endpoint: Endpoint) -> None:
+def headers_of(endpoint: Endpoint) -> dict[str, str]:
+    """What every request to an endpoint carries; raises UsageError for a key that cannot be sent."""
+    key = _key(endpoint)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def require_address(endpoint: Endpoint) -> None:
+    """Raises UsageError if the endpoint's url is no web address."""
     if endpoint.url.startswith(("http://", "https://")):
         return
     host = endpoint.url.rpartition("://")[2]

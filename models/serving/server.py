@@ -1,11 +1,13 @@
 """A model behind any OpenAI-compatible server (vLLM, SGLang, `transformers serve`): chats go out, answers come back.
 
 A request that got no answer is the server's failure, which ends the trajectory as an environment failure: it says
-nothing about the policy.
+nothing about the policy. One that the server gave up, or did not take since it was pausing, is asked again.
 """
 
 import base64
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,22 @@ from models.completion import Completion
 from models.families.prompt import Message
 from models.families.screen import picture_png
 from models.language_model import LanguageModel
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
-from schemas.config.sections import PolicyConfig, ServerConfig
-
-_NUMBERED = "token_id:"
+from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before
+from models.serving.process import require_program
+from models.serving.proof import token_ids, whole
+from models.serving.served import Served, Weights, endpoint_of, served_by
+from models.serving.updater import UPDATERS
+from schemas.config.sections import PolicyConfig
+from schemas.config.serving import ServerConfig
+from schemas.failure import UsageError
+from schemas.home import home
 
 
 class ServerModel(LanguageModel):
     """Asks a server to go on with chats.
 
     Args:
-        directory: the checkpoint that acts, which the server must be able to read if its path is the model's name.
+        directory: the checkpoint that acts, which the server must be able to read if it is to load it.
         config: the server.
         version: the policy's name.
         transport: what carries requests, for tests.
@@ -36,51 +43,89 @@ class ServerModel(LanguageModel):
     ) -> None:
         self.config = config.server
         self.max_concurrency = self.config.concurrency
-        self.model = self.config.model.replace("{checkpoint}", str(directory)).replace("{version}", version)
-        self._client = OpenAIClient(_endpoint(self.config), transport)
+        log = home() / "server.log"
+        self._served = Served(self.config, log, transport) if transport else served_by(self.config, log)
+        self._weights = Weights(directory, version)
+        self._follows = False
+
+    def begin(self) -> None:
+        """Brings the server to hold these weights; requests of the ones before are answered by these from then on.
+
+        Raises:
+            FlywheelError: it refuses them, or did not take them up in time.
+        """
+        self._served.begin(self._weights)
+        self._follows = True
 
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
         """One completion of at most `max_tokens` tokens per chat, one after the other; temperature 0 is greedy.
 
-        A failed one says so. Calls may run at the same time.
+        Each names the version that made it. A failed one says so. Calls may run at the same time.
 
         Raises:
-            FlywheelError: the server refuses the key or does not have the model.
+            FlywheelError: the server refuses the key or the weights, or does not have the model.
         """
         return [
             self._ask(self._body(chat, seed, temperature, max_tokens)) for chat, seed in zip(chats, seeds, strict=True)
         ]
 
     def _body(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:
-        asked = {
-            "model": self.model,
+        """What is asked; of a server that does more than the protocol, all that decides what is sampled."""
+        more = self.config.logprobs or self._served.updater.way == "in_place"
+        return {
             "messages": [wire_message(message) for message in chat],
-            "temperature": temperature,
-            "top_p": 1.0,
+            **(whole(temperature) if more else {"temperature": temperature, "top_p": 1.0}),
             "max_tokens": max_tokens,
             "seed": seed % 2**31,
+            **self._served.fields,
+            **({"logprobs": True, "return_token_ids": True} if self.config.logprobs else {}),
+            **self.config.extra,
         }
-        return {**asked, **({"logprobs": True} if self.config.logprobs else {}), **self.config.extra}
 
     def _ask(self, body: dict[str, Any]) -> Completion:
-        try:
-            return _completion(self._client.chat(body))
-        except NoAnswer as failure:
-            return Completion("", failure=str(failure))
+        """Asks until there is an answer, or for as long as a server that is not ready is waited for."""
+        until, attempt = time.monotonic() + self.config.patience_s, 0
+        while True:
+            try:
+                with self._served.request(self._weights, self._follows) as (held, model):
+                    choice = self._served.client.chat({"model": model, **body})
+                    self._served.check(choice)
+                    return replace(_completion(choice), version=held.version)
+            except NoAnswer as reason:
+                attempt += 1
+                if not self._passes(reason) or time.monotonic() > until:
+                    return Completion("", failure=str(reason))
+                pause_before(attempt)
+
+    def _passes(self, reason: NoAnswer) -> bool:
+        """Whether it is worth waiting: the server only pauses, or is started anew."""
+        if isinstance(reason, Unreachable) or not self._served.runs:
+            self._served.lose()
+            return bool(self.config.command)
+        return isinstance(reason, Unready)
 
 
-def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> None:
-    """Raises `FlywheelError` unless the configured server, if there is one, answers and takes the key."""
-    if config.url:
-        OpenAIClient(_endpoint(config), transport).require()
+def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> str:
+    """What is known of the configured server before it is asked for anything.
 
-
-def _endpoint(config: ServerConfig) -> Endpoint:
-    return Endpoint(
-        "policy.server", config.url, config.key_variable, config.timeout_s, config.retries, config.concurrency
-    )
+    Raises:
+        UsageError: there is no such updater, or it cannot sleep.
+        FlywheelError: the server does not answer, or does not take the key; there is no such program.
+    """
+    if not config.named:
+        return "none: the policy acts in this process"
+    updater = UPDATERS.class_of(config.update)
+    if config.while_training == "sleep" and not updater.sleeps:
+        raise UsageError(
+            f"`policy.server.while_training` is sleep, which no server of `policy.server.update={config.update}` can.",
+            "Set it to run, or to stop where `policy.server.command` starts the server.",
+        )
+    if config.command:
+        return f"{require_program(config)} is there, to be started when the policy acts"
+    OpenAIClient(endpoint_of(config), transport).require()
+    return f"{config.url} answers"
 
 
 def wire_message(message: Message) -> dict[str, Any]:
@@ -99,22 +144,12 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(choice: dict[str, Any]) -> Completion:
-    """What a choice holds; one that the server gave up, or log probabilities that cannot be read, are no answer."""
-    ended = choice.get("finish_reason")
-    if ended == "abort":
-        raise NoAnswer("the server gave the request up (finish_reason abort)")
+    """What a choice holds; log probabilities that cannot be read are no answer."""
     try:
         entries = (choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
-        tokens = choice.get("token_ids") or _numbered([entry["token"] for entry in entries])
+        tokens = token_ids(choice)
         ids = tuple(tokens) if len(tokens) == len(logprobs) else ()
-        return Completion(choice["text"], ids, logprobs, cut=ended == "length")
+        return Completion(choice["text"], ids, logprobs, cut=choice.get("finish_reason") == "length")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None
-
-
-def _numbered(names: Sequence[str]) -> list[int]:
-    """Token ids, of a server that names tokens by their numbers."""
-    if not all(name.startswith(_NUMBERED) for name in names):
-        return []
-    return [int(name.removeprefix(_NUMBERED)) for name in names]

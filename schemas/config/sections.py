@@ -13,6 +13,7 @@ from schemas.config.operations import BudgetConfig, ClusterConfig, TracesConfig
 from schemas.config.profiles import config_file
 from schemas.config.reflect import ReflectConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
+from schemas.config.serving import ServerConfig
 from schemas.config.synthesis import SynthesisConfig
 from schemas.config.think import ThinkConfig
 from schemas.config.training import TrainConfig
@@ -152,33 +153,6 @@ class CollectConfig(Section):
         return self
 
 
-class ServerConfig(Section):
-    """An OpenAI-compatible server that runs the policy's model, in place of this process."""
-
-    url: str = ""
-    """Its address up to the version, such as `http://localhost:8000/v1`; empty for none."""
-    model: str = "{checkpoint}"
-    """The model's name there: `{checkpoint}` stands for the folder of the policy that acts, `{version}` for its name.
-    One of the two must be in it, so that a policy is never measured by another's weights."""
-    key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
-    timeout_s: Positive = 120.0
-    retries: Whole = 3
-    """How often a request that may still succeed is sent again."""
-    concurrency: Count = 16
-    """Requests that run at the same time."""
-    logprobs: bool = False
-    """Ask for log probabilities (`grpo` needs them, and token ids, which vLLM gives for `return_token_ids`)."""
-    extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Further fields of every request, such as `{"top_k": -1, "return_token_ids": true}`."""
-
-    @model_validator(mode="after")
-    def _names_the_policy(self) -> "ServerConfig":
-        if "{checkpoint}" not in self.model and "{version}" not in self.model:
-            raise ValueError(f"policy.server.model is {self.model!r}: put {{checkpoint}} or {{version}} in it")
-        return self
-
-
 class PolicyConfig(Section):
     """The vision-language policy."""
 
@@ -222,10 +196,10 @@ class PolicyConfig(Section):
 
     @model_validator(mode="after")
     def _one_backend(self) -> "PolicyConfig":
-        if self.backend == "server" and not self.server.url:
-            raise ValueError("policy.backend is server: set policy.server.url")
-        if self.backend in ("tiny", "transformers") and self.server.url:
-            raise ValueError(f"policy.backend is {self.backend}: take policy.server.url away, or set it to server")
+        if self.backend == "server" and not self.server.named:
+            raise ValueError("policy.backend is server: set policy.server.url or policy.server.command")
+        if self.backend in ("tiny", "transformers") and self.server.named:
+            raise ValueError(f"policy.backend is {self.backend}: take policy.server away, or set it to server")
         if self.options and ":" not in self.backend:
             raise ValueError(f"policy.options has keys of a backend of your own, and policy.backend is {self.backend}")
         return self
@@ -359,6 +333,21 @@ class Config(Section):
             raise UsageError(
                 "`cluster.kind`: streamed training rolls out beside its trainer, on one machine.",
                 "Set `train.stream.on=false`, or `cluster.kind=local`.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _served_here(self) -> "Config":
+        server = self.policy.server
+        if server.command and self.cluster.kind != "local":
+            raise UsageError(
+                "`policy.server.command`: machines of a cluster share one server, and each would start its own.",
+                "Start it yourself and set `policy.server.url`, or set `cluster.kind=local`.",
+            )
+        if server.while_training != "run" and self.train.stream.on:
+            raise UsageError(
+                f"`policy.server.while_training` is {server.while_training}: streamed training rolls out meanwhile.",
+                "Set it to run, or `train.stream.on=false`.",
             )
         return self
 

@@ -50,6 +50,10 @@ class ClippedConfig(EpochSection):
     """It may rise by at most this share."""
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
+    most_mismatch: Positive | None = None
+    """Before an update: the mean difference, in nats, of what the trainer makes of the drawn tokens' log probabilities
+    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. Not looked at if
+    not set. A served model of the same weights is within 0.02."""
     epochs: Positive = 2.0
     """How often each step of the trajectories is trained on."""
     batch: Count = 64
@@ -145,7 +149,10 @@ class LoraConfig(Section):
     alpha: Positive = 32.0
     """An adapter's product is scaled by alpha / rank."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    """The last part of the names of the linear layers that get one, wherever they are in the model."""
+    """The last part of the names of the linear layers that get one."""
+    vision: bool = False
+    """Whether layers of the vision tower get one too: Qwen2.5-VL's has layers of the same names. Servers that load
+    adapters leave those out."""
 
 
 class StreamConfig(Section):

@@ -12,6 +12,7 @@ from pathlib import Path
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
+from learning.algorithms.method import method_of
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
@@ -209,12 +210,17 @@ def _log(config: Config) -> str:
 
 
 def _server(config: Config) -> str:
-    if not config.policy.server.url:
+    server = config.policy.server
+    if not server.named:
         return "none: the policy acts in this process"
+    if method_of(config.train).streams and not server.logprobs:
+        raise UsageError(
+            f"`policy.server.logprobs` is not set, and {config.train.method} trains on what tokens were drawn with.",
+            "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
+        )
     from models.serving.server import require_server
 
-    require_server(config.policy.server)
-    return f"{config.policy.server.url} answers"
+    return require_server(server)
 
 
 def _proposers(config: Config) -> str:

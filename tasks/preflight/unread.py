@@ -112,7 +112,7 @@ def _is_local(config: Config) -> bool:
 
 
 def _acts_elsewhere(config: Config) -> bool:
-    return config.policy.backend == "server" or (config.policy.backend == "auto" and bool(config.policy.server.url))
+    return config.policy.backend == "server" or (config.policy.backend == "auto" and config.policy.server.named)
 
 
 def _without_device(config: Config) -> bool:
@@ -121,7 +121,7 @@ def _without_device(config: Config) -> bool:
 
 
 def _without_server(config: Config) -> bool:
-    return not config.policy.server.url and ":" not in config.policy.backend
+    return not config.policy.server.named and ":" not in config.policy.backend
 
 
 def _unjudged(config: Config) -> bool:
@@ -162,13 +162,25 @@ RULES = (
         ("policy.precision",),
         _acts_elsewhere,
         "a server decides for itself",
-        "Remove it, or set no `policy.server.url`.",
+        "Remove it, or set no `policy.server`.",
     ),
     Rule(
         ("policy.server",),
         _without_server,
         "there is no server",
-        "Set `policy.server.url`, or remove it.",
+        "Set `policy.server.url` or `policy.server.command`, or remove it.",
+    ),
+    Rule(
+        ("policy.server.start_timeout_s",),
+        lambda config: not config.policy.server.command,
+        "no server is started",
+        "Set `policy.server.command`, or remove it.",
+    ),
+    Rule(
+        ("policy.server.in_flight",),
+        lambda config: config.policy.server.update == "path",
+        "requests go on under the weights that they name",
+        "Set `policy.server.update`, or remove it.",
     ),
     Rule(
         ("think.tries", "think.most"),

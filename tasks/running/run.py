@@ -15,6 +15,7 @@ from uuid import uuid4
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
+from models.serving.served import close_servers
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.running.now import published
@@ -54,7 +55,8 @@ _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
-    """The run that the stages within belong to; what it is at is seen from elsewhere (`tasks.running.now`).
+    """The run that the stages within belong to; what it is at is seen from elsewhere (`tasks.running.now`). Servers
+    that it has started end with it.
 
     Args:
         config: the resolved config.
@@ -76,6 +78,7 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
             yield run
     finally:
         _under_way.reset(before)
+        close_servers()
 
 
 def run_of(config: Config, create: bool = True) -> Run:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from schemas.config import Config
+from schemas.home import home
 from storage.address import resolve
-from storage.cache import home
 from storage.lake import Lake
 from storage.mark import NAME as MARK
 from storage.objects import inside

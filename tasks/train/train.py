@@ -9,6 +9,7 @@ from learning.algorithms.method import Source, method_of
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
 from learning.job import Job, Message
+from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.metrics import Metrics
@@ -174,7 +175,8 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
 
 
 def _run(job: Job, folder: Path) -> Message:
-    """Starts the trainer, shows its progress, returns the sum of its messages."""
+    """Starts the trainer, shows its progress, returns the sum of its messages; a server makes room for it first."""
+    make_room(job.policy.server)
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")
 

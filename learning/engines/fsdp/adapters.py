@@ -18,6 +18,8 @@ from schemas.failure import FlywheelError, UsageError
 _NAME = "default"
 _BASE = ".base_layer."
 _ADAPTER = ".lora_"
+_VISION = r"(.*\.)?(visual|vision_tower|vision_model)\..*"
+"""Full names of modules of a vision tower, in the families that can be trained."""
 
 
 def require_peft(lora: LoraConfig) -> None:
@@ -43,13 +45,19 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
         return
     import peft
 
-    wanted = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))  # type: ignore[arg-type]
+    wanted = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        target_modules=list(lora.targets),
+        exclude_modules=None if lora.vision else _VISION,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
             peft.inject_adapter_in_model(wanted, model)
         except ValueError as error:
-            raise UsageError(f"`train.lora.targets`: {error}", "Name linear layers that the model has.") from error
+            hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
+            raise UsageError(f"`train.lora.targets`: {error}", hint) from error
 
 
 def is_adapter(name: str) -> bool:

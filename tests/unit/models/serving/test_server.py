@@ -33,7 +33,8 @@ from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Click
 from schemas.config import config_of
-from schemas.config.sections import PolicyConfig, ServerConfig
+from schemas.config.sections import PolicyConfig
+from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from tests.parts import FAKE
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
@@ -170,8 +171,10 @@ def test_what_would_fail_every_trajectory_is_an_error_that_names_the_hint(status
     [({"token_ids": [7, 8]}, ("a", "b"), (7, 8)), ({}, ("token_id:7", "token_id:8"), (7, 8)), ({}, ("a", "b"), ())],
 )
 def test_log_probabilities_are_kept_if_the_server_gives_them(
-    more: dict[str, Any], names: tuple[str, ...], tokens: tuple[int, ...]
+    more: dict[str, Any], names: tuple[str, ...], tokens: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("models.serving.served.prove", lambda *_: None)
+
     def handler(request: httpx.Request) -> httpx.Response:
         assert json.loads(request.content)["logprobs"] is True
         content = [{"token": name, "logprob": -0.5} for name in names]
@@ -186,8 +189,14 @@ def test_log_probabilities_are_kept_if_the_server_gives_them(
 def test_a_model_name_that_is_the_same_for_every_policy_is_refused() -> None:
     with pytest.raises(UsageError, match=r"policy\.server"):
         config_of({"suite": {"tasks": ["click-target"]}, "policy": {"server": {"model": "always-this"}}})
-    named = SERVER.model_copy(update={"model": "wheel/{version}"})
-    assert served_by(lambda _: completed(""), named).model == "wheel/policy-0003"
+    asked: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["model"])
+        return completed("")
+
+    served_by(handler, SERVER.model_copy(update={"model": "wheel/{version}"})).generate([[]], [0], 0.0, 4)
+    assert asked == ["wheel/policy-0003"]
 
 
 def test_a_server_that_does_not_answer_is_known_before_anything_is_spent() -> None:
@@ -265,13 +274,19 @@ def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
     assert all(thought.tokens > 0 for thought in thoughts)
 
 
-def test_a_reply_that_was_cut_says_so_and_one_that_was_given_up_is_the_servers_failure() -> None:
+def test_a_reply_that_was_cut_says_so_and_one_that_was_given_up_is_asked_for_again() -> None:
     answers = iter(
         [completed("wait()", finish_reason="length"), completed("wa", finish_reason="abort"), completed("x")]
     )
-    chats = [ModelFamily(PolicyConfig()).messages(context(0))] * 3
-    cut, given_up, whole = served_by(lambda _: next(answers)).generate(chats, [0, 1, 2], 0.0, 4)
+    chats = [ModelFamily(PolicyConfig()).messages(context(0))] * 2
+    cut, whole = served_by(lambda _: next(answers)).generate(chats, [0, 1], 0.0, 4)
     assert (cut.cut, cut.failure, whole.cut) == (True, "", False)
+    assert (whole.text, whole.failure) == ("x", "")
+
+
+def test_a_reply_that_is_always_given_up_is_the_servers_failure() -> None:
+    asked = served_by(lambda _: completed("wa", finish_reason="abort"), SERVER.model_copy(update={"patience_s": 0.05}))
+    (given_up,) = asked.generate([ModelFamily(PolicyConfig()).messages(context(0))], [0], 0.0, 4)
     assert "abort" in given_up.failure and not given_up.text
 
 

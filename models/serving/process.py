@@ -1,0 +1,108 @@
+"""The process of a server that the flywheel starts: `policy.server.command`."""
+
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from models.serving import keeper
+from schemas.config.serving import ServerConfig
+from schemas.failure import FlywheelError
+
+POLL_S = 0.2
+
+
+class ServerProcess:
+    """A server at a port of its own, as long as this process at most. It keeps its port when it is started anew.
+
+    Args:
+        config: the command, and how long it may take to answer.
+        log: the file that all it prints goes to.
+    """
+
+    def __init__(self, config: ServerConfig, log: Path) -> None:
+        self._config, self._log = config, log
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}/v1"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, checkpoint: Path) -> None:
+        """Starts it, after ending it if it runs, and waits until it answers.
+
+        Raises:
+            FlywheelError: it ended, or did not answer in time; quotes the end of its log.
+        """
+        self.stop()
+        given = {"{checkpoint}": str(checkpoint), "{port}": str(self._port)}
+        command = [_filled(word, given) for word in shlex.split(self._config.command)]
+        require_program(self._config)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", keeper.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait()
+
+    def stop(self) -> None:
+        """Ends it and all that it started."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(keeper.GRACE_S + 5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _wait(self) -> None:
+        end = time.monotonic() + self._config.start_timeout_s
+        while self.alive and time.monotonic() < end:
+            try:
+                if httpx.get(f"{self.url}/models", timeout=5.0).status_code < 500:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(POLL_S)
+        ended = f"it did not answer in {self._config.start_timeout_s:g} s" if self.alive else "it ended"
+        self.stop()
+        tail = self._log.read_text(errors="replace")[-800:].strip()
+        raise FlywheelError(f"`policy.server.command`: {ended}.", f"The end of {self._log}: {tail or 'nothing'}")
+
+
+def require_program(config: ServerConfig) -> str:
+    """The program that the command names; raises FlywheelError if there is none."""
+    try:
+        words = shlex.split(config.command)
+    except ValueError as error:
+        raise FlywheelError(f"`policy.server.command` cannot be read: {error}.", "Close its quotes.") from None
+    found = shutil.which(words[0]) if words else None
+    if found is None:
+        raise FlywheelError(
+            f"`policy.server.command`: there is no program {words[0] if words else ''!r}.",
+            "Install it, or name it by its whole path.",
+        )
+    return found
+
+
+def _filled(word: str, given: dict[str, str]) -> str:
+    for name, value in given.items():
+        word = word.replace(name, value)
+    return word

@@ -1,0 +1,81 @@
+"""New weights for vLLM, by the endpoints of its development mode (`VLLM_SERVER_DEV_MODE=1`).
+
+`/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`, `/reset_prefix_cache`
+and `/reset_encoder_cache` (vllm/entrypoints/serve/dev). A paused server keeps new requests or answers them with 503;
+what is given up ends with the reason `abort`. Names of weights (`/update_weight_version`, `/weight_info`, and
+`weight_versions` in answers) are in newer releases only.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from models.serving.openai import NoAnswer
+from models.serving.updater import Missing, Updater
+from schemas.failure import FlywheelError
+
+LOADING = "loading"
+"""What the weights are called while they change: whoever is killed meanwhile leaves a server that nobody trusts."""
+DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
+
+
+class VllmUpdater(Updater):
+    """vLLM, which loads a checkpoint's folder into the weights that it has."""
+
+    sleeps = True
+    fields = {"return_token_ids": True, "return_weight_versions": True}  # noqa: RUF012
+    hint = "Start vLLM with --logprobs-mode processed_logprobs."
+
+    def drop(self) -> None:
+        """Ends what is under way with the reason `abort`; releases without `/abort_requests` by a pause."""
+        try:
+            self.control.post("/abort_requests", {"request_ids": []})
+        except Missing:
+            self._call("/pause", mode="abort")
+            self._call("/resume")
+
+    def replace(self, directory: Path, name: str) -> None:
+        """Pauses, loads, empties the caches that the old weights filled, and goes on."""
+        if self.asleep:
+            self._call("/wake_up", tags="weights")
+        else:
+            self._call("/pause", mode="wait")
+        self.adopt(LOADING)
+        load = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
+        self._call("/collective_rpc", load)
+        self.adopt(name)
+        self._call("/reset_prefix_cache", reset_running_requests="true")
+        with suppress(Missing):
+            self.control.post("/reset_encoder_cache")
+        if self.asleep:
+            self._call("/wake_up", tags="kv_cache")
+            self.asleep = False
+        self._call("/resume")
+
+    def adopt(self, name: str) -> None:
+        """Where the server knows names of weights."""
+        with suppress(Missing):
+            self.control.post("/update_weight_version", {"new_version": name})
+
+    def holds(self) -> str | None:
+        """What it was last given, where it knows names of weights."""
+        try:
+            return str(self.control.get("/weight_info")["weight_version"])
+        except (NoAnswer, FlywheelError, KeyError, TypeError):
+            return None
+
+    def sleep(self) -> None:
+        """Throws weights and caches away: level 2."""
+        self._call("/sleep", level="2")
+        self.asleep = True
+
+    def names_in(self, answer: Mapping[str, Any]) -> set[str]:
+        """Of all spans of tokens."""
+        return {str(span["version"]) for span in answer.get("weight_versions") or ()}
+
+    def _call(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> None:
+        try:
+            self.control.post(path, body, **query)
+        except Missing as missing:
+            raise FlywheelError(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None

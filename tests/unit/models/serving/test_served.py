@@ -1,0 +1,270 @@
+"""A server and the weights that it holds: requests and changes never meet, and every answer is of one version."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import models.serving.openai
+from models.serving.openai import Unready
+from models.serving.served import Served, Weights
+from models.serving.server import ServerModel
+from schemas.config.sections import PolicyConfig
+from schemas.config.serving import ServerConfig
+from schemas.failure import FlywheelError, UsageError
+
+URL = "http://model.test/v1"
+CHAT = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.serving.openai, "PAUSES", (0.01, 0.01))
+
+
+class Vllm:
+    """vLLM's endpoints without a model: an answer says which weights it is from."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.loaded, self.version = "base", "default"
+        self.paused = False
+        self.dies_at = ""
+        """The call that a kill of the flywheel falls before; once."""
+        self.given_up = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "policy"}]})
+        if path == "/weight_info":
+            return httpx.Response(200, json={"weight_version": self.version})
+        body = json.loads(request.content or b"{}")
+        if path == "/v1/chat/completions":
+            return self.chat(body)
+        if path == self.dies_at:
+            self.dies_at = ""
+            raise KeyboardInterrupt
+        self.calls.append(path + (f"?{request.url.query.decode()}" if request.url.query else ""))
+        if path == "/pause":
+            self.paused = True
+        elif path == "/resume":
+            self.paused = False
+        elif path == "/collective_rpc":
+            assert self.paused and body["method"] == "reload_weights"
+            self.loaded = body["kwargs"]["weights_path"]
+        elif path == "/update_weight_version":
+            self.version = body["new_version"]
+        return httpx.Response(200, json={})
+
+    def chat(self, body: dict[str, Any]) -> httpx.Response:
+        if self.paused:
+            return httpx.Response(503, json={"error": "paused"})
+        if self.given_up:
+            self.given_up -= 1
+            return completed("ha", finish_reason="abort")
+        spans = [{"version": self.version, "start": 0, "end": 1}]
+        return completed(self.loaded, **({"weight_versions": spans} if body.get("return_weight_versions") else {}))
+
+
+def completed(text: str, **more: Any) -> httpx.Response:
+    return httpx.Response(200, json={"choices": [{"message": {"content": text}, **more}]})
+
+
+def served(handler: Handler, **more: Any) -> Served:
+    config = ServerConfig.model_validate({"url": URL, "update": "vllm", "retries": 0, "patience_s": 5.0, **more})
+    return Served(config, Path("log"), httpx.MockTransport(handler))
+
+
+def weights(tmp_path: Path, version: str) -> Weights:
+    directory = tmp_path / version
+    directory.mkdir(exist_ok=True)
+    (directory / "model.safetensors").write_text(version)
+    return Weights(directory, version)
+
+
+def model_of(there: Served, of: Weights, monkeypatch: pytest.MonkeyPatch) -> ServerModel:
+    monkeypatch.setattr("models.serving.server.served_by", lambda *_: there)
+    config = PolicyConfig(server=ServerConfig(url=URL, update="vllm", patience_s=5.0))
+    return ServerModel(of.directory, config, of.version)
+
+
+def test_weights_are_loaded_between_a_pause_and_the_emptying_of_caches(tmp_path: Path) -> None:
+    server = Vllm()
+    there, one = served(server), weights(tmp_path, "policy-0001")
+    with there.request(one) as (held, model):
+        assert (held, model, server.loaded, server.version) == (one, "policy", str(one.directory), one.name)
+    assert server.calls == [
+        "/pause?mode=wait",
+        "/update_weight_version",
+        "/collective_rpc",
+        "/update_weight_version",
+        "/reset_prefix_cache?reset_running_requests=true",
+        "/reset_encoder_cache",
+        "/resume",
+    ]
+    with there.request(one):
+        assert len(server.calls) == 7
+    again = served(server)  # another process
+    with again.request(one):
+        assert len(server.calls) == 7
+
+
+def test_two_policies_in_turn_are_each_answered_by_their_own_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = served(Vllm())
+    one, two = (weights(tmp_path, name) for name in ("policy-0001", "policy-0002"))
+    models_of = [model_of(there, of, monkeypatch) for of in (one, two, one)]
+    made = [model.generate([CHAT], [0], 0.0, 4)[0] for model in models_of]  # type: ignore[list-item]
+    assert [(reply.text, reply.version) for reply in made] == [
+        (str(of.directory), of.version) for of in (one, two, one)
+    ]
+
+
+def test_a_change_waits_for_requests_and_holds_back_new_ones(tmp_path: Path) -> None:
+    server = Vllm()
+    there = served(server)
+    one, two = (weights(tmp_path, name) for name in ("policy-0001", "policy-0002"))
+    there.begin(one)
+    seen: list[str] = []
+
+    def ask() -> None:
+        with there.request(one, follow=True) as (held, _):
+            seen.append(held.version)
+
+    with there.request(one, follow=True) as (held, _):
+        changing = threading.Thread(target=lambda: there.begin(two))
+        changing.start()
+        time.sleep(0.1)
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.1)
+        assert held == one and not seen and server.version == one.name
+    changing.join(5)
+    asking.join(5)
+    assert seen == ["policy-0002"] and server.version == two.name
+
+
+def test_a_request_that_is_given_up_or_meets_a_pause_is_asked_again_and_is_nobodys_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Vllm()
+    there, one = served(server), weights(tmp_path, "policy-0001")
+    model = model_of(there, one, monkeypatch)
+    model.begin()
+    server.given_up, server.paused = 2, True
+    threading.Timer(0.2, lambda: setattr(server, "paused", False)).start()
+    (made,) = model.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+    assert (made.text, made.failure, made.version) == (str(one.directory), "", "policy-0001")
+
+
+def test_a_server_that_never_comes_back_is_a_failure_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Vllm()
+    there, one = served(server), weights(tmp_path, "policy-0001")
+    model = model_of(there, one, monkeypatch)
+    model.begin()
+    model.config = model.config.model_copy(update={"patience_s": 0.2})
+    server.paused = True
+    (made,) = model.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+    assert "503" in made.failure and not made.text
+
+
+@pytest.mark.parametrize("dies_at", ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume"])
+def test_a_kill_between_two_calls_leaves_old_weights_or_new_ones_and_never_trusts_what_is_between(
+    dies_at: str, tmp_path: Path
+) -> None:
+    server = Vllm()
+    one, two = (weights(tmp_path, name) for name in ("policy-0001", "policy-0002"))
+    served(server).begin(one)
+    server.dies_at = dies_at
+    with pytest.raises(KeyboardInterrupt):
+        served(server).begin(two)
+    again = served(server)
+    for of in (one, two):
+        with again.request(of):
+            assert (server.loaded, server.version) == (str(of.directory), of.name)
+            if dies_at != "/resume":
+                assert not server.paused
+
+
+def test_an_answer_of_other_weights_is_not_taken_and_the_right_ones_are_brought_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Vllm()
+    there, one = served(server), weights(tmp_path, "policy-0001")
+    model = model_of(there, one, monkeypatch)
+    model.begin()
+    server.loaded, server.version = "base", "default"  # it was started anew by somebody
+    (made,) = model.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+    assert made.text == str(one.directory) and server.version == one.name
+
+
+def test_a_server_without_the_endpoints_is_refused_with_the_switch_to_set(tmp_path: Path) -> None:
+    there = served(lambda _: httpx.Response(404, json={"detail": "Not Found"}))
+    with pytest.raises(FlywheelError, match="VLLM_SERVER_DEV_MODE=1"):
+        there.begin(weights(tmp_path, "policy-0001"))
+
+
+def test_what_a_request_leaves_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[dict[str, Any]] = []
+    server = Vllm()
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("completions"):
+            bodies.append(json.loads(request.content))
+        return server(request)
+
+    model_of(served(handler), weights(tmp_path, "policy-0001"), monkeypatch).generate([CHAT], [3], 0.7, 9)  # type: ignore[list-item]
+    (body,) = bodies
+    del body["messages"]
+    assert body == {
+        "model": "policy",
+        "temperature": 0.7,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "max_tokens": 9,
+        "seed": 3,
+        "return_token_ids": True,
+        "return_weight_versions": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"url": URL, "command": "serve {port}"}, "url and policy.server.command"),
+        ({"command": "serve"}, "{port}"),
+        ({"command": "serve {port}", "update": "vllm"}, "{checkpoint}"),
+        ({"url": URL, "update": "restart"}, "update is restart"),
+        ({"url": URL, "while_training": "stop"}, "while_training is stop"),
+        ({"url": URL, "model": "fixed"}, "policy.server.model"),
+        ({"url": URL, "logprobs": True, "extra": {"top_p": 0.9}}, "extra has top_p"),
+    ],
+)
+def test_a_server_that_could_not_follow_is_refused_by_its_field(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named.replace("{", r"\{").replace("}", r"\}")):
+        ServerConfig.model_validate(given)
+
+
+def test_an_updater_that_is_none_is_named() -> None:
+    with pytest.raises(UsageError, match=r"policy\.server\.update.*nobody"):
+        served(Vllm(), update="nobody")
+
+
+def test_unready_is_heard_by_whoever_waits(tmp_path: Path) -> None:
+    there = served(lambda _: httpx.Response(503))
+    with pytest.raises(Unready):
+        there.client.chat({})
