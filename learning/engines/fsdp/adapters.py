@@ -57,7 +57,7 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             peft.inject_adapter_in_model(wanted, model)
         except ValueError as error:
             hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
-            raise UsageError(f"`train.lora.targets`: {error}", hint) from error
+            raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {error}", hint) from error
 
 
 def is_adapter(name: str) -> bool:

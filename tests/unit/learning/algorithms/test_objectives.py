@@ -30,7 +30,7 @@ from models.policy import Context
 from models.random_vlm import KINDS
 from models.tiny.layout import CRITIC, read_config
 from models.vlm import VlmPolicy
-from schemas.config.training import PpoConfig
+from schemas.config.training import GroupConfig, PpoConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.unit.learning.chats import POLICY
@@ -93,6 +93,17 @@ def test_what_was_drawn_gains_by_its_advantage_in_a_trainer_of_its_own(start: St
     assert numbers["tokens"] == plan.steps * sum(len(rollout.token_ids) for rollout in read_rollouts(plan.samples))
     assert numbers["mismatch"] < 1e-3 and numbers["moved"] > 0
     assert act(plan.out) is not None
+
+
+def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_first_step(
+    start: Start, tmp_path: Path
+) -> None:
+    plan = job(*start, "grpo", group=GroupConfig(most_mismatch=0.02))
+    drawn = read_rollouts(plan.samples)
+    Learner(plan, drawn, 0, 1).close()
+    raw = [replace(one, logprobs=tuple(value - 0.03 for value in one.logprobs)) for one in drawn]
+    with pytest.raises(FlywheelError, match=r"train\.group\.most_mismatch` is 0\.02.*0\.030 nats"):
+        Learner(plan, raw, 0, 1)
 
 
 def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives_weights_that_act(

@@ -57,6 +57,21 @@ def test_only_adapters_are_trained_and_the_checkpoint_is_a_plain_one(kind: str, 
     assert reply.token_ids
 
 
+def test_the_usual_targets_are_those_of_the_language_layers_alone_unless_the_vision_tower_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """Qwen2.5-VL's vision tower has layers of the same names, and servers take no adapters for them."""
+
+    def adapted(**more: Any) -> set[bool]:
+        loaded = load_model(model(tmp_path, "qwen2_5_vl"))
+        add_adapters(loaded, LoraConfig(rank=2, **more), 0)
+        return {"visual" in name for name, _ in loaded.named_parameters() if ".lora_" in name}
+
+    assert adapted() == {False} and adapted(vision=True) == {False, True}
+    with pytest.raises(UsageError, match=r"train\.lora\.vision=true"):
+        adapted(targets=("qkv",))
+
+
 def test_a_killed_training_goes_on_with_its_adapters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
