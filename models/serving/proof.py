@@ -5,14 +5,20 @@ half as much at T = 1 as at T = 1/2. A server that gives log probabilities from 
 gives one difference for both, and a training on them would weigh every token wrongly without anybody noticing.
 """
 
+import base64
+import io
 from collections.abc import Mapping
 from typing import Any
+
+from PIL import Image
 
 from models.serving.openai import OpenAIClient
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
 QUESTION = "Name any word."
+SIDE = 224
+"""Pixels of the picture beside it: whoever acts is shown screens."""
 TOP = 20
 """Tokens that are compared; the most that the protocol allows."""
 CUT = -1e3
@@ -56,7 +62,7 @@ def _asked(client: OpenAIClient, fields: Mapping[str, Any], temperature: float, 
         {
             **fields,
             **whole(temperature),
-            "messages": [{"role": "user", "content": QUESTION}],
+            "messages": [{"role": "user", "content": [_picture(), {"type": "text", "text": QUESTION}]}],
             "max_tokens": 1,
             "seed": 0,
             "logprobs": True,
@@ -72,6 +78,13 @@ def _asked(client: OpenAIClient, fields: Mapping[str, Any], temperature: float, 
     if not token_ids(choice):
         raise _refused("it gives no token ids", hint)
     return found
+
+
+def _picture() -> dict[str, Any]:
+    png = io.BytesIO()
+    Image.new("RGB", (SIDE, SIDE), "gray").save(png, "png")
+    data = base64.b64encode(png.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
 def whole(temperature: float) -> dict[str, Any]:
