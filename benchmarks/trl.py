@@ -1,0 +1,119 @@
+"""Our trainer beside TRL's on a CPU: the same model, data and tokens; samples a second, first loss, peak memory.
+
+`python -m benchmarks.trl [--short] [--rounds N] --json PATH`
+
+The model is a random Qwen3-VL of about 21 million weights with its real processor. TRL (its own environment under
+FLYWHEEL_HOME, with the same torch and transformers) gets the prompts as our family writes them and the same replies, so
+that both see the same tokens; the losses of the first step are compared. Every run is a process of its own with two
+threads and one rank, timed from the first look at the data to the last update, reference passes included; ours and
+TRL's take turns. TRL runs at its defaults (bf16 autocast, gradient checkpointing), in bf16 without checkpointing, and
+in fp32 without: the fastest counts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from apps.environment import home
+from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.shared.trl_arms.workload import Workload, write_workload
+
+TRL = "trl==1.16.0"
+OURS = ("ours bf16", "ours fp32")
+THEIRS = ("trl defaults", "trl bf16", "trl fp32")
+BARS = {"sft equal": 1.3, "sft mixed": 2.0, "dpo": 1.2}
+THREADS = 2
+CLOSE = 0.01
+"""By how much the first losses in fp32 may differ, as a share."""
+ROOT = Path(__file__).parents[1]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Prints a row per workload and arm; exit code 1 if a bar is missed."""
+    options = _options(words)
+    python = _environment()
+    with TemporaryDirectory(prefix="flywheel-trl-") as folder:
+        works = write_workload(Path(folder), list(BARS), short=options.short)
+        runs = [
+            {"work": work.name, "arm": arm, **_run(work, arm, python)}
+            for number in range(1 if options.short else options.rounds)
+            for work in works
+            for arm in (_turns() if number % 2 == 0 else reversed(_turns()))
+        ]
+    rows = [_row(runs, work, arm) for work in BARS for arm in (*OURS, *THEIRS)]
+    return finish("trl", rows, list(chain.from_iterable(_bars(rows, work) for work in BARS)), options.json)
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="how often every arm runs")
+    return add_options(parser).parse_args(words)
+
+
+def _turns() -> list[str]:
+    """Ours and theirs by turns."""
+    return [THEIRS[0], OURS[0], THEIRS[1], OURS[1], THEIRS[2]]
+
+
+def _environment() -> Path:
+    """The Python of an environment that has TRL, and torch and transformers from ours."""
+    folder = home() / "benchmarks" / "trl" / TRL
+    python = folder / "bin" / "python"
+    if not (folder / "whole").exists():
+        venv.create(folder, clear=True, with_pip=True)
+        (own,) = folder.glob("lib/python*/site-packages")
+        (own / "shared.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+        subprocess.run([python, "-m", "pip", "install", "-q", TRL], check=True)
+        (folder / "whole").touch()
+    return python
+
+
+def _run(work: Workload, arm: str, python: Path) -> dict[str, float]:
+    """One training; the worker's last line is its numbers."""
+    side, _, setting = arm.partition(" ")
+    command = (
+        [sys.executable, "-m", "benchmarks.shared.trl_arms.ours", str(work.job), setting]
+        if side == "ours"
+        else [str(python), str(ROOT / "benchmarks" / "shared" / "trl_arms" / "theirs.py"), str(work.chats), setting]
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
+    if done.returncode:
+        raise RuntimeError(f"{arm} on {work.name}: {done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _row(runs: Sequence[dict[str, Any]], work: str, arm: str) -> dict[str, Any]:
+    own = [run for run in runs if (run["work"], run["arm"]) == (work, arm)]
+    names = ("samples/s", "first loss", "peak MiB")
+    return {"work": work, "arm": arm, **{name: median(run[name] for run in own) for name in names}}
+
+
+def _bars(rows: Sequence[dict[str, Any]], work: str) -> list[Bar]:
+    """Ours at its faster setting against TRL's fastest, and the memory of both; the losses in fp32."""
+    own = {row["arm"]: row for row in rows if row["work"] == work}
+    ours = max((own[arm] for arm in OURS), key=lambda row: row["samples/s"])
+    best = max((own[arm] for arm in THEIRS), key=lambda row: row["samples/s"])
+    first, reference = own["ours fp32"]["first loss"], own["trl fp32"]["first loss"]
+    return [
+        Bar(f"{work}: {ours['arm']} over {best['arm']}", ours["samples/s"] / best["samples/s"], BARS[work], "higher"),
+        Bar(f"{work}: peak memory over {best['arm']}", ours["peak MiB"] / best["peak MiB"], 1.0, "lower"),
+        Bar(f"{work}: first losses in fp32 differ by", abs(first / reference - 1), CLOSE, "lower"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
