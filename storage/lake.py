@@ -36,7 +36,9 @@ R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _MEMORY = 256 << 20
-"""Bytes that a query may hold at least; beyond what it may, it goes on from disk. Enough for a million steps."""
+"""Bytes that a query may hold at least for each of its threads; beyond what it may, it goes on from disk. All of its
+joins and sorts hold some blocks per thread all the time, whatever the data: with half of this what is to be trained
+on could not be asked of a lake of 1,200 trajectories and 200 reviews."""
 _UNPACKED = 4
 """Bytes that it may hold for each byte of its tables' files, pictures left out: about what a sort of all rows takes."""
 _SHARE = 4
@@ -239,12 +241,13 @@ class Lake:
             tables: the views to make; all tables if not given.
             versions: pinned versions; a table that is not among them did not exist then and is empty.
         """
+        threads = min(_THREADS, os.cpu_count() or 1)
         connection = duckdb.connect(
             config={
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "temp_directory": str(Path(tempfile.gettempdir()) / "flywheel-queries"),
-                "threads": min(_THREADS, os.cpu_count() or 1),
+                "threads": threads,
             }
         )
         connection.execute("SET TimeZone = 'UTC'")
@@ -254,7 +257,7 @@ class Lake:
             handle = stored.handle() if versions is None else None if pinned is None else stored.at(pinned)
             self._view(connection, stored, handle)
             read += self._packed(stored, handle)
-        most = max(_MEMORY, min(_UNPACKED * read, psutil.virtual_memory().total // _SHARE))
+        most = max(threads * _MEMORY, min(_UNPACKED * read, psutil.virtual_memory().total // _SHARE))
         connection.execute(f"SET memory_limit = '{most >> 20}MiB'")
         return connection
 
