@@ -89,6 +89,8 @@ class ShownReview(_Shown):
     """Of the newest correction of a step that holds: `verified`, `refuted` or `unverified`; null of anything else."""
     tried_by: str | None = None
     """The trajectory that tried it in a sandbox, if one did."""
+    replaces: bool | None = None
+    """Whether the recorded step gave way to it; a step of what a verifier accepted stays until better is verified."""
 
 
 class Item(_Shown):
@@ -148,15 +150,15 @@ def item_of(lake: Lake, name: str) -> Item:
     )
 
 
-def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, tuple[str, str | None]]:
-    """What became of the corrections among the decisions on a trajectory, by review: its state, and who tried it."""
+def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str, Any]]:
+    """What became of the corrections among the decisions on a trajectory, by review: fields of `ShownReview`."""
     names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
     rows = [row for name in names for row in ask(lake, "corrections_of", trajectory_id=name).to_pylist()]
-    return {row["review_id"]: (row["state"], row["tried_by"]) for row in rows}
+    return {row.pop("review_id"): row for row in rows}
 
 
 def reviews_shown(
-    reviews: Sequence[Review], corrections: Mapping[str, tuple[str, str | None]] | None = None
+    reviews: Sequence[Review], corrections: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ShownReview]:
     """Decisions, oldest first; with what became of corrections (`corrections_of`) where that is given."""
     held, became = {one.review_id for one in standing(reviews)}, corrections or {}
@@ -166,8 +168,7 @@ def reviews_shown(
             **{field: getattr(one, field) for field in shown},
             holds=one.review_id in held,
             at=one.created_at.strftime("%Y-%m-%d %H:%M"),
-            state=became.get(one.review_id, (None, None))[0],
-            tried_by=became.get(one.review_id, (None, None))[1],
+            **became.get(one.review_id, {}),
         )
         for one in reviews
     ]

@@ -36,8 +36,8 @@ class FilterConfig(Section):
     gate as well. A gate cannot tell that what came before was of use: of a failure that its verifier turned away, all
     steps but the last would be imitated."""
     corrections: Literal["all", "verified"] = "all"
-    """Which of people's corrections of steps are learnt from: all but those that a sandbox refuted, or only those that
-    one saw succeed (docs/annotate.md)."""
+    """Which of people's corrections of steps are learnt from: all but those that a sandbox refuted or that are of a
+    verified success and not verified themselves, or only those that a sandbox saw succeed (docs/annotate.md)."""
 
     @model_validator(mode="after")
     def _of_their_gates(self) -> "FilterConfig":

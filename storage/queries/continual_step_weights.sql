@@ -8,7 +8,7 @@ WITH
 failed AS (
     SELECT
         t.task_id, trajectory_id, s.step,
-        s.step < t.replayed OR (trajectory_id, s.step) IN (SELECT (trajectory_id, step) FROM people_corrections) AS context,
+        s.step < t.replayed OR (trajectory_id, s.step) IN (SELECT (trajectory_id, step) FROM people_corrections WHERE replaces) AS context,
         row_number() OVER (PARTITION BY trajectory_id ORDER BY s.step) - 1 AS place
     FROM trajectories t
     JOIN (FROM decisions WHERE route = 'ct') USING (trajectory_id)

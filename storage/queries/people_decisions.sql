@@ -1,7 +1,10 @@
 -- People's decisions that hold and that a training may read, in order: words on whole trajectories, corrections with their
--- `state` (null for what is none), what was taken or overridden in live sessions, and thoughts that were noted of a step;
--- `route` is where the trajectory's data goes. Of the pinned versions or of today.
-SELECT r.review_id, r.trajectory_id, r.person, r.decision, r.step, t.task_id, p.state, coalesce(d.route, '') AS route
+-- `state` and whether the recorded step gave way to it (`replaces`; both null for what is none), what was taken or overridden
+-- in live sessions, and thoughts that were noted of a step; `route` is where the trajectory's data goes. Of the pinned versions
+-- or of today.
+SELECT
+    r.review_id, r.trajectory_id, r.person, r.decision, r.step, t.task_id, p.state, p.replaces,
+    coalesce(d.route, '') AS route
 FROM reviews r
 JOIN trajectories t ON t.trajectory_id = r.trajectory_id
 LEFT JOIN people_corrections p ON p.review_id = r.review_id

@@ -3,14 +3,14 @@
 -- What the newest decision holds back (quarantine) or says nothing of the policy (none) is on neither side, and of two
 -- trajectories that part only one that is still accepted is preferred. A correction that was rolled out is preferred while no gate
 -- calls it a failure; one that a person wrote is
--- what the person says, until a sandbox refutes it; where $corrections is `verified`, only once it was seen to succeed.
+-- what the person says, until a sandbox refutes it, but of a success that a verifier accepted only once it was verified; where $corrections is `verified`, only once it was seen to succeed.
 WITH
 held AS (SELECT trajectory_id FROM decisions WHERE route IN ('quarantine', 'none')),
 turned_away AS (SELECT trajectory_id FROM decisions WHERE route <> 'sft'),
 refuted AS (SELECT trajectory_id FROM decisions WHERE route = 'ct'),
 refused AS (
     SELECT review_id FROM people_corrections
-    WHERE state = 'refuted' OR (state <> 'verified' AND $corrections::VARCHAR <> 'all')
+    WHERE state <> 'verified' AND (NOT teaches OR $corrections::VARCHAR <> 'all')
 ),
 usable AS (
     FROM pairs

@@ -12,7 +12,8 @@
 -- error of a failed trajectory (`valid_steps`) are imitated as those of an accepted one are, where $prefixes is `all`,
 -- or is `people` and a person marked the error.
 --
--- A step that a person corrected is no target as it was recorded. What the person put in its place is one (`corrected`),
+-- A step that a person corrected is no target as it was recorded, but where a verifier accepted its trajectory and nothing
+-- verified the correction (`replaces`). What the person put in its place is one (`corrected`),
 -- after the very steps that led there, which have no weight; but not where a sandbox refuted it, nor, where $corrections is
 -- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
 -- one that took longer than the recorded success shows nothing.
@@ -72,7 +73,7 @@ context AS (
 repeated AS (
     SELECT trajectory_id, step FROM context
     QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
-    UNION ALL SELECT trajectory_id, step FROM people_corrections
+    UNION ALL SELECT trajectory_id, step FROM people_corrections WHERE replaces
 ),
 questioned AS (SELECT DISTINCT screenshot FROM grounding JOIN steps USING (trajectory_id, step)),
 screens AS (

@@ -42,6 +42,8 @@ class Decided:
     task_id: str
     state: str | None
     """Of a correction: `verified`, `unverified` or `refuted`."""
+    replaces: bool | None
+    """Of a correction: whether the recorded step gave way to it."""
     route: str
     """Where the trajectory's data goes; empty where no filter has seen it."""
 
@@ -197,7 +199,7 @@ def _read(one: Decided, source: Any, only_verified: bool) -> bool:
         return one.route == "sft"  # its steps are imitated like those of any other trajectory
     if one.decision in WORDS:
         return not live
-    if one.state == "refuted" or (one.state == "unverified" and only_verified):
+    if one.state == "refuted" or one.replaces is False or (one.state == "unverified" and only_verified):
         return False
     return source is Source.ACCEPTED or (source is Source.PAIRS and one.decision in REPLIES)
 

@@ -98,6 +98,10 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     thought = decide(
         desk, max(won), "correct", step=0, thought="Because it says so.", action=recorded(lake, max(won))["action"]
     )
+    at_once = {"success": True, "task_id": "fake/click-of-three", "n_steps": 1}
+    short = lake.read("trajectories", ["trajectory_id"], at_once)["trajectory_id"].to_pylist()
+    stands = next(name for name in sorted(short) if name not in (min(won), max(won)))
+    nowhere = decide(desk, stands, "correct", step=0, action={"type": "click", "x": 0.01, "y": 0.01})
 
     live = overridden(desk, first)
 
@@ -106,10 +110,11 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     learnt = lineage_of(lake, version)
     override, then = lake.read("reviews", ["review_id"], {"trajectory_id": live})["review_id"].to_pylist()
     assert set(learnt.reviews) == {verified, going_on, accepted, error, rejected, thought, override, then}
-    assert refuted not in learnt.reviews
+    assert refuted not in learnt.reviews and nowhere not in learnt.reviews
     states = {row["review_id"]: row for row in ask(lake, "people_corrections").to_pylist()}
     assert (states[verified]["state"], states[refuted]["state"]) == ("verified", "refuted")
     assert states[thought]["state"] == "verified" and states[thought]["tries"] == 0
+    assert states[nowhere]["state"] == "unverified" and states[nowhere]["tries"] == 3
     shown = lake.read("trajectories", where={"trajectory_id": states[verified]["shown_by"]}).to_pylist()[0]
     assert shown["success"] and (shown["continues"], shown["replayed"]) == (one["trajectory_id"], 0)
     assert shown["trajectory_id"] in learnt.trajectories
@@ -120,7 +125,7 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
     pairs = {row["pair_id"]: row for row in lake.read("pairs").to_pylist()}
     assert pairs[verified]["verified"] and pairs[verified]["trajectory_id"] == shown["trajectory_id"]
     listed = ask(lake, "training_pairs", history_images=1, corrections="all")["pair_id"].to_pylist()
-    assert {verified, override} <= set(listed) and refuted not in listed
+    assert {verified, override} <= set(listed) and not {refuted, nowhere} & set(listed)
 
     (row,) = status_of(lake)["people"]
     assert (row.policy, row.decisions, row.new, row.parent) == (version, 8, 8, policy_row(lake, version).parent)

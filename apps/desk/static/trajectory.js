@@ -131,6 +131,7 @@ function list(reviews) {
     if (one.state) row.append(make("span", { class: "tag" }, one.state), " ");
     if (one.tried_by) row.append(make("a", { href: `/trajectory/${one.tried_by}` }, "its try"), " ");
     else if (one.state === "unverified") row.append(make("span", { class: "soft" }, "not tried"), " ");
+    if (one.replaces === false) row.append(make("span", { class: "soft" }, "not taught: the recorded step stays"), " ");
     row.append(make("span", { class: "soft" }, one.at));
     return row;
   });

@@ -1,9 +1,12 @@
 -- What people put in the place of recorded steps, of each step the newest that nobody undid. `state` is `verified` where it
 -- was seen to succeed: in a sandbox, by the trajectory `shown_by`, or, where only the thought is another, in the recorded
--- trajectory itself; `refuted` where the action itself ended a sandbox's task without success; else `unverified`.
+-- trajectory itself; `refuted` where the action itself ended the task without success, in a sandbox or, where only the
+-- thought is another, as it was recorded; else `unverified`.
 -- `tried_by` is the trajectory that tells most of that, null where none tried it. A thought that a person did not write is
 -- the recorded one, and a templated one beside another action. One that was imported has the state that it came with until a
--- sandbox here says otherwise. `teaches`: it may be a target in its step's place; one that another trajectory shows is taught by that one.
+-- sandbox here says otherwise. `replaces`: the recorded step is no target any more; of a success that a verifier accepted it
+-- stays one until something better is verified. A judge's word, or what an import is taken for, is no verifier's.
+-- `teaches`: it may be a target in its step's place; one that another trajectory shows is taught by that one.
 WITH
 newest AS (
     FROM reviews
@@ -26,15 +29,23 @@ SELECT
     coalesce(n.action = n.original_action, false) AS same,
     CASE
         WHEN t.shown_by IS NOT NULL OR (n.action = n.original_action AND d.route = 'sft') THEN 'verified'
-        WHEN t.lost THEN 'refuted'
+        WHEN t.lost OR (
+            n.action = n.original_action AND n.step = r.n_steps - 1 AND NOT r.success AND r.termination <> 'max_steps'
+        ) THEN 'refuted'
         WHEN n.person = 'import' AND n.action = s.extra ->> '$.flywheel.correction.action'
             THEN coalesce(s.extra ->> '$.flywheel.correction.state', 'unverified')
         ELSE 'unverified'
     END AS state,
-    t.shown_by IS NULL AND state <> 'refuted' AS teaches,
+    coalesce(state = 'verified' OR NOT (
+        r.success AND d.route IN ('sft', 'rl')
+        AND if(r.policy = 'import', (r.extra ->> '$.flywheel.success') = 'true', k.verifier IS DISTINCT FROM 'judge')
+    ), true) AS replaces,
+    t.shown_by IS NULL AND state <> 'refuted' AND replaces AS teaches,
     coalesce(t.tries, 0) AS tries, coalesce(t.other, false) AS other
 FROM newest n
 LEFT JOIN tried t ON t.continues = n.trajectory_id AND t.step = n.step AND t.action = n.action
 LEFT JOIN decisions d ON d.trajectory_id = n.trajectory_id
 LEFT JOIN annotations a ON a.annotation_id = n.review_id
 LEFT JOIN steps s ON s.trajectory_id = n.trajectory_id AND s.step = n.step
+LEFT JOIN trajectories r ON r.trajectory_id = n.trajectory_id
+LEFT JOIN tasks k ON k.task_id = r.task_id

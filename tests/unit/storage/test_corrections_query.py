@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from schemas.action import Click, Wait, to_json
 from storage.catalog import ask
 from storage.lake import Lake
@@ -119,3 +121,94 @@ def test_in_place_of_a_success_only_what_takes_no_more_steps_is_verified(lake: L
     lake.upsert("trajectories", [row("trajectories", trajectory_id="t", success=True, n_steps=3)])
     (found,) = ask(lake, "people_corrections").to_pylist()
     assert (found["state"], found["shown_by"]) == ("verified", "c") and ("c", 1) in taught(lake)
+
+
+def thought_again(lake: Lake, row, step: int, **of: object) -> list[tuple[str, int]]:
+    """What is taught of two steps when a person has given one of them another thought and left its action."""
+    lake.append("trajectories", [row("trajectories", **{"trajectory_id": "t", "n_steps": 2, "success": False} | of)])
+    lake.append("verdicts", [row("verdicts", trajectory_id="t", route="sft" if of.get("success") else "ct")])
+    wait = to_json(Wait())
+    for place, screen in enumerate("ab"):
+        lake.append("steps", [row("steps", trajectory_id="t", step=place, screenshot=screen * 64, action=wait)])
+    review = {"trajectory_id": "t", "step": step, "decision": "correct", "thought": "Because."}
+    lake.append("reviews", [row("reviews", **review, action=wait, original_action=wait)])
+    return taught(lake)
+
+
+def state(lake: Lake) -> str:
+    (found,) = ask(lake, "people_corrections").to_pylist()
+    return found["state"]
+
+
+def test_another_thought_does_not_make_the_action_that_ended_the_task_in_vain_a_target(lake: Lake, row) -> None:
+    assert thought_again(lake, row, step=1, reward=-1.0, termination="done") == []
+    assert state(lake) == "refuted"
+
+
+def test_another_thought_of_a_step_that_ended_nothing_is_taught(lake: Lake, row) -> None:
+    assert thought_again(lake, row, step=0, reward=-1.0, termination="done") == [("t", 0)]
+    assert state(lake) == "unverified"
+
+
+def test_another_thought_of_the_last_step_before_the_steps_ran_out_is_taught(lake: Lake, row) -> None:
+    assert thought_again(lake, row, step=1, reward=0.0, termination="max_steps") == [("t", 1)]
+
+
+def test_another_thought_of_a_success_is_verified_by_it(lake: Lake, row) -> None:
+    assert set(thought_again(lake, row, step=1, success=True)) == {("t", 0), ("t", 1)}
+    assert state(lake) == "verified"
+
+
+def succeeded(lake: Lake, row, **of: object) -> None:
+    """The trajectory whose step was corrected was a success."""
+    lake.upsert("trajectories", [row("trajectories", **{"trajectory_id": "t", "success": True, "n_steps": 2} | of)])
+    lake.upsert("verdicts", [row("verdicts", trajectory_id="t", route="sft")])
+
+
+KEPT = [("t", 0), ("t", 1)]
+
+
+@pytest.mark.parametrize(
+    "tried", [{}, {"success": False, "n_steps": 5}, {"success": False}, {"success": True, "n_steps": 3}]
+)
+def test_of_a_verified_success_a_recorded_step_is_taught_until_a_correction_is_verified(
+    lake: Lake, row, tried: dict[str, object]
+) -> None:
+    corrected(lake, row, **tried)
+    succeeded(lake, row)
+    rows = ask(lake, "training_weights", **SHARES, history_images=1, practice=[]).to_pylist()
+    assert taught(lake) == KEPT and not any(one["corrected"] for one in rows)
+    assert preferred(lake, "all") == 0
+    assert [one["replaces"] for one in ask(lake, "people_decisions").to_pylist()] == [False]
+
+
+def test_of_a_verified_success_a_verified_correction_is_taught_in_the_place_of_the_step(lake: Lake, row) -> None:
+    corrected(lake, row, success=True)
+    succeeded(lake, row)
+    assert taught(lake) == [("c", 1), ("t", 0)] and preferred(lake, "all") == 1
+
+
+def test_of_what_only_a_judge_took_for_a_success_a_person_s_word_counts(lake: Lake, row) -> None:
+    corrected(lake, row)
+    succeeded(lake, row, task_id="fake/judged")
+    judged = {"task_id": "fake/judged", "environment": "fake", "template": "judged", "instruction": "{}", "tags": []}
+    lake.append("tasks", [{**judged, "split": "train", "max_steps": 10, "verifier": "judge"}])
+    assert taught(lake) == KEPT and preferred(lake, "all") == 1
+    rows = ask(lake, "training_weights", **SHARES, history_images=1, practice=[]).to_pylist()
+    assert [(one["step"], one["corrected"]) for one in rows if one["weight"] is not None] == [(0, False), (1, True)]
+
+
+@pytest.mark.parametrize(("extra", "stays"), [('{"flywheel": {"success": true}}', True), ('{"flywheel": {}}', False)])
+def test_of_an_import_only_a_success_that_its_lake_had_verified_stands_against_a_person(
+    lake: Lake, row, extra: str, stays: bool
+) -> None:
+    corrected(lake, row)
+    succeeded(lake, row, policy="import", extra=extra)
+    assert preferred(lake, "all") == (0 if stays else 1)
+
+
+def test_a_success_that_a_person_rejected_stands_against_nobody(lake: Lake, row) -> None:
+    corrected(lake, row)
+    succeeded(lake, row)
+    lake.append("verdicts", [row("verdicts", trajectory_id="t", gate="person", route="ct", passed=False)])
+    assert taught(lake) == [("t", 1)] and preferred(lake, "all") == 1

@@ -316,7 +316,8 @@ def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_st
 ) -> None:
     action, better = to_json(Click(x=0.1, y=0.2)), to_json(Click(x=0.9, y=0.2))
     for name, route in (("failed", "ct"), ("won", "sft"), ("held", "quarantine")):
-        lake.append("trajectories", [row("trajectories", trajectory_id=name, task_id="task-0")])
+        unverified = row("trajectories", trajectory_id=name, task_id="task-0", success=False)
+        lake.append("trajectories", [unverified])
         lake.append("verdicts", [row("verdicts", trajectory_id=name, route=route, passed=route == "sft")])
         screens = [f"{name[0]}{place}" * 32 for place in range(3)]
         lake.append(

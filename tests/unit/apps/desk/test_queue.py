@@ -202,7 +202,11 @@ def test_who_corrects_a_step_is_told_whether_a_sandbox_verified_it_and_where(
     }  # fmt: skip
     (written,) = desk.post("/api/reviews", json=correct).json()["reviews"]
     assert (written["state"], written["tried_by"]) == ("unverified", None)
-    assert "not tried" in desk.get(f"/trajectory/{name}").text
+    page = desk.get(f"/trajectory/{name}").text
+    assert (
+        "not tried" in page
+        and ("the recorded step stays" in page) == (written["replaces"] is False) == first["success"]
+    )
     lake, tried = fresh.lake, "0" * 24
     (trajectory,) = lake.read("trajectories", where={"trajectory_id": name}).to_pylist()
     (step, *_) = lake.read("steps", where={"trajectory_id": name}).to_pylist()

@@ -25,7 +25,7 @@ ERROR, MEANT = {"type": "type", "content": "error"}, {"type": "type", "content":
 @pytest.fixture
 def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, Lake]:
     """A lake in which one success corrects another's error, the same was undone once more, one that a person corrected
-    succeeded, and so did one whose correction a sandbox refuted."""
+    was accepted without a verifier, and so was one whose correction a sandbox refuted."""
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
     lake, where = place.lake, {"iteration": 0}
@@ -37,8 +37,8 @@ def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, 
     for name, more in (
         ("right", {"continues": "failed", "replayed": 1}),
         ("unseen", {"continues": "failed", "replayed": 1, "success": None}),
-        ("person", {}),
-        ("refuted", {}),
+        ("person", {"success": False}),
+        ("refuted", {"success": False}),
         ("tried", {"continues": "refuted", "replayed": 1, "success": False, "policy": "correction"}),
     ):
         acted = [json.dumps(ERROR), json.dumps({"type": "type", "content": name})]
