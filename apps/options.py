@@ -99,12 +99,12 @@ def task_names(text: str | None) -> list[str] | None:
 
 
 def seed_range(text: str | None) -> tuple[int, int] | None:
-    """The seeds of `A:B`, B left out; raises UsageError for anything else."""
+    """The seeds of `A:B`, without B; raises UsageError for anything else."""
     return _range(text, "--seeds", "2000000:2000050")
 
 
 def iteration_range(text: str | None) -> tuple[int, int] | None:
-    """The iterations of `A:B`, B left out; those of imports are negative. Raises UsageError for anything else."""
+    """The iterations of `A:B`, without B; those of imports are negative. Raises UsageError for anything else."""
     return _range(text, "--iterations", "0:3", least=None)
 
 
@@ -114,7 +114,10 @@ def _range(text: str | None, option: str, example: str, least: int | None = 0) -
     found = re.fullmatch(r"(-?\d{1,9}):(-?\d{1,9})", text, re.ASCII)
     first, end = (int(found[1]), int(found[2])) if found else (0, 0)
     if first >= end or (least is not None and first < least):
-        raise UsageError(f"`{option} {text}` is not of the form A:B with A below B.", f"Write, for example, {example}.")
+        raise UsageError(
+            f"`{option} {text}` is not of the form A:B, from A up to and without B, with A below B.",
+            f"Write, for example, {example}.",
+        )
     return first, end
 
 

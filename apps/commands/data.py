@@ -24,7 +24,9 @@ def export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    iterations: Annotated[str | None, typer.Option(metavar="A:B", help="B left out; all if not given.")] = None,
+    iterations: Annotated[
+        str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
+    ] = None,
     route: Annotated[str | None, typer.Option(help="Only what the filter sent there: sft, ct, rl, ...")] = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Of actions, where the format has several.")] = None,

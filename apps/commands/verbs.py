@@ -35,8 +35,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be don
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
-Range = Annotated[str | None, typer.Option("--iterations", metavar="A:B", help="B left out; all if not given.")]
-Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, B left out.")]
+Range = Annotated[
+    str | None, typer.Option("--iterations", metavar="A:B", help="From A up to and without B; all if not given.")
+]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, from A up to and without B.")
+]
 WATCH_S = 2.0
 """Seconds from one picture of `flywheel status --watch` to the next."""
 
@@ -266,7 +270,9 @@ def judge(
     config: ConfigFile = None,
     version: Annotated[str | None, typer.Option(help="The judge that is meant; the config's if not given.")] = None,
     train: Annotated[str | None, typer.Option(metavar="NAME", help="Train one from verified trajectories.")] = None,
-    iterations: Annotated[str | None, typer.Option(metavar="A:B", help="B left out; all if not given.")] = None,
+    iterations: Annotated[
+        str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""

@@ -286,4 +286,4 @@ def with_metadata(record: Exchanged, known: Metadata | None) -> Exchanged:
 
 def _with_step(step: ExchangedStep, known: StepAbout) -> ExchangedStep:
     about = known.model_copy(update={"extra": {}, "error": None})
-    return replace(step, error=step.error or known.error, about=about, extra={**known.extra, **step.extra})
+    return replace(step, error=known.error or step.error, about=about, extra={**known.extra, **step.extra})

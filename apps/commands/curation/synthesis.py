@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tasks.synthesize.synthesize import Made
 
 Range = Annotated[
-    str | None, typer.Option("--iterations", metavar="A:B", help="Whose failures count, B left out; all if not given.")
+    str | None,
+    typer.Option("--iterations", metavar="A:B", help="Whose failures count: from A, without B; all if not given."),
 ]
 
 

@@ -151,6 +151,16 @@ def test_the_funnel_counts_what_comes_through_and_links_examples_of_what_does_no
     assert f'href="/trajectory/{valid.examples[0]}"' in desk.get("/funnel").text
 
 
+def test_the_funnel_counts_every_reason_however_many_there_are(fresh: Place) -> None:
+    for number, name in enumerate(names(fresh.lake, success=False)):
+        say(fresh.lake, name, "route", False, route="ct", reason=f"duplicates: the same as {number}", gate_version="3")
+    newest = funnel_of(fresh.lake)[0]
+    lost = [one for one in newest.drops if one.stage == "selected"]
+    assert sum(one.n for one in lost) == newest.counts["valid"] - newest.counts["selected"]
+    (others,) = [one for one in lost if one.why == "other reasons"]
+    assert others.gate == "duplicates" and others.n > 1 and others.examples
+
+
 def test_tasks_take_turns_by_what_their_labels_are_worth(fresh: Place) -> None:
     lake = fresh.lake
     for name in names(lake, success=False, task_id="fake/two-steps"):
