@@ -31,11 +31,6 @@ def standing(reviews: Iterable[Review]) -> list[Review]:
     return [one for one in rows if one.decision != "undo" and one.review_id not in undone]
 
 
-def word_of(reviews: Iterable[Review]) -> Review | None:
-    """The review whose word on the whole trajectory holds, the newest one; None where nobody gave one."""
-    return next((one for one in reversed(standing(reviews)) if is_word(one)), None)
-
-
 def is_word(review: Review) -> bool:
     """Whether a review says of the whole trajectory if it is to be imitated."""
     return review.decision == "error_step" or (review.decision in ("accept", "reject") and review.step is None)

@@ -90,10 +90,6 @@ class Site(_Part):
         """What entities of a kind are like."""
         return [one for one in self.attributes if one.of == kind]
 
-    def from_kind(self, kind: str) -> list[Relation]:
-        """Where entities of a kind link to."""
-        return [one for one in self.relations if one.of == kind]
-
 
 class Root(_Part):
     """One of the environment's own tasks, as what others descend from."""

@@ -77,7 +77,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Groups that run side by side; together they use every rank. A group may hold no sequence."""
+    """Groups that run at the same time; together they use every rank. A group may hold no sequence."""
 
     groups: tuple[Group, ...]
     milliseconds: float

@@ -160,7 +160,7 @@ class StreamConfig(Section):
     others go on."""
 
     on: bool = False
-    """Whether collecting and training run side by side; else an iteration first rolls out all its groups."""
+    """Whether collecting and training run at the same time; else an iteration first rolls out all its groups."""
     groups: Count = 8
     """Finished groups that can teach make one batch; after each batch collecting goes on with the new weights."""
     stale: Whole = 4

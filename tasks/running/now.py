@@ -158,11 +158,6 @@ def all_now(lake: Lake) -> list[Now]:
     return sorted(found, key=lambda one: (one.iteration is None, one.run_id))
 
 
-def now_of(lake: Lake) -> Now | None:
-    """The first of `all_now`; None where no run was heard of lately."""
-    return next(iter(all_now(lake)), None)
-
-
 def _files(lake: Lake) -> dict[str, Now | None]:
     """The files of runs; None for what says nothing."""
     found: dict[str, Now | None] = {}

@@ -10,7 +10,7 @@ from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running import now
 from tasks.running.console import bar
-from tasks.running.now import GONE_S, MOMENT, POINTS, Moment, Now, all_now, file_of, now_of, published
+from tasks.running.now import GONE_S, MOMENT, POINTS, Moment, Now, all_now, file_of, published
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, m
     MOMENT.enter("run", 1, "train")
     with published(lake, "one", "retrain"):
         until = time.monotonic() + 10
-        while now_of(lake) is None and time.monotonic() < until:
+        while not all_now(lake) and time.monotonic() < until:
             time.sleep(0.02)
-        found = now_of(lake)
-        assert found is not None and found.stage == "train" and (found.run_id, found.flow) == ("one", "retrain")
-    assert now_of(lake) is None
+        (found,) = all_now(lake)
+        assert found.stage == "train" and (found.run_id, found.flow) == ("one", "retrain")
+    assert not all_now(lake)
     MOMENT.leave()
 
 
@@ -80,4 +80,4 @@ def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkey
     monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
     with published(lake, "one", "retrain"):
         time.sleep(0.2)
-    assert now_of(lake) is None
+    assert not all_now(lake)
