@@ -58,8 +58,7 @@ def export(
     reader = _reader(resolved, lake) if redactor else None
     chosen = iteration_range(iterations) or ALL
     sweep_exports(to)
-    learnt = resolved.filter.corrections
-    routes = export_trajectories(lake, form, to, chosen, route, images_at, redactor, reader, learnt)
+    routes = export_trajectories(resolved, lake, form, to, chosen, route, images_at, redactor, reader)
     _show_export(routes, form, to, route is not None, redactor, as_json)
 
 

@@ -75,6 +75,8 @@ class Correction(_Known):
     thought: Storable = ""
     state: Literal["verified", "refuted", "unverified"] = "unverified"
     """The outcome that a sandbox gave."""
+    replaces: bool | None = None
+    """Whether the recorded step gave way to it; where nobody says, it did."""
     taught: bool = False
     """Whether it is a target in the step's place; not where another trajectory shows it."""
 
@@ -87,6 +89,9 @@ class StepAbout(_Known):
     error: Storable | None = None
     """Why its text holds no action that could be performed."""
     correction: Correction | None = None
+    target: bool | None = None
+    """Whether a training in the lake that it is from imitates it as it was recorded; null where the filter there did
+    not accept its trajectory, and where the step gave way to a correction."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -173,8 +178,12 @@ class Exchanged:
 
     def is_target(self, step: int) -> bool:
         """Whether a step is to be imitated as it was recorded."""
-        about = self.about
-        return step >= about.replayed and not about.withheld and self.steps[step].about.correction is None
+        about, own = self.about, self.steps[step].about
+        if own.target is not None:
+            return own.target
+        if about.withheld or step < about.replayed or (own.correction and own.correction.replaces is not False):
+            return False
+        return about.continues is None or step == about.replayed or self.steps[about.replayed].about.actor == "person"
 
     @property
     def decisions(self) -> tuple[Decided, ...]:

@@ -1,9 +1,11 @@
 """What of a trajectory trainers of others are to imitate, and where the rest of it is written.
 
-A step that was only replayed is no target, nor is one that a person corrected: what the person put in its place is,
-after the very steps that led there, as in-house training has it (`storage/queries/training_weights.sql`). A format
-whose rows are targets, without a mask, writes a trajectory that has other steps twice: its targets as rows of their own
-(`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which nobody trains on.
+Of what the filter accepted the targets are those of a training in-house: an export asks the same query for them
+(`storage/queries/training_weights.sql`), and each step says so (`StepAbout.target`). Of anything else all steps are
+targets, but what was only replayed, what follows the step that a proposer corrected, and what gave way to a person's
+correction; that is one, after the very steps that led there. A format whose rows are targets, without a mask, writes a
+trajectory that has other steps twice: its targets as rows of their own (`copied`), and the whole of it, for an import,
+into the folder `CONTEXT`, which nobody trains on.
 """
 
 from collections.abc import Iterator
@@ -46,7 +48,7 @@ def corrected(record: Exchanged) -> Iterator[Lesson]:
         given = step.about.correction
         if given is None or not given.taught:
             continue
-        about = step.about.model_copy(update={"correction": None})
+        about = step.about.model_copy(update={"correction": None, "target": True})
         meant = replace(
             step, thought=given.thought, action=from_json(given.action), text="", error=None, about=about, extra={}
         )
@@ -62,7 +64,7 @@ class Wholes:
     def add(self, record: Exchanged) -> None:
         """Notes one, or a row of one; only those are kept that a format writes twice."""
         about = record.about
-        if about.replayed or about.withheld or any(step.about.correction for step in record.steps):
+        if not whole(record) or any(corrected(record)):
             self._names.add(f"{about.lake}/{about.trajectory_id}")
 
     def missing(self, record: Exchanged, place: Place) -> Refused | None:

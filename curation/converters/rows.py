@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -70,6 +70,7 @@ def exchanged_of(
     found: Mapping[int, Found],
     corrections: Mapping[int, Correction] | None = None,
     withheld: bool = False,
+    targets: Collection[int] | None = None,
 ) -> Exchanged:
     """A stored trajectory as it is exchanged.
 
@@ -80,6 +81,7 @@ def exchanged_of(
         found: by step, what was found of it last.
         corrections: by step, what people put in its place.
         withheld: whether none of its steps is a target.
+        targets: the steps that a training here imitates as they were recorded; None where the filter did not accept it.
     """
     extra = json.loads(trajectory.extra or "{}")
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
@@ -88,7 +90,8 @@ def exchanged_of(
         name=extra.pop(NAME, "") or trajectory.trajectory_id,
         instruction=trajectory.instruction,
         steps=tuple(
-            _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step)) for step in steps
+            _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step), targets)
+            for step in steps
         ),
         success=trajectory.success,
         after=pictures.get(after) if after else None,
@@ -97,7 +100,11 @@ def exchanged_of(
     )
 
 
-def _exchanged(step: Step, picture: Picture, found: Found | None, correction: Correction | None) -> ExchangedStep:
+def _exchanged(
+    step: Step, picture: Picture, found: Found | None, correction: Correction | None, targets: Collection[int] | None
+) -> ExchangedStep:
+    gave_way = correction is not None and correction.replaces
+    target = None if targets is None or gave_way else step.step in targets
     return ExchangedStep(
         screen=picture,
         thought=step.thought,
@@ -105,7 +112,7 @@ def _exchanged(step: Step, picture: Picture, found: Found | None, correction: Co
         text=step.raw_text if step.action is None else "",
         error=step.action_error,
         found=found,
-        about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction),
+        about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction, target=target),
         extra=json.loads(step.extra or "{}"),
     )
 

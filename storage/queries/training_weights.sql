@@ -18,6 +18,9 @@
 -- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
 -- one that took longer than the recorded success shows nothing.
 --
+-- What is imported from a lake that says which of its steps are targets (`given`) has no others here. An export asks this
+-- query what to say of its steps.
+--
 -- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
 -- samples share equally. The tasks $practice weigh $practice_share together, every sample of them the same.
@@ -62,6 +65,10 @@ grouped AS (
     JOIN steps s USING (trajectory_id, step)
     LEFT JOIN thoughts a USING (trajectory_id, step)
 ),
+given AS (
+    SELECT trajectory_id, step, (extra ->> '$.flywheel.target')::BOOLEAN AS target FROM steps
+    WHERE extra IS NOT NULL AND target IS NOT NULL
+),
 context AS (
     SELECT
         group_id, trajectory_id, step, bit_xor(done) OVER (PARTITION BY trajectory_id ORDER BY step) AS done,
@@ -74,6 +81,7 @@ repeated AS (
     SELECT trajectory_id, step FROM context
     QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
     UNION ALL SELECT trajectory_id, step FROM people_corrections WHERE replaces
+    UNION ALL SELECT trajectory_id, step FROM given WHERE NOT target
 ),
 questioned AS (SELECT DISTINCT screenshot FROM grounding JOIN steps USING (trajectory_id, step)),
 screens AS (
@@ -84,7 +92,8 @@ samples AS (
     SELECT
         false AS grounding, trajectory_id, step, place,
         step < replayed OR (trajectory_id, step) IN (FROM repeated)
-        OR continues IS NOT NULL AND trajectory_id NOT IN (SELECT trajectory_id FROM people_tries)
+        OR continues IS NOT NULL
+            AND trajectory_id NOT IN (SELECT trajectory_id FROM people_tries UNION SELECT trajectory_id FROM given)
             AND step > min(step) FILTER (step >= replayed) OVER (PARTITION BY trajectory_id) AS again
     FROM imitated JOIN trajectories USING (trajectory_id)
     UNION ALL

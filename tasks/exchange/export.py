@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from curation.converters.exchanged import Correction, Exchanged, Found, Picture
 from curation.converters.files import Target
@@ -14,6 +14,7 @@ from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
 from curation.redaction import Redactor
 from schemas.beside import written_beside
+from schemas.config import Config
 from schemas.failure import LakeError, UsageError
 from schemas.observation import Element, elements_of
 from schemas.tables.reflection import Reflection
@@ -23,6 +24,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.console import bar
+from tasks.train.supervised import weighed_targets
 
 TOGETHER = 16
 """Trajectories that are in memory together, with their pictures."""
@@ -31,24 +33,26 @@ Reads = Callable[[Sequence[Step], dict[str, bytes]], dict[str, str]]
 """Elements as JSON by sha256 of the picture, of these steps' screens."""
 ALL = (-(2**31), 2**31 - 1)
 """All iterations, imports among them."""
-Corrections = Literal["all", "verified"]
 
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What of trajectories is no target as it was recorded."""
+    """What of trajectories is a target as it was recorded."""
 
     corrections: Mapping[str, Mapping[int, Correction]]
     """By trajectory and step, what people put in its place."""
     withheld: Collection[str]
     """Trajectories of which nothing is a target."""
+    targets: Mapping[str, Collection[int]]
+    """Of each trajectory that the filter accepted, the steps that a training here imitates."""
 
-    def of(self, name: str) -> tuple[Mapping[int, Correction], bool]:
+    def of(self, name: str) -> tuple[Mapping[int, Correction], bool, Collection[int] | None]:
         """Of one trajectory."""
-        return self.corrections.get(name, {}), name in self.withheld
+        return self.corrections.get(name, {}), name in self.withheld, self.targets.get(name)
 
 
 def export_trajectories(
+    config: Config,
     lake: Lake,
     form: Format,
     to: Path,
@@ -57,12 +61,12 @@ def export_trajectories(
     images_at: str = "",
     redactor: Redactor | None = None,
     reader: Reads | None = None,
-    corrections: Corrections = "all",
 ) -> Counter[str]:
     """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
     `undecided` for those that no filter has seen.
 
     Args:
+        config: what it says of a training says which steps are targets.
         lake: where they are.
         form: the format.
         to: the folder.
@@ -71,7 +75,6 @@ def export_trajectories(
         images_at: what stands before a picture's name, in a format that names pictures by their address.
         redactor: takes out secrets and personal data, and counts them.
         reader: reads pictures that list no elements and that nobody has read: elements as JSON by sha256.
-        corrections: which of people's corrections are targets, as `filter.corrections` says.
 
     Raises:
         UsageError: the folder holds something or cannot be made, there is no such trajectory, the format has no
@@ -88,12 +91,9 @@ def export_trajectories(
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
     names: list[str] = found["trajectory_id"].to_pylist()
-    taught = Taught(
-        _corrections(lake, corrections),
-        {row["trajectory_id"] for row in found.to_pylist() if row["withheld"]},
-    )
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
+    taught = _taught(config, lake, found.to_pylist())
     with _beside(to) as whole:
         whole.mkdir()
         form.write(_shown(exchanged(lake, names, taught, redactor, reader), len(names)), Target(whole, images_at))
@@ -147,12 +147,25 @@ def exchanged(
             yield redactor.record(whole, _screens(lake, found_steps, pictures, reader)) if redactor else whole
 
 
-def _corrections(lake: Lake, corrections: Corrections) -> dict[str, dict[int, Correction]]:
-    """By trajectory and step, what people put in its place."""
+def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:
+    """What a training here imitates of trajectories, which `exchange_trajectories` gave."""
+    weighed = weighed_targets(config, lake)
+    targets: dict[str, set[int]] = {row["trajectory_id"]: set() for row in rows if row["route"] == "sft"}
+    instead = set[tuple[str, int]]()
+    imitated = weighed.filter(weighed["weight"].is_valid())
+    columns = (imitated[name].to_pylist() for name in ("trajectory_id", "step", "grounding", "corrected"))
+    for name, step, grounding, corrected in zip(*columns, strict=True):
+        if grounding:
+            continue
+        if corrected:
+            instead.add((name, step))
+        elif name in targets:
+            targets[name].add(step)
     given: dict[str, dict[int, Correction]] = defaultdict(dict)
-    for row in ask(lake, "exchange_corrections", corrections=corrections).to_pylist():
-        given[row["trajectory_id"]][row["step"]] = Correction.model_validate(row)
-    return given
+    for row in ask(lake, "exchange_corrections").to_pylist():
+        at = row["trajectory_id"], row["step"]
+        given[at[0]][at[1]] = Correction.model_validate({**row, "taught": at in instead})
+    return Taught(given, {row["trajectory_id"] for row in rows if row["withheld"]}, targets)
 
 
 def _screens(

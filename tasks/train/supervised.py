@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from environments.catalog import catalog
 from learning.algorithms.method import Schedule
 from schemas.config import Config
@@ -17,21 +19,7 @@ from tasks.train.mixture import Part, perception_part, write_mixture
 
 def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """Everything accepted so far, screens of failures that teach grounding, and perception data."""
-    ancestor, shown = measured_ancestor(lake, recipe.parent).policy_version, config.policy.history_images
-    weighed = ask(
-        lake,
-        "training_weights",
-        recipe.pins,
-        history_images=shown,
-        measured=ancestor,
-        balance=config.train.task_balance,
-        floor=config.train.task_floor,
-        grounding_share=config.train.grounding_share,
-        practice=[task.task_id for task in catalog(config) if task.split == "practice"],
-        practice_share=config.train.practice,
-        prefixes=config.filter.prefixes,
-        corrections=config.filter.corrections,
-    )
+    weighed = weighed_targets(config, lake, measured_ancestor(lake, recipe.parent).policy_version, recipe.pins)
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
     share = config.train.perception
@@ -48,6 +36,33 @@ def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
         numbers=numbers,
         summary=summary,
         nothing="" if targets else "no accepted trajectory yet",
+    )
+
+
+def weighed_targets(
+    config: Config, lake: Lake, measured: str = "", versions: Mapping[str, int] | None = None
+) -> pa.Table:
+    """What `storage/queries/training_weights.sql` says of every step that can be imitated, by what the config says.
+
+    Args:
+        config: of the training.
+        lake: where it reads.
+        measured: the policy by whose success tasks are weighed; every task as one that was not measured if empty.
+        versions: of the tables; those of today if not given.
+    """
+    return ask(
+        lake,
+        "training_weights",
+        versions,
+        history_images=config.policy.history_images,
+        measured=measured,
+        balance=config.train.task_balance,
+        floor=config.train.task_floor,
+        grounding_share=config.train.grounding_share,
+        practice=[task.task_id for task in catalog(config) if task.split == "practice"],
+        practice_share=config.train.practice,
+        prefixes=config.filter.prefixes,
+        corrections=config.filter.corrections,
     )
 
 

@@ -94,7 +94,7 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
 def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Turned, tmp_path: Path) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)
-    count = export_trajectories(lake, AgentNet(), tmp_path / "out").total()
+    count = export_trajectories(small, lake, AgentNet(), tmp_path / "out").total()
     assert count == lake.count("trajectories", {"iteration": 0}) > 0
     home = import_data(small, Request(format="agentnet", path=tmp_path / "out"))
     assert (home["trajectories"], home["already"]) == (0, count)

@@ -27,20 +27,22 @@ SELECT
     n.trajectory_id, n.step, n.review_id, n.iteration, n.person, n.action, n.original_action, t.shown_by, t.tried_by,
     coalesce(nullif(n.thought, ''), if(n.action = n.original_action, n.original_thought, a.thought), '') AS thought,
     coalesce(n.action = n.original_action, false) AS same,
+    if(n.person = 'import' AND n.action = (s.extra ->> '$.flywheel.correction.action'), s.extra -> '$.flywheel.correction', NULL)
+    AS came,
     CASE
         WHEN t.shown_by IS NOT NULL OR (n.action = n.original_action AND d.route = 'sft') THEN 'verified'
         WHEN t.lost OR (
             n.action = n.original_action AND n.step = r.n_steps - 1 AND NOT r.success AND r.termination <> 'max_steps'
         ) THEN 'refuted'
-        WHEN n.person = 'import' AND n.action = s.extra ->> '$.flywheel.correction.action'
-            THEN coalesce(s.extra ->> '$.flywheel.correction.state', 'unverified')
+        WHEN came IS NOT NULL THEN coalesce(came ->> '$.state', 'unverified')
         ELSE 'unverified'
     END AS state,
-    coalesce(state = 'verified' OR NOT (
+    coalesce(state = 'verified' OR (came ->> '$.replaces')::BOOLEAN, state = 'verified' OR NOT (
         r.success AND d.route IN ('sft', 'rl')
         AND if(r.policy = 'import', (r.extra ->> '$.flywheel.success') = 'true', k.verifier IS DISTINCT FROM 'judge')
     ), true) AS replaces,
-    t.shown_by IS NULL AND state <> 'refuted' AND replaces AS teaches,
+    t.shown_by IS NULL AND state <> 'refuted' AND replaces
+    AND NOT (came IS NOT NULL AND state = 'verified' AND (came ->> '$.taught') IS DISTINCT FROM 'true') AS teaches,
     coalesce(t.tries, 0) AS tries, coalesce(t.other, false) AS other
 FROM newest n
 LEFT JOIN tried t ON t.continues = n.trajectory_id AND t.step = n.step AND t.action = n.action

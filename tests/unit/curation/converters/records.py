@@ -60,6 +60,7 @@ CORRECTIONS = st.builds(
     action=ACTIONS.map(to_json),
     thought=st.sampled_from(["", "So."]),
     state=st.sampled_from(["verified", "refuted", "unverified"]),
+    replaces=st.sampled_from([None, True, False]),
     taught=st.booleans(),
 )
 STEPS = st.builds(
@@ -72,6 +73,7 @@ STEPS = st.builds(
         actor=st.sampled_from(["", "policy"]),
         policy_version=WORD,
         correction=st.one_of(st.none(), st.none(), CORRECTIONS),
+        target=st.sampled_from([None, None, True, False]),
     ),
     error=st.one_of(st.none(), st.none(), WORD),
 )

@@ -29,9 +29,7 @@ def corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, 
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
     lake, where = place.lake, {"iteration": 0}
-    first = next(one for one in lake.read("trajectories", where=where).to_pylist() if one["success"])
-    of = {**where, "trajectory_id": first["trajectory_id"]}
-    (step,), (verdict,) = lake.read("steps", where=of).to_pylist(), lake.read("verdicts", where=of).to_pylist()
+    first, step, verdict = _success(lake)
     after = picture(1, 160, 210)
     lake.append("screenshots", [{**where, "sha256": after.sha256, "png": after.png, "phash": "0" * 16, **SIZE}])
     for name, more in (
@@ -72,9 +70,9 @@ TARGETS = [("person", "meant"), ("person", "person"), ("refuted", "error"), ("ri
 def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     corrected: tuple[Config, Lake], tmp_path: Path
 ) -> None:
-    _, lake = corrected
+    config, lake = corrected
     for name in ("ui-tars", "verl", "trl", "scalecua"):
-        export_trajectories(lake, FORMATS.class_of(name)(), tmp_path / name, (0, 1), "sft")
+        export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / name, (0, 1), "sft")
     lines = _lines(tmp_path / "ui-tars" / "ui-tars.jsonl")
     chats = [(_named(one["flywheel"]), one["messages"][-1]) for one in lines]
     assert taught_of([(name, one["content"]) for name, one in chats if one["loss_mask"]]) == TARGETS
@@ -99,7 +97,7 @@ def test_what_was_no_target_is_none_where_it_is_imported(
     corrected: tuple[Config, Lake], tmp_path: Path, name: str
 ) -> None:
     config, lake = corrected
-    export_trajectories(lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
+    export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
     other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
     run = Run(other, Lake.open(other.lake), "run")
     request = Request(format=name, path=tmp_path / "out")
@@ -135,3 +133,124 @@ def _named(known: dict[str, Any]) -> str:
 
 def _lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+TAUGHT = {
+    ("beyond", 1, False),  # what follows the corrected step only showed that it was right
+    ("shown-twice", 2, False),  # the last showing of the corrected screen
+    ("by-hand", 1, False), ("by-hand", 2, False), ("by-hand", 3, False),  # what a person said, and all that follows
+    ("lost", 0, True),  # its other correction is what by-hand shows
+    ("detour", 2, False), ("detour", 3, False),
+    ("group-1", 0, False), ("group-1", 1, False),  # group-2 did the very same
+    ("stands", 0, False), ("stands", 1, False),  # a verified success, its correction not
+}  # fmt: skip
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Config, Lake]:
+    """Corrections of proposers and of people with steps after them, a detour, a group that repeats itself, and a
+    success whose correction nothing confirmed; all accepted."""
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+    lake, sample = place.lake, _success(place.lake)
+    correction = {"policy": "correction", "continues": "elsewhere", "replayed": 1}
+    for name, screens, more in (
+        ("beyond", "1234", correction),
+        ("shown-twice", "1223", correction),
+        ("lost", "12", {"success": False}),
+        ("by-hand", "1234", {**correction, "continues": "lost"}),
+        ("detour", "1213", {}),
+        ("group-1", "56", {"group_id": "g"}),
+        ("group-2", "56", {"group_id": "g"}),
+        ("stands", "57", {}),
+    ):
+        _add(lake, name, screens, sample, **more)
+    submit(lake, Draft("lost", 0, "ada", "correct", 1, _typed("by-hand", 1), "So."))
+    submit(lake, Draft("lost", 1, "ada", "correct", 0, json.dumps(MEANT), "I look."))
+    submit(lake, Draft("stands", 0, "ada", "correct", 0, json.dumps(MEANT), "Elsewhere."))
+    return place.config, lake
+
+
+def _success(lake: Lake) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A success of one step as it stands in the lake: the trajectory, the step, the verdict."""
+    found = lake.read("trajectories", where={"iteration": 0, "success": True, "n_steps": 1}).to_pylist()
+    first = found[0]
+    of = {"iteration": 0, "trajectory_id": first["trajectory_id"]}
+    (step,), (verdict,) = lake.read("steps", where=of).to_pylist(), lake.read("verdicts", where=of).to_pylist()
+    return first, step, verdict
+
+
+def _add(lake: Lake, name: str, screens: str, sample: Any, **more: Any) -> None:
+    """An accepted trajectory, made from that of `_success`, each digit of `screens` a screen."""
+    where, (first, step, verdict) = {"iteration": 0}, sample
+    shown = {screen: picture(int(screen), 160, 210) for screen in screens}
+    pngs = [{**where, "sha256": one.sha256, "png": one.png, "phash": "0" * 16, **SIZE} for one in shown.values()]
+    lake.append("screenshots", pngs)
+    acted = {"trajectory_id": name, "action_type": "type", "actor": "person" if name == "by-hand" else "explorer"}
+    steps = [
+        {**step, **acted, "step": at, "screenshot": shown[screen].sha256, "action": _typed(name, at)}
+        for at, screen in enumerate(screens)
+    ]
+    lake.append("steps", steps)
+    lake.append("trajectories", [{**first, "trajectory_id": name, "n_steps": len(steps), **more}])
+    lake.append("verdicts", [{**verdict, "trajectory_id": name, "route": "sft"}])
+
+
+def _typed(name: str, at: int) -> str:
+    return to_json(action_of({"type": "type", "content": f"{name.split('-')[0] if 'group' in name else name} {at}"}))
+
+
+OURS = {name: name for name in ("group-2", *(name for name, _, _ in TAUGHT))}
+
+
+def test_the_targets_of_an_export_are_those_of_a_training_here(busy: tuple[Config, Lake], tmp_path: Path) -> None:
+    config, lake = busy
+    assert _weighed(lake, OURS) == TAUGHT
+    for name in ("ui-tars", "verl", "trl", "scalecua"):
+        export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / name, (0, 1), "sft")
+    assert _lessons(_masked(tmp_path / "ui-tars"), OURS) == TAUGHT
+    rows = pq.read_table(tmp_path / "verl" / "verl.parquet").to_pylist()
+    verl = [(json.loads(one["extra_info"]["flywheel"]), one["reward_model"]["ground_truth"]) for one in rows]
+    assert _lessons(verl, OURS) == TAUGHT
+    lines = _lines(tmp_path / "scalecua" / "scalecua.jsonl")
+    assert _lessons([(one["flywheel"], one["conversations"][-1]["value"]) for one in lines], OURS) == TAUGHT
+    rows = pq.read_table(tmp_path / "trl" / "trl-completions.parquet").to_pylist()
+    trl = [(json.loads(one["flywheel"]), one["completion"][0]["content"][0]["text"]) for one in rows]
+    chats = pq.read_table(tmp_path / "trl" / "trl.parquet").to_pylist()
+    whole = {_named(json.loads(one["flywheel"])) for one in chats} & OURS.keys()
+    assert whole == {"group-1", "stands"}
+    assert _lessons(trl, OURS) == {one for one in TAUGHT if one[0] not in whole}
+
+
+@pytest.mark.parametrize("name", ["atif", "verl", "trl", "lerobot"])
+def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
+    busy: tuple[Config, Lake], tmp_path: Path, name: str
+) -> None:
+    config, lake = busy
+    export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
+    other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
+    run = Run(other, Lake.open(other.lake), "run")
+    _bring(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
+    brought = run.lake.read("trajectories", where={"iteration": -2}).to_pylist()
+    known = {one["trajectory_id"]: json.loads(one["extra"])["flywheel"]["trajectory_id"] for one in brought}
+    (verdict, *_) = lake.read("verdicts").to_pylist()
+    decided = {**verdict, "iteration": -2, "route": "sft"}
+    run.lake.append("verdicts", [{**decided, "trajectory_id": one} for one in known])
+    names = {one: ours for one, ours in known.items() if ours in OURS}
+    assert _weighed(run.lake, names) == TAUGHT
+    export_trajectories(other, run.lake, FORMATS.class_of("ui-tars")(), tmp_path / "again", (-2, -1))
+    assert _lessons(_masked(tmp_path / "again"), names) == TAUGHT
+
+
+def _masked(folder: Path) -> list[tuple[dict[str, Any], str]]:
+    """Of the rows of UI-TARS with a loss what is known of them, and the reply."""
+    lines = _lines(folder / "ui-tars.jsonl")
+    chats = [(one["flywheel"], one["messages"][-1]) for one in lines]
+    return [(known, reply["content"]) for known, reply in chats if reply["loss_mask"]]
+
+
+def _lessons(rows: list[tuple[dict[str, Any], str]], names: dict[str, str]) -> set[tuple[str, int, bool]]:
+    """Of rows that are targets the trajectory, the step, and whether it is a person's reply; each is there once."""
+    found = [(names[_named(one)], one["step"], "meant" in reply) for one, reply in rows if _named(one) in names]
+    assert len(set(found)) == len(found)
+    return set(found)

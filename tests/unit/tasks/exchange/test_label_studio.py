@@ -124,7 +124,7 @@ def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_
 def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
-    export_trajectories(place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
+    export_trajectories(place.config, place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
     file = tmp_path / "out" / "tasks.json"
     tasks = json.loads(file.read_text())
     recorded = tasks[0]["predictions"][0]["result"][-1]["value"]
@@ -169,7 +169,7 @@ def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
-    export_trajectories(place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
+    export_trajectories(place.config, place.lake, FORMATS.class_of("label-studio")(), tmp_path / "out", (0, 1), "sft")
     file = tmp_path / "out" / "tasks.json"
     task = json.loads(file.read_text())[0]
     name = task["data"]["flywheel"]["trajectory"]["trajectory_id"]
@@ -204,7 +204,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
     form = FORMATS.class_of("label-studio")()
-    export_trajectories(place.lake, form, tmp_path / "out", (0, 1), "sft", f"{LOCAL}out/")
+    export_trajectories(place.config, place.lake, form, tmp_path / "out", (0, 1), "sft", f"{LOCAL}out/")
     (task, *_) = json.loads((tmp_path / "out" / "tasks.json").read_text())
     assert task["data"]["image"].startswith(f"{LOCAL}out/images/") and task["data"]["image"].endswith(".png")
     task["annotations"] = [{"id": 1, "completed_by": 1, "result": [point(90, 90)]}]
@@ -216,7 +216,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
     brought = _bring(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
     assert (brought["trajectories"], brought["decisions"]) == (0, 1)
     with pytest.raises(UsageError, match="--images-at`: agentnet does not name"):
-        export_trajectories(place.lake, FORMATS.class_of("agentnet")(), tmp_path / "no", images_at=LOCAL)
+        export_trajectories(place.config, place.lake, FORMATS.class_of("agentnet")(), tmp_path / "no", images_at=LOCAL)
 
 
 @pytest.mark.parametrize("path", ["images%2F{}", "out/images/{}", "{}"])
