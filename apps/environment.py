@@ -9,6 +9,7 @@ import os
 import warnings
 from pathlib import Path
 
+from schemas.home import home
 from tasks.running import log
 
 DEFAULTS = {
@@ -38,8 +39,3 @@ def make_prefect_home() -> None:
     """Makes Prefect's folder: its server does not start, and does not say why, where that is missing."""
     if folder := os.environ.get("PREFECT_HOME"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-
-
-def home() -> Path:
-    """The work folder, as `tasks.shared.paths` finds it, without the imports that it needs."""
-    return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()

@@ -70,8 +70,9 @@ def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> d
 
 def turn(arm: str, config: Config) -> None:
     """Turns the arm's iterations in this process and writes what was measured to the work folder."""
-    from apps.environment import home, make_prefect_home, settle
+    from apps.environment import make_prefect_home, settle
     from apps.interrupts import heeded, ignore
+    from schemas.home import home
 
     settle()
     make_prefect_home()
@@ -116,10 +117,10 @@ def _plain(config: Config) -> None:
 
 def _under_prefect(config: Config, own: bool) -> None:
     from apps.calling import call
-    from apps.environment import home
     from apps.schedule.connection import answers, use_server
     from apps.schedule.processes import Kept, end_all
     from apps.server import SERVE
+    from schemas.home import home
 
     kept: list[Kept] = []
     try:

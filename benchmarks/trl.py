@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
-from apps.environment import home
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.trl_arms.workload import Workload, write_workload
+from schemas.home import home
 
 TRL = "trl==1.16.0"
 OURS = ("ours bf16", "ours fp32")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from apps.commands.lineage import made_from_readers, readers_of
 from apps.report.build import report_folder
 from schemas.failure import UsageError
+from schemas.home import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.trajectory import Trajectory
@@ -17,7 +18,6 @@ from storage.lake import Lake
 from storage.objects import open_store
 from tasks.running.console import out
 from tasks.running.working import require_idle
-from tasks.shared.paths import home
 from tasks.turning import require_free, turning
 
 NO_REASON = "no reason was given"

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apps.environment import home
 from apps.lakes import begun_iterations
 from environments.catalog import name_in
 from environments.environment import Environment
@@ -13,6 +12,7 @@ from learning.algorithms.method import Optimizer, method_of
 from learning.engines.choice import is_small
 from schemas.config import Config
 from schemas.config.training import EpochSection
+from schemas.home import home
 from schemas.tables.stage import STAGES
 from schemas.text import counted, lasting
 from storage.lake import Lake

@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apps.environment import home, make_prefect_home
+from apps.environment import make_prefect_home
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.home import home
 from tasks.running.console import out
 
 if TYPE_CHECKING:

@@ -101,8 +101,8 @@ def _without_videos(kind: str, directory: Path) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(directory, **SAFE)
     written = directory / "chat_template.jinja"
     template = written.read_text() if written.is_file() else tokenizer.chat_template
-    said = directory / "processor_config.json"
-    fields = json.loads(said.read_text()) if said.is_file() else {}
+    settings = directory / "processor_config.json"
+    fields = json.loads(settings.read_text()) if settings.is_file() else {}
     own = {name: fields[name] for name in inspect.signature(stock.__init__).parameters if name in fields}
     parts = {"image_processor": AutoImageProcessor.from_pretrained(directory, **SAFE), "video_processor": None}
     return bare(**{**own, **parts, "tokenizer": tokenizer, "chat_template": template})

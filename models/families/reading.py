@@ -232,11 +232,11 @@ def place_of(text: str, sides: Sides) -> tuple[float, float]:
 
 def _thought(text: str) -> str:
     """What stands before the action, without its label, or without both of a reflection's; what a model first thought
-    between tags only where it said nothing after it."""
+    between tags only where nothing follows it."""
     text = _ENVIRONMENT.sub("", text)
     closed = deque(_THINK_END.finditer(text), maxlen=1)
-    said = text[closed[0].end() :] if closed else text
-    text = _THINKS.sub("", said if said.strip() else text)
+    rest = text[closed[0].end() :] if closed else text
+    text = _THINKS.sub("", rest if rest.strip() else text)
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1] == "Thought" else 2).strip()
 

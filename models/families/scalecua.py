@@ -150,8 +150,8 @@ def read_tagged(text: str, sides: Sides) -> Reading:
     blocks = list(_ACTION.finditer(text))
     if not blocks:
         return Reading(_THINKS.sub("", text).strip(), "", error=f"no <action> in {text[-80:]!r}")
-    said = _OPERATION.search(text, 0, blocks[0].start())
-    begin = said.start() if said else blocks[0].start()
+    operation = _OPERATION.search(text, 0, blocks[0].start())
+    begin = operation.start() if operation else blocks[0].start()
     calls = [(line[1], _arguments(line[2])) for block in blocks for line in _LINE.finditer(block[1])]
     actions, problem = read_lines(calls, sides)
     shown = text[begin : blocks[-1].end()].strip()

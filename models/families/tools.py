@@ -84,10 +84,10 @@ def read_calls(text: str, sides: Sides) -> Reading:
 
 
 def _thought(text: str) -> str:
-    """What was said before the calls; of a model that thinks first, what it said then, as the chat templates show it
+    """The text before the calls; of a model that thinks first, the text after that, as the chat templates show it
     again, or what it thought where that was all."""
-    said = text.rpartition("</think>")[2]
-    return _LABELS.sub("", _THINKS.sub("", said if said.strip() else text)).strip()
+    rest = text.rpartition("</think>")[2]
+    return _LABELS.sub("", _THINKS.sub("", rest if rest.strip() else text)).strip()
 
 
 def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:

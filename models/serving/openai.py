@@ -94,8 +94,9 @@ class OpenAIClient:
         )
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The first choice of a chat completion as the server wrote it, its text under `text`, made storable, and under
-        `tokens` what the server counted, 0 if it did not. Under `metadata` is what SGLang says of the whole answer.
+        """The first choice of a chat completion as the server wrote it, its text under `text`, made storable, under
+        `tokens` what the server counted, 0 if it did not, under `metadata` what SGLang says of the whole answer, and
+        under `prompt_token_ids` the tokens that it read, where it names them (vLLM beside the choice, SGLang in it).
 
         Raises:
             NoAnswer: the server failed, or what it sent is no completion.
@@ -110,11 +111,12 @@ class OpenAIClient:
             choice = completion["choices"][0]
             text = storable(choice["message"]["content"] or "")
             ended, metadata = choice.get("finish_reason"), completion.get("metadata")
+            read = completion.get("prompt_token_ids") or choice.get("prompt_token_ids") or []
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
             raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
-        return {**choice, "text": text, "tokens": tokens, "metadata": metadata}
+        return {**choice, "text": text, "tokens": tokens, "metadata": metadata, "prompt_token_ids": read}
 
     def names(self) -> list[str]:
         """The models that the server lists.

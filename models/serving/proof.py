@@ -24,7 +24,7 @@ TOP = 20
 CUT = -1e3
 """A log probability below it is that of a token that something has cut away."""
 LEAST = 0.02
-"""Nats between the two tokens compared; below, nothing can be told."""
+"""Nats between the two tokens compared; below, nothing is shown."""
 
 
 def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:

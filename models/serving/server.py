@@ -150,6 +150,7 @@ def _completion(choice: dict[str, Any]) -> Completion:
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
         tokens = token_ids(choice)
         ids = tuple(tokens) if len(tokens) == len(logprobs) else ()
-        return Completion(choice["text"], ids, logprobs, cut=choice.get("finish_reason") == "length")
+        read = tuple(choice["prompt_token_ids"])
+        return Completion(choice["text"], ids, logprobs, prompt_ids=read, cut=choice.get("finish_reason") == "length")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None

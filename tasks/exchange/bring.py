@@ -28,6 +28,7 @@ from environments.catalog import catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.home import home
 from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.review import Review
@@ -37,7 +38,6 @@ from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
 from tasks.running.stage import result_of, stage
-from tasks.shared.paths import home
 from tasks.shared.reviews import Draft, require_words, reviews_of, submit
 
 FOLDER = "imports"

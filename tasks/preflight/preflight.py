@@ -22,6 +22,7 @@ from models.thinkers.thinker import require_thinkers
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.home import home
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
 from schemas.text import counted
@@ -35,7 +36,7 @@ from tasks.preflight.probation import require_trusted
 from tasks.preflight.unread import refuse_unread
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
-from tasks.shared.paths import home, lake_if_any
+from tasks.shared.paths import lake_if_any
 from tasks.shared.suite import require_makers
 
 

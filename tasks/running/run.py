@@ -17,11 +17,11 @@ from prefect.runtime import flow_run
 
 from models.serving.served import close_servers
 from schemas.config import Config
+from schemas.home import home
 from storage.lake import Lake
 from tasks.running.now import published
 from tasks.running.traces import set_up, span
 from tasks.running.working import working
-from tasks.shared.paths import home
 
 
 class Clock:

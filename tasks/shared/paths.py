@@ -9,8 +9,6 @@ from storage.lake import Lake
 from storage.mark import NAME as MARK
 from storage.objects import inside
 
-__all__ = ["cache_folder", "docs_folder", "home", "lake_if_any", "work_folder"]
-
 
 def lake_if_any(config: Config) -> Lake | None:
     """The config's lake, or None where its place is empty; raises LakeError if something else is there."""

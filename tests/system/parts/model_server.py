@@ -25,6 +25,7 @@ from fastapi.responses import JSONResponse, Response
 
 from models.completion import Completion
 from models.families.prompt import Message
+from models.families.same_prompt import prompt_tokens
 from models.tiny.generator import TinyModel
 from schemas.observation import Observation
 
@@ -205,11 +206,13 @@ def vllm(state: State) -> FastAPI:
 
         def more(made: Completion, version: str) -> tuple[dict[str, Any], dict[str, Any]]:
             ours: dict[str, Any] = {"stop_reason": None}
+            whole: dict[str, Any] = {}
             if body.get("return_token_ids"):
                 ours["token_ids"] = list(made.token_ids)
+                whole["prompt_token_ids"] = prompt_tokens(state.directory, chat_of(body))
             if body.get("return_weight_versions"):
                 ours["weight_versions"] = [{"version": version, "start": 0, "end": len(made.token_ids)}]
-            return ours, {}
+            return ours, whole
 
         return await answered(state, body, more)
 
@@ -296,6 +299,7 @@ def sglang(state: State) -> FastAPI:
             ours: dict[str, Any] = {"matched_stop": None}
             if body.get("return_token_ids"):
                 ours["response_token_ids"] = list(made.token_ids)
+                ours["prompt_token_ids"] = prompt_tokens(state.directory, chat_of(body))
             return ours, {"metadata": {"weight_version": version}}
 
         return await answered(state, body, more)

@@ -12,12 +12,12 @@ import pytest
 from apps.commands.forgetting import forget_trajectories, show_forgotten
 from apps.commands.lineage import lineage_of, show_lineage
 from schemas.failure import UsageError
+from schemas.home import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting
 from storage.lake import Lake
 from tasks.running.run import open_run
-from tasks.shared.paths import home
 from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
 

@@ -186,6 +186,18 @@ def test_log_probabilities_are_kept_if_the_server_gives_them(
     assert completion.token_ids == tokens and completion.logprobs == (-0.5, -0.5)
 
 
+@pytest.mark.parametrize("beside", [True, False], ids=["vllm", "sglang"])
+def test_the_tokens_that_the_server_read_are_kept_wherever_it_names_them(beside: bool) -> None:
+    read = {"prompt_token_ids": [5, 6]}
+    choice = {"message": {"content": "ok"}, **({} if beside else read)}
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"choices": [choice], **(read if beside else {})})
+
+    (completion,) = served_by(handler).generate([ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 4)
+    assert completion.prompt_ids == (5, 6)
+
+
 def test_a_model_name_that_is_the_same_for_every_policy_is_refused() -> None:
     with pytest.raises(UsageError, match=r"policy\.server"):
         config_of({"suite": {"tasks": ["click-target"]}, "policy": {"server": {"model": "always-this"}}})
