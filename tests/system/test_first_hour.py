@@ -102,8 +102,12 @@ def started(user: Up, *words: str) -> Iterator[None]:
 
 
 def correct(pages: str) -> str:
-    """Corrects a step of the trajectory that the queue shows first, as the desk's page does; the review's id."""
-    place = httpx.get(f"{pages}/api/queue", timeout=60).json()[0]
+    """Corrects a step of the first failure in the queue, as the desk's page does; the review's id.
+
+    A correction of a success is learnt from only once a sandbox verified it (docs/annotate.md).
+    """
+    queue = httpx.get(f"{pages}/api/queue", timeout=60).json()
+    place = next(place for place in queue if not place["success"])
     item = httpx.get(f"{pages}/api/trajectories/{place['trajectory_id']}", timeout=60).json()
     decision = {
         "trajectory_id": item["trajectory_id"],
