@@ -274,7 +274,7 @@ def _show_policy(found: PolicyLineage) -> None:
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found.config.get('name', '')}, seed {found.row.seed} (whole with --json)")
     console.print(f"checkpoint      {found.checkpoint}")
-    console.print(f"trained on      {len(found.trajectories)} trajectories (ids with --json)")
+    console.print(f"read            {len(found.trajectories)} trajectories that training drew from (ids with --json)")
     decided = ", ".join(f"{n} {decision} by {person}" for (person, decision), n in found.by_person.items())
     console.print(f"people          {decided or 'nothing that people decided'}")
     for row in found.overridden:

@@ -144,16 +144,16 @@ def joined(rows: Iterator[tuple[Place, Part | Refused]]) -> Read:
             if missing := wholes.missing(part.record, at):
                 yield at, missing
             continue
-        wholes.add(part.record)
         if held is not None and part.key == held.key and part.step == held.step + 1 == len(held.record.steps):
             steps = (*held.record.steps, part.record.steps[-1])
             decided = (*held.record.decided, *part.record.decided)
             record = replace(held.record, steps=steps, after=part.record.after, decided=decided)
             held = Part(record, held.key, part.step)
-            continue
-        if held is not None:
-            yield place, held.record
-        place, held = at, replace(part, record=_from(part.record, part.step))
+        else:
+            if held is not None:
+                yield place, held.record
+            place, held = at, replace(part, record=_from(part.record, part.step))
+        wholes.add(held.record)
     if held is not None:
         yield place, held.record
 

@@ -42,6 +42,11 @@ class RowFile:
         if self._writer is not None:
             self._writer.close()
 
+    @property
+    def there(self) -> bool:
+        """Whether it has a row, or was begun."""
+        return self._writer is not None
+
     def begun(self) -> "RowFile":
         """The file, which is there from now on."""
         self._writer = self._writer or pq.ParquetWriter(self._target.path(self._name), self._schema)

@@ -76,6 +76,7 @@ class Trl(Format):
                 (rows if whole(record) else others).write(self._row(record))
                 for one in () if whole(record) else lessons_of(record):
                     steps.write(self._completion(one))
+        target.write("README.md", _card(steps.there).encode())
 
     def _completion(self, one: Lesson) -> dict[str, Any]:
         writing = Writing(self.unit, self.dialect)
@@ -130,6 +131,13 @@ class Trl(Format):
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
         return record_of(self.name, instruction, steps, row.flywheel, kept)
+
+
+def _card(completions: bool) -> str:
+    """What `datasets.load_dataset` reads of a folder whose files have different columns: a configuration for each."""
+    files = {"trajectories": FILE} | ({"targets": COMPLETIONS} if completions else {})
+    configs = "".join(f"- config_name: {name}\n  data_files: {file}\n" for name, file in files.items())
+    return f"---\nconfigs:\n{configs}---\n"
 
 
 def _message(turn: Turn) -> dict[str, Any]:

@@ -6,18 +6,20 @@ sums over whole documents, which a plan may place anywhere, takes its gradient b
 pass without gradient: sum over the tokens of dL/d(sum) log p.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # a stage reads a method's record, which names its objective, and needs no torch for it
+    from torch import Tensor
 
-from learning.checkpoint import State
-from learning.data.documents import Document
-from learning.engines.engine import Batch, Engine, Outputs, Piece
-from learning.job import Job
+    from learning.checkpoint import State
+    from learning.data.documents import Document
+    from learning.engines.engine import Batch, Engine, Outputs, Piece
+    from learning.job import Job
 
 
 class Objective(ABC):
@@ -36,6 +38,8 @@ class Objective(ABC):
     """Whether the summed log probability of each document is asked for before every step's gradient."""
 
     def __init__(self, job: Job, engine: Engine) -> None:
+        import torch
+
         self._job, self._engine = job, engine
         self.counts = torch.zeros(0, dtype=torch.float64)
         """Sums of what was measured on this rank."""

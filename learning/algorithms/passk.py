@@ -10,8 +10,8 @@ Rewards are 0 or 1. N trajectories, c of them successes, m = N - c failures. Wit
 all 0 where sigma is 0: no success, or fewer failures than k. They are computed as A+ = sqrt(q / (1 - q)) and
 A- = -A+ c / m, with q = 1 - rho the quotient in (11): from N = 58 on, rho may round to 1 and sigma to 0. With k = 1
 this is GRPO with the population's deviation. The forms differ in scale, hence in the learning rate they want:
-bootstrap sums (Eq. 6), so its expectation is groups * k / N times the analytic value, and the analytic strength falls
-with k. It is not verl's `GRPO_PASSK`, which is another algorithm (arXiv 2503.19595).
+bootstrap sums (Eq. 6), so for many groups it nears groups * k / N times the analytic value, and the analytic strength
+falls with k. It is not verl's `GRPO_PASSK`, which is another algorithm (arXiv 2503.19595).
 """
 
 import math

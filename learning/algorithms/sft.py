@@ -1,11 +1,17 @@
 """Supervised training: imitate what succeeded. The mean of -log p over all targets."""
 
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from learning.algorithms.method import Method, Source
 from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
-from learning.engines.engine import Batch, Outputs, Piece
+
+if TYPE_CHECKING:  # a stage reads the record and needs no torch for it
+    from torch import Tensor
+
+    from learning.engines.engine import Batch, Outputs, Piece
 
 
 class Imitation(Objective):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.action import Click, Wait, to_json
+from schemas.tables.step import Step
 from storage.catalog import ask
 from storage.lake import Lake
 from tests.unit.storage.test_training_queries import SHARES, through_the_lake
@@ -61,6 +62,9 @@ def test_corrections_are_no_collected_trajectories_and_part_from_nothing(lake: L
     assert ask(lake, "parting_trajectories", iteration=1).num_rows == 0
 
 
+TRIED = {"policy": "correction", "continues": "t", "replayed": 1}
+
+
 def corrected(lake: Lake, row, **attempt: object) -> None:
     """A failure whose second of two steps a person corrected; how a try in a sandbox went, if `attempt` says so."""
     better = to_json(Click(x=0.5, y=0.5))
@@ -74,7 +78,7 @@ def corrected(lake: Lake, row, **attempt: object) -> None:
     sides = {"pair_id": "r0", "trajectory_id": "t", "step": 1, "kind": "correction", "rejected_trajectory_id": "t"}
     lake.append("pairs", [row("pairs", **sides, verified=False)])
     if attempt:
-        made = {"trajectory_id": "c", "policy": "correction", "continues": "t", "replayed": 1, "n_steps": 2} | attempt
+        made = {"trajectory_id": "c", "n_steps": 2} | TRIED | attempt
         lake.append("trajectories", [row("trajectories", **made)])
         lake.append("verdicts", [row("verdicts", trajectory_id="c", route="sft" if made["success"] else "ct")])
         for place, (screen, actor, action) in enumerate([("a", "policy", to_json(Wait())), ("b", "person", better)]):
@@ -110,6 +114,16 @@ def test_one_from_which_nobody_got_on_stays_what_a_person_says(lake: Lake, row) 
     assert taught(lake) == [("t", 1)] and taught(lake, "verified") == [] and preferred(lake, "all") == 1
     (found,) = ask(lake, "people_corrections").to_pylist()
     assert (found["state"], found["tries"], found["shown_by"], found["tried_by"]) == ("unverified", 1, None, "c")
+
+
+def test_what_changed_nothing_is_not_verified_by_others_who_got_on_from_there(lake: Lake, row) -> None:
+    corrected(lake, row, success=True, n_steps=3)
+    assert state(lake) == "verified"
+    (tried,) = lake.rows(Step, {"trajectory_id": "c", "step": 1})
+    lake.upsert("steps", [tried.model_copy(update={"next_screenshot": tried.screenshot})])
+    assert state(lake) == "unverified" and preferred(lake, "verified") == 0
+    lake.upsert("trajectories", [row("trajectories", trajectory_id="c", success=True, n_steps=2, **TRIED)])
+    assert state(lake) == "verified"  # the last step of a success is what was rewarded
 
 
 def test_in_place_of_a_success_only_what_takes_no_more_steps_is_verified(lake: Lake, row) -> None:

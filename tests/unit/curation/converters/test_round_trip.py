@@ -133,9 +133,12 @@ def test_a_row_without_the_rows_before_it_teaches_its_own_step_alone(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["verl", "scalecua", "trl"])
-def test_targets_whose_trajectory_was_left_behind_are_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("replayed", [{"replayed": 1}, {"continues": "failed", "replayed": 0}])
+def test_targets_whose_trajectory_was_left_behind_are_refused(
+    name: str, replayed: dict[str, object], tmp_path: Path
+) -> None:
     form, record = FORMATS.class_of(name)(), waits(2)
-    partial = replace(record, about=record.about.model_copy(update={"replayed": 1}))
+    partial = replace(record, about=record.about.model_copy(update=replayed))
     folder = written(form, [partial], tmp_path)
     assert len(taken(form, folder)) == 1
     (file,) = [*folder.glob("*.jsonl"), *folder.glob("verl.parquet"), *folder.glob("trl-completions.parquet")]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from curation.converters.format import FORMATS
 from schemas.action import action_of, to_json
@@ -85,6 +86,11 @@ def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     assert taught_of(trl) == TARGETS
     whole = pq.read_table(tmp_path / "trl" / "trl.parquet").to_pylist()
     assert not {_named(json.loads(one["flywheel"])) for one in whole} & set(NAMES)
+    card = (tmp_path / "trl" / "README.md").read_text().split("---")[1]
+    assert yaml.safe_load(card)["configs"] == [
+        {"config_name": "trajectories", "data_files": "trl.parquet"},
+        {"config_name": "targets", "data_files": "trl-completions.parquet"},
+    ]
     lines = _lines(tmp_path / "scalecua" / "scalecua.jsonl")
     scale = [(_named(one["flywheel"]), one["conversations"][-1]["value"].split("<action>")[1]) for one in lines]
     assert taught_of(scale) == TARGETS
