@@ -8,7 +8,7 @@ from apps.lakes import begun_iterations
 from environments.catalog import name_in
 from environments.environment import Environment
 from environments.registry import environments_of
-from learning.algorithms.method import Optimizer, method_of
+from learning.algorithms.method import Optimizer, Source, method_of
 from learning.engines.choice import is_small
 from schemas.config import Config
 from schemas.config.training import EpochSection
@@ -186,7 +186,9 @@ def _training(config: Config) -> str:
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):
-        return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step"
+        refill = train.group.refill if method.source is Source.GROUPS and not train.stream.on else 0
+        more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
+        return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"
     steps, first = (method.schedule(train, 0, optimizer, first).steps for first in (False, True))
     return f"{train.method}: {steps:,} optimiser steps an iteration" + (f", {first:,} in the first" * (first != steps))

@@ -144,6 +144,7 @@ def train_on(
         for rollout in member.rollouts
         if gain != 0
     ]
+    rollouts = _uncertain(rollouts, config.entropy_share)
     failures = sum(not math.isfinite(member.reward) for members in groups.values() for member in members)
     return Groups(rollouts, len(groups), len(kept), injected, failures)
 
@@ -185,6 +186,18 @@ def _entropy(members: Sequence[Member]) -> float:
     """Mean of -log p over the drawn tokens: an estimate of the entropy of what was drawn, in nats."""
     drawn = [value for member in members for rollout in member.rollouts for value in rollout.logprobs]
     return -sum(drawn) / len(drawn) if drawn else 0.0
+
+
+def _uncertain(rollouts: list[Rollout], share: float) -> list[Rollout]:
+    """The share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866), in their order.
+
+    Of a reply that nobody recorded the drawing of, as of a stored success that was shown, nothing is left out.
+    """
+    known = [-sum(one.logprobs) / len(one.logprobs) for one in rollouts if one.logprobs]
+    if share == 1.0 or not known:
+        return rollouts
+    least = sorted(known, reverse=True)[math.ceil(share * len(known)) - 1]
+    return [one for one in rollouts if not one.logprobs or -sum(one.logprobs) / len(one.logprobs) >= least]
 
 
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:

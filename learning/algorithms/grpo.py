@@ -13,11 +13,11 @@ from torch import Tensor
 
 from learning.algorithms.method import Method, Source, method_of
 from learning.algorithms.objective import Objective
-from learning.algorithms.policy_losses import clipped_loss, truncated_weights
+from learning.algorithms.policy_losses import clipped_loss, kl_loss, truncated_weights
 from learning.data.rollouts import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
-from schemas.config.training import ClippedConfig
+from schemas.config.training import ClippedConfig, GroupConfig
 from schemas.failure import FlywheelError
 
 COUNTED = 5
@@ -27,7 +27,8 @@ FRESH = 2
 
 
 class GroupObjective(Objective):
-    """The clipped loss with truncated importance weights, mean over all reply tokens of the step."""
+    """The clipped loss with truncated importance weights, mean over all reply tokens of the step; with
+    `train.group.ratio` `sequence` the mean over its replies."""
 
     needs_parent = True
 
@@ -37,6 +38,7 @@ class GroupObjective(Objective):
         settings = method_of(job.train).settings(job.train)
         assert isinstance(settings, ClippedConfig)
         self._clips = settings
+        self.needs_sums = isinstance(settings, GroupConfig) and settings.ratio == "sequence"
         self._widest = 0.0
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
@@ -66,6 +68,11 @@ class GroupObjective(Objective):
         self._served, self._advantages = (
             torch.tensor(values, dtype=parent.dtype, device=parent.device) for values in (served, advantages)
         )
+        if self.needs_sums:
+            rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(parent.device)
+            self._old_sums = parent.new_zeros(len(counts), dtype=torch.float64).index_add(0, rows, parent.double())
+            self._lengths = torch.tensor(counts, device=parent.device).clamp(min=1)
+            self._gains = torch.tensor([one.advantage for one in self._samples]).to(self._old_sums)
         tokens, gap = fresh_gap(self._old, self._served, self._ages).tolist()
         self._widest = max(self._widest, gap / max(1.0, tokens))
         self._require_match()
@@ -80,14 +87,25 @@ class GroupObjective(Objective):
                 "Whoever rolls out has other weights, prompts or pictures, or log probabilities before temperature.",
             )
 
+    def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
+        """The mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each."""
+        asked, clips = sums.detach().requires_grad_(), self._clips
+        old, lengths, gains = (known[documents] for known in (self._old_sums, self._lengths, self._gains))
+        replies = clipped_loss(asked / lengths, old / lengths, gains, clips.clip_low, clips.clip_high, clips.dual_clip)
+        loss = replies.mean()
+        (self._slopes,) = torch.autograd.grad(loss, asked)
+        return loss.detach()
+
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """This piece's share of the mean over the step's tokens."""
+        """This piece's share of the mean over the step's tokens; with `sequence` a term of the loss's gradient."""
+        targets = max(1, batch.targets)
         old, served, advantages, ages = (
             known[outputs.tokens] for known in (self._old, self._served, self._advantages, self._ages)
         )
-        losses, counts = token_losses(outputs.logprobs, old, served, advantages, self._clips)
+        slopes = self._slopes[outputs.rows] * targets if self.needs_sums else None
+        losses, counts = token_losses(outputs.logprobs, old, served, advantages, self._clips, slopes)
         self.counts += torch.cat([counts, fresh_gap(old, served, ages)])
-        return losses.sum() / max(1, batch.targets)
+        return losses.sum() / targets
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
         """Tokens trained on, mean |log p of training - of serving|, the largest such mean of an update over its tokens
@@ -108,26 +126,41 @@ class GroupObjective(Objective):
 
 
 def token_losses(
-    new: Tensor, old: Tensor, served: Tensor, advantages: Tensor, clips: ClippedConfig
+    new: Tensor,
+    old: Tensor,
+    served: Tensor,
+    advantages: Tensor,
+    clips: ClippedConfig,
+    slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The clipped loss of each token, weighted by the truncated importance weight, and what was counted on the way.
+    """The loss of each token, weighted by the truncated importance weight, and what was counted on the way.
 
     Args:
         new: log probabilities now, (n,).
         old: the trainer's before its first step, (n,).
         served: those of the drawing, NaN where nobody knows them, (n,).
         advantages: (n,).
-        clips: clips and cap.
+        clips: clips, cap and the weight of the divergence from `old`.
+        slopes: where replies are clipped and not tokens, how their loss changes with each token's log probability,
+            (n,); the losses then have its gradient and not its value.
 
     Returns:
         Losses (n,), and sums over the tokens: all, those with a drawing, |old - served|, clipped, |new - old|.
     """
     drawn = served.isfinite()
     weights = torch.where(drawn, truncated_weights(old, torch.where(drawn, served, old), clips.most_weight), 1.0)
-    losses = weights * clipped_loss(new, old, advantages, clips.clip_low, clips.clip_high)
     moved = (new - old).detach()
-    ratio = moved.exp()
-    clipped = ((advantages > 0) & (ratio > 1 + clips.clip_high)) | ((advantages < 0) & (ratio < 1 - clips.clip_low))
+    if slopes is None:
+        losses = clipped_loss(new, old, advantages, clips.clip_low, clips.clip_high, clips.dual_clip)
+        ratio, dual = moved.exp(), math.inf if clips.dual_clip is None else clips.dual_clip
+        above = torch.where(advantages > 0, 1 + clips.clip_high, dual)
+        below = torch.where(advantages < 0, 1 - clips.clip_low, 0.0)
+        clipped = ((ratio > above) | (ratio < below)) & (advantages != 0)
+    else:
+        losses, clipped = slopes * new, (slopes == 0) & (advantages != 0)
+    losses = weights * losses
+    if clips.kl:
+        losses = losses + clips.kl * kl_loss(new, old)
     gap = (old - served)[drawn].abs()
     counts = [len(new), int(drawn.sum()), float(gap.sum()), int(clipped.sum()), float(moved.abs().sum())]
     return losses, torch.tensor(counts, dtype=torch.float64)

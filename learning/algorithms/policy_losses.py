@@ -11,15 +11,34 @@ LARGEST = 20.0
 """Log ratios beyond it count as it and have no gradient: exp overflows from 88 on, and then 0 * inf is no number."""
 
 
-def clipped_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.28) -> Tensor:
+def clipped_loss(
+    logprobs: Tensor,
+    old: Tensor,
+    advantages: Tensor,
+    low: float = 0.2,
+    high: float = 0.28,
+    dual: float | None = None,
+) -> Tensor:
     """-min(r A, clip(r, 1 - low, 1 + high) A) by token, r = exp(logprobs - old); all shapes equal.
 
     A higher upper clip lets rare tokens gain more (clip-higher). Beyond the clip the gradient is 0. The log ratio is
-    clamped to +-20, as verl does (`compute_policy_loss_vanilla` of `verl/trainer/ppo/core_algos.py`). Its dual clip,
-    which bounds the loss at 3 |A| where A < 0 and the ratio is above 3, is left out: gradient clipping bounds the step.
+    clamped to +-20, as verl does (`compute_policy_loss_vanilla` of `verl/trainer/ppo/core_algos.py`).
+
+    Args:
+        logprobs, old, advantages: by token, or by reply for `sequence_ratios`.
+        low, high: the clips.
+        dual: where A < 0 the loss is at most `dual` |A| (dual clip, arXiv 1912.09729); no bound if not given.
     """
     ratio = (logprobs - old).clamp(-LARGEST, LARGEST).exp()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
+    loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
+    return loss if dual is None else torch.where(advantages < 0, torch.minimum(loss, -dual * advantages), loss)
+
+
+def kl_loss(logprobs: Tensor, reference: Tensor) -> Tensor:
+    """r - 1 - log r by token, r = exp(reference - logprobs): an estimate of KL(policy || reference) that is never
+    below 0 (k3, joschu.net/blog/kl-approx.html). Its log ratio is clamped to +-20."""
+    log_ratio = (reference - logprobs).clamp(-LARGEST, LARGEST)
+    return log_ratio.exp() - 1.0 - log_ratio
 
 
 def truncated_weights(old: Tensor, served: Tensor, most: float = 1.0) -> Tensor:

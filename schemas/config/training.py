@@ -48,6 +48,12 @@ class ClippedConfig(EpochSection):
     """A token's probability may fall by at most this share in one training before its loss stops pulling."""
     clip_high: Positive = 0.28
     """It may rise by at most this share."""
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = None
+    """The loss of a token that is to become rarer is at most this many times its advantage, however much likelier it
+    has become meanwhile (dual clip, arXiv 1912.09729; verl's is 3). No bound if not set."""
+    kl: Annotated[float, Field(ge=0.0)] = 0.0
+    """Weight of the KL divergence from the policy before this training (with a stream, before this batch), by token
+    (DART-GUI's is 0.1); 0 for none, as in DAPO."""
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
     most_mismatch: Positive | None = None
@@ -75,6 +81,16 @@ class GroupConfig(ClippedConfig):
     trajectories."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
     """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
+    ratio: Literal["token", "sequence"] = "token"
+    """What is clipped. `token`: each token's ratio to the policy before this training, mean over all tokens.
+    `sequence`: the geometric mean of a reply's (GSPO, arXiv 2507.18071), mean over replies; GSPO's clips are 3e-4 and
+    4e-4, DART-GUI's 0.1 and 0.28."""
+    entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Share of the steps that is trained on: those whose replies were drawn with the most entropy (DART-GUI's is 0.8).
+    1: all."""
+    refill: Whole = 0
+    """While fewer than `groups` groups can teach, further ones are rolled out, so many times at most (DAPO's dynamic
+    sampling); with a stream groups fill batches anyway."""
     k: Count = 4
     """Pass@k rewards one success among this many trajectories; less than `size` where `advantage` is `passk` or
     `full`."""

@@ -1,11 +1,11 @@
 """Stage: rolls out the curriculum's choices and writes trajectories as they finish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
 from rollout.runner import missing
-from rollout.trajectory import FinishedTrajectory
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.verdict import Verdict
@@ -13,6 +13,7 @@ from storage.lake import Lake
 from tasks.collect.parts import collect_in_parts, roll_out
 from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
+from tasks.collect.refill import refills
 from tasks.collect.stream import roll_out_and_train
 from tasks.running.cluster import shares_out
 from tasks.running.run import Run
@@ -39,11 +40,20 @@ def collect_trajectories(run: Run, iteration: int) -> Metrics:
         numbers = _numbers(lake, iteration)
         say = f"{numbers['say']}; {trained.updates} updates meanwhile"
         return {**numbers, "stream": trained.model_dump(), "say": say}
-    if not shares_out(config):
-        roll_out(config, lake, left, version)
-    elif left:
-        collect_in_parts(run, iteration, version)
+    _roll_out(run, iteration, version, left, {})
+    for more in refills(run, iteration, version):
+        left = missing(plan(run, iteration, version, more), finished(lake, iteration))
+        _roll_out(run, iteration, version, left, more)
     return _numbers(lake, iteration)
+
+
+def _roll_out(
+    run: Run, iteration: int, version: str, left: Sequence[PlannedTrajectory], further: Mapping[str, int]
+) -> None:
+    if not shares_out(run.config):
+        roll_out(run.config, run.lake, left, version)
+    elif left:
+        collect_in_parts(run, iteration, version, further)
 
 
 def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None]:

@@ -1,6 +1,6 @@
 """Collection in parts, for machines that share it out: each is a Prefect task that finds what it has done already."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from models.policy import EXPLORERS
@@ -17,21 +17,25 @@ from tasks.running.run import Run
 from tasks.shared.weights import load_policy
 
 
-def collect_in_parts(run: Run, iteration: int, version: str) -> int:
-    """Rolls out what an iteration lacks on the machines of `cluster`; returns how many trajectories that was."""
+def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> int:
+    """Rolls out what an iteration lacks on the machines of `cluster`, with `further` groups by task; returns how many
+    trajectories that was."""
     given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
+    given |= {"further": dict(further)}
     parts = [{**given, "part": part} for part in range(run.config.cluster.parts)]
     return sum(share_out(run.config, collect_part, parts, "collect, parts"))
 
 
 @part_task("collect-part")
-def collect_part(config: Config, run_id: str, iteration: int, version: str, part: int) -> int:
+def collect_part(
+    config: Config, run_id: str, iteration: int, version: str, further: Mapping[str, int], part: int
+) -> int:
     """Rolls out one part's trajectories that are not in the lake; returns how many those were.
 
     Part k of n has the k-th, the (n+k)-th, ... of the plan, which mixes tasks: parts take about equally long.
     """
     lake = Lake.open(config.lake, create=False)
-    own = plan(Run(config, lake, run_id), iteration, version)[part :: config.cluster.parts]
+    own = plan(Run(config, lake, run_id), iteration, version, further)[part :: config.cluster.parts]
     drop_unfinished(lake, iteration, attempts(own))
     left = missing(own, finished(lake, iteration))
     roll_out(config, lake, left, version)

@@ -1,6 +1,8 @@
 """What an iteration rolls out: all trajectories of the curriculum's choices, and which of them are there."""
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from curation.curriculum import seeds
 from models.policy import EXPLORERS
@@ -13,9 +15,16 @@ from tasks.shared.suite import tasks_of
 from tasks.train.groups import planned_groups
 
 
-def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
-    """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same config and
-    iteration."""
+def plan(
+    run: Run, iteration: int, version: str, further: Mapping[str, int] = MappingProxyType({})
+) -> list[PlannedTrajectory]:
+    """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same arguments.
+
+    Args:
+        run, iteration: whose.
+        version: the policy's.
+        further: by task, groups beyond those that the curriculum chose.
+    """
     config = run.config
     tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
     explorer = EXPLORERS.class_of(config.collect.explorer).version
@@ -24,7 +33,8 @@ def plan(run: Run, iteration: int, version: str) -> list[PlannedTrajectory]:
         task = tasks[choice.task_id]
         for kind, count in choice.trajectories.items():
             if kind == "policy" and config.train.in_groups:
-                planned += planned_groups(run, iteration, task, count, version)
+                whole = count + further.get(choice.task_id, 0) * config.train.group.size
+                planned += planned_groups(run, iteration, task, whole, version)
                 continue
             planned += [
                 _planned(run, iteration, task, seed, kind, explorer if kind == "explorer" else version)

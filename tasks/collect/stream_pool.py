@@ -192,10 +192,10 @@ def can_teach(worth: Sequence[float | None], group: GroupConfig) -> bool:
     """Whether a finished group may give advantages, from what its trajectories were worth; None is an environment
     failure.
 
-    Two of them differ; or a stored success may be shown to an all-failed group; or replies near their limit cost
-    something, which only their lengths tell.
+    Two of them differ, and the best is far enough above their mean; or a stored success may be shown to an all-failed
+    group; or replies near their limit cost something, which only their lengths tell.
     """
     rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]
     shown = group.inject and not any(valid)
-    return is_informative(rewards) or (bool(valid) and (bool(group.overlong) or shown))
+    return is_informative(rewards, group.spread) or (bool(valid) and (bool(group.overlong) or shown))

@@ -11,7 +11,10 @@ from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from storage.lake import Lake
+from tasks.collect.plan import plan
+from tasks.collect.refill import refills
 from tasks.curriculum import choose_tasks
+from tasks.running.run import run_of
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
@@ -72,6 +75,20 @@ def test_groups_are_rolled_out_compared_and_trained_on(small: Config, begun: Lak
     weights = [(checkpoint_folder(begun, v) / "model.safetensors").read_bytes() for v in ("policy-0000", "policy-0001")]
     assert weights[0] != weights[1]
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
+
+
+def test_groups_that_cannot_teach_are_refilled_and_a_collection_that_was_cut_short_goes_on_with_the_same(
+    small: Config, begun: Lake
+) -> None:
+    config = clicked(grouped(small, groups=5, refill=3, ratio="sequence", kl=0.1, entropy_share=0.8), 0.2)
+    flywheel(config, iterations=1)
+    rounds = list(refills(run_of(config), 1, "policy-0000"))
+    rows = begun.read("trajectories", where={"iteration": 1}).to_pylist()
+    assert 1 <= len(rounds) <= 3 and len(rows) == 4 * (5 + sum(rounds[-1].values()))
+    metrics = json.loads(policy_row(begun, "policy-0001").metrics)
+    assert metrics["groups"] == len(rows) / 4 and (metrics["informative"] >= 5 or len(rounds) == 3)
+    again = {one.trajectory_id for one in plan(run_of(config), 1, "policy-0000", rounds[-1])}
+    assert again == {row["trajectory_id"] for row in rows}
 
 
 def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:

@@ -8,6 +8,7 @@ import torch
 from learning.algorithms.policy_losses import (
     clipped_loss,
     dpo_loss,
+    kl_loss,
     positive_loss,
     token_mean,
     truncated_weights,
@@ -91,3 +92,25 @@ def test_a_policy_that_is_its_reference_pays_ln_2_whatever_the_pair() -> None:
 def test_preferring_the_chosen_reply_costs_less() -> None:
     zero = torch.zeros(1)
     assert dpo_loss(zero + 1, zero - 1, zero, zero, 0.1) < dpo_loss(zero - 1, zero + 1, zero, zero, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "moves"),
+    [(2.0, -1.0, 2.0, True), (5.0, -2.0, 6.0, False), (0.5, -1.0, 0.8, False), (5.0, 1.0, -1.28, False)],
+)
+def test_a_dual_clip_bounds_the_loss_of_what_is_to_become_rarer(
+    ratio: float, advantage: float, loss: float, moves: bool
+) -> None:
+    logprobs = torch.tensor([math.log(ratio)], dtype=torch.float64, requires_grad=True)
+    made = clipped_loss(logprobs, torch.zeros(1), torch.tensor([advantage]), dual=3.0).sum()
+    made.backward()
+    assert made.item() == pytest.approx(loss)
+    assert logprobs.grad is not None and bool(logprobs.grad.item()) is moves
+
+
+def test_the_divergence_is_never_below_0_and_in_the_mean_what_it_estimates() -> None:
+    policy, reference = torch.tensor([0.7, 0.2, 0.1]).double(), torch.tensor([0.5, 0.1, 0.4]).double()
+    terms = kl_loss(policy.log(), reference.log())
+    assert terms.min() >= 0
+    assert (policy * terms).sum().item() == pytest.approx((policy * (policy / reference).log()).sum().item())
+    assert kl_loss(torch.tensor([-1e4]), torch.zeros(1)).isfinite().all()

@@ -1,0 +1,59 @@
+"""Dynamic sampling (DAPO, arXiv 2503.14476): further groups in the place of those that cannot teach.
+
+What is to be rolled out follows from what is in the lake alone, so a collection that was cut short goes on with the
+very groups that it had begun.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from curation.curriculum import apportion
+from learning.algorithms.method import Source, method_of
+from schemas.tables.curriculum import CurriculumChoice
+from storage.catalog import answers
+from tasks.collect.plan import plan
+from tasks.collect.stream_pool import can_teach
+from tasks.running.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one trajectory of a group was worth; fields as in `storage/queries/group_worth.sql`."""
+
+    group_id: str
+    attempt: int
+    worth: float | None
+
+
+def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int]]:
+    """Of each round, by task, all groups beyond those that the curriculum chose; to be asked on once they are there.
+
+    It ends when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Only for a method that
+    compares groups.
+    """
+    group = run.config.train.group
+    if method_of(run.config.train).source is not Source.GROUPS:
+        return
+    choices = run.lake.rows(CurriculumChoice, {"iteration": iteration})
+    chosen = {one.task_id: one.policy_trajectories // group.size for one in choices if one.policy_trajectories}
+    further: dict[str, int] = {}
+    for _ in range(group.refill):
+        lacking = group.groups - len(_teaching(run, iteration, version, further))
+        if lacking <= 0:
+            return
+        further = {task: further.get(task, 0) + count for task, count in apportion(chosen, lacking).items()}
+        yield further
+
+
+def _teaching(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> list[str]:
+    """The groups, of those planned so far, that can teach."""
+    group = run.config.train.group
+    planned = {one.group_id for one in plan(run, iteration, version, further)}
+    rows = answers(run.lake, Worth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")
+    found: dict[str, dict[int, float | None]] = defaultdict(dict)
+    for row in rows:
+        slot = row.attempt % group.size
+        if row.group_id in planned and found[row.group_id].get(slot) is None:
+            found[row.group_id][slot] = row.worth
+    return [name for name, worth in found.items() if can_teach(list(worth.values()), group)]
