@@ -28,8 +28,8 @@ from typing import Any
 import psutil
 
 from benchmarks.shared.report import Bar, finish, options
+from environments.chromium.in_page import InPageReward
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
-from environments.miniwob.sandbox import InPageReward
 from environments.pool import SandboxPool
 from schemas.action import Click
 from schemas.failure import FlywheelError

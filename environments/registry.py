@@ -17,13 +17,15 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "miniwob": "environments.miniwob.environment:MiniwobEnvironment",
         "fake": "environments.fake.environment:FakeEnvironment",
         "site": "environments.site.environment:SiteEnvironment",
+        "html": "environments.html.environment:HtmlEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(
     "tasks.verifier",
     Verifier,
     {
-        "miniwob": "environments.miniwob.sandbox:InPageReward",
+        "miniwob": "environments.chromium.in_page:InPageReward",
+        "html": "environments.chromium.in_page:InPageReward",
         "fake": "environments.fake.sandbox:FakeVerifier",
         "state": "environments.state:StateReward",
     },

@@ -3,7 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar
+from typing import Any
 
 from environments.chromium.browser import Browser
 from environments.chromium.keys import key_named, key_writing, modifier_of
@@ -23,9 +23,9 @@ class BrowserSandbox(Sandbox):
     """One task in one page."""
 
     page: type[Page] = Page
-    width: ClassVar[int]
+    width: int
     """Pixels of the screen."""
-    height: ClassVar[int]
+    height: int
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(config)

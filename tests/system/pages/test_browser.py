@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from environments.chromium.browser import Browser, find_browser
+from environments.chromium.in_page import InPageReward
 from environments.chromium.page import Page, PageKind
 from environments.environment import Environment
-from environments.miniwob.sandbox import InPageReward
 from environments.pool import SandboxPool
 from schemas.action import Action, CallUser, Click, Hotkey, LongPress, Scroll, Type, Wait
 from schemas.failure import ActionFailure, SandboxFailure

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import pytest
 
 from environments.chromium.browser import Browser
+from environments.chromium.in_page import InPageReward
 from environments.chromium.page import Page, PageKind
 from environments.environment import Environment
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
-from environments.miniwob.sandbox import InPageReward, MiniwobSandbox
+from environments.miniwob.sandbox import MiniwobSandbox
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from models.explorer import PageExplorer

@@ -1,0 +1,64 @@
+"""Tasks that are a page by themselves: the page says what is asked, and what has been reached.
+
+The page's time, timers and chance are replaced before anything of it runs (`in_page.js`): each action takes a quarter
+of a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions alone.
+Drop-down lists open inside the page, because a headless screenshot shows no native ones.
+"""
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from environments.chromium.browser import Browser
+from environments.chromium.sandbox import BrowserSandbox
+from environments.verifier import Verifier
+from schemas import action as act
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import TrajectoryFailure
+from schemas.observation import Element, Observation, Outcome
+
+ACTION_MS, WAIT_MS = 250, 1000
+SCRIPT = Path(__file__).with_name("in_page.js").read_text()
+"""Runs before anything of the page; an environment's own comes after it."""
+
+
+class InPageSandbox(BrowserSandbox):
+    """One task in one page."""
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
+        super().__init__(browser, config)
+        self._instruction = ""
+        self.verdict: tuple[bool, Any] = (False, 0.0)
+        """What the page says after the last action: whether the task is done, and its raw reward."""
+
+    @abstractmethod
+    async def _advance(self, passed_ms: int) -> None:
+        """Lets time pass in the page and reads its verdict."""
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found = await self._page.evaluate("world.__page.elements()") if elements else ()
+        return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
+
+    async def _react(self, action: act.Action) -> None:
+        await self._advance(WAIT_MS if action.type == "wait" else ACTION_MS)
+
+
+class InPageReward(Verifier):
+    """The page's own reward, raw and not discounted by time; the page alone knows when its task is over."""
+
+    each_step = True
+    reads: ClassVar[type] = InPageSandbox
+
+    async def outcome(self, sandbox: InPageSandbox) -> Outcome:
+        """The raw reward once the task is done, 0 before; raises TrajectoryFailure if it is none."""
+        done, reward = sandbox.verdict
+        if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
+            raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")
+        return Outcome(done, float(reward) if done else 0.0)
+
+
+def _element(
+    name: str, kind: str, left: float, top: float, right: float, bottom: float, interactive: bool, value: str
+) -> Element:
+    return Element(name, kind, (left, top, right, bottom), interactive, value)

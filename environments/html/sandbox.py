@@ -1,0 +1,47 @@
+"""A page of the user's in a sandbox: the page sets itself up by a seed and says what reward it has come to."""
+
+from functools import cache
+from pathlib import Path
+
+from environments.chromium.browser import Browser
+from environments.chromium.in_page import SCRIPT, InPageSandbox
+from environments.chromium.page import PageKind
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import SandboxFailure
+from schemas.tables.task import GuiTask
+
+
+class HtmlSandbox(InPageSandbox):
+    """One page of a folder.
+
+    Args:
+        browser: where it is opened.
+        config: time limits.
+        folder: where the pages are, absolute; a task is the file of its template's name.
+        size: width and height of the screen in pixels.
+    """
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, folder: Path, size: tuple[int, int]) -> None:
+        super().__init__(browser, config)
+        self._folder = folder
+        self.width, self.height = size
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of this size, whose relative addresses start from the folder."""
+        return PageKind(self.width, self.height, f"{self._folder.as_uri()}/", _script())
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        file = self._folder / f"{task.template}.html"
+        self._instruction, self.verdict = await self._open(file.as_uri(), f"world.__html.start({seed}, notes)")
+
+    async def _advance(self, passed_ms: int) -> None:
+        answer = await self._page.evaluate(f"world.__html ? world.__html.advance({passed_ms}) : null")
+        if answer is None:
+            raise SandboxFailure("the page went to another document: a task is one")
+        self.verdict = answer
+
+
+@cache
+def _script() -> str:
+    return SCRIPT + Path(__file__).with_name("page.js").read_text()

@@ -1,0 +1,146 @@
+"""A user's own HTML pages as tasks, in a real headless Chromium."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from environments.chromium.in_page import InPageReward
+from environments.html.environment import HtmlConfig, HtmlEnvironment
+from environments.pool import SandboxPool
+from environments.sandbox import Sandbox
+from schemas.action import Click, Type
+from schemas.failure import SandboxFailure
+from schemas.observation import Outcome
+from schemas.tables.task import TaskEntry
+
+T = TypeVar("T")
+FORM = """<!DOCTYPE html>
+<link rel="stylesheet" href="form.css">
+<script src="words.js"></script>
+<form><label>Word <input name="word"></label><button>Save</button> <a href="other.html">Other</a></form>
+<script>
+let wanted = "", saved = null;
+const form = document.querySelector("form");
+form.onsubmit = () => { saved = form.elements.word.value; };
+window.task = {
+  start(seed) { wanted = WORDS[Math.floor(Math.random() * WORDS.length)]; return `Save "${wanted}".`; },
+  reward() { return saved === null ? null : Number(saved === wanted); },
+};
+</script>
+"""
+BROKEN = {
+    "<p>Nothing.</p>": "the page has no window.task.start",
+    "<script>window.task = { start: (seed) => 'Wait.' };</script>": "the page has no window.task.reward",
+    "<script>window.task = { start() {}, reward() {} };</script>": "returns no instruction",
+    "<script>window.task = { start() { throw new Error('no shop'); }, reward() {} };</script>": "no shop",
+    "<script>window.task = { start: () => 'Wait.', reward: () => 'good' };</script>": "reward is 'good', not a number",
+    "<p></p><script>window.task = { start: () => { document.querySelector('p').textContent = crypto.randomUUID();"
+    " return 'Read.'; }, reward() {} };</script>": "looks different when it starts again with the same seed",
+}
+
+
+def pages(folder: Path, **texts: str) -> HtmlEnvironment:
+    """Those pages in that folder, as tasks."""
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text)
+    tasks = {name: TaskEntry(instruction="{}") for name in texts}
+    return HtmlEnvironment(
+        "mine", HtmlConfig(folder=str(folder), tasks=tasks, width=200, height=80, browsers=1, pages=1)
+    )
+
+
+def form(folder: Path) -> HtmlEnvironment:
+    (folder / "form.css").write_text("input { position: absolute; left: 20px; top: 30px; margin: 0; }")
+    (folder / "words.js").write_text('const WORDS = ["red", "green", "blue", "black", "white"];')
+    return pages(folder, form=FORM)
+
+
+def in_sandbox(environment: HtmlEnvironment, seed: int, work: Callable[[Sandbox], Awaitable[T]]) -> T:
+    async def leased() -> T:
+        template = next(iter(environment.entries))
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task(template), seed) as sandbox:
+            return await work(sandbox)
+
+    return asyncio.run(leased())
+
+
+async def click(sandbox: Sandbox, name: str) -> None:
+    found = (await sandbox.observe(elements=True)).elements
+    x, y = next(one for one in found if one.name == name and one.interactive).centre
+    await sandbox.perform(Click(x=x, y=y))
+
+
+async def saved(sandbox: Sandbox, word: str) -> Outcome:
+    await click(sandbox, "Word")
+    await sandbox.perform(Type(content=word))
+    await click(sandbox, "Save")
+    return await sandbox.verify(InPageReward())
+
+
+def test_a_page_is_set_up_by_its_seed_and_verifies_what_was_done_in_it(tmp_path: Path) -> None:
+    environment = form(tmp_path)
+
+    async def asked(sandbox: Sandbox) -> str:
+        return (await sandbox.observe()).instruction
+
+    async def right(sandbox: Sandbox) -> tuple[Outcome, Outcome]:
+        before = await sandbox.verify(InPageReward())
+        return before, await saved(sandbox, (await asked(sandbox)).split('"')[1])
+
+    async def wrong(sandbox: Sandbox) -> Outcome:
+        return await saved(sandbox, "pink")
+
+    words = [in_sandbox(environment, seed, asked) for seed in range(8)]
+    assert len(set(words)) > 2 and words[:2] == [in_sandbox(environment, seed, asked) for seed in range(2)]
+    assert in_sandbox(environment, 3, right) == (Outcome(False, 0.0), Outcome(True, 1.0))
+    assert in_sandbox(environment, 3, wrong) == Outcome(True, 0.0)
+
+
+def test_style_sheets_and_scripts_of_the_folder_are_the_pages_own_and_boxes_are_shares_of_its_screen(
+    tmp_path: Path,
+) -> None:
+    async def look(sandbox: Sandbox) -> tuple[int, int, float]:
+        seen = await sandbox.observe(elements=True)
+        field = next(one for one in seen.elements if one.kind == "text field")
+        return seen.width, seen.height, field.box[1] * seen.height
+
+    width, height, top = in_sandbox(form(tmp_path), 1, look)
+    assert (width, height) == (200, 80) and top == 30
+
+
+def test_a_link_leaves_the_task_open_and_a_page_that_goes_elsewhere_by_itself_is_no_failure_of_the_policy(
+    tmp_path: Path,
+) -> None:
+    async def follow(sandbox: Sandbox) -> Outcome:
+        await click(sandbox, "Other")
+        return await saved(sandbox, (await sandbox.observe()).instruction.split('"')[1])
+
+    async def leave(sandbox: Sandbox) -> str:
+        with pytest.raises(SandboxFailure) as failed:
+            for _ in range(20):
+                await sandbox.perform(Click(x=0.5, y=0.5))
+        return failed.value.reason
+
+    assert in_sandbox(form(tmp_path), 2, follow) == Outcome(True, 1.0)
+    (tmp_path / "away").mkdir()
+    script = "onclick = () => { location = 'about:blank'; }; window.task = { start: () => 'Stay.', reward() {} };"
+    assert "another document" in in_sandbox(pages(tmp_path / "away", leaves=f"<script>{script}</script>"), 1, leave)
+
+
+@pytest.mark.parametrize("text", list(BROKEN))
+def test_doctor_says_what_is_wrong_with_a_page(text: str, tmp_path: Path) -> None:
+    found = [probe.check() for probe in pages(tmp_path, mine=text).probes()]
+    assert [(one.name, BROKEN[text] in one.detail, "mine.html" in one.detail) for one in found if not one.ok] == [
+        ("pages start", True, True)
+    ]
+
+
+def test_a_task_without_a_page_is_refused_before_a_browser_starts(tmp_path: Path) -> None:
+    environment = form(tmp_path)
+    assert all(probe.check().ok for probe in environment.probes())
+    (tmp_path / "form.html").unlink()
+    assert "environments.mine.tasks.form" in environment.probes()[0].check().detail
+    assert "names no page" in pages(tmp_path).probes()[0].check().detail
