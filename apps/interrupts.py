@@ -63,7 +63,8 @@ class Interrupts:
         psutil.wait_procs(children, timeout=2)
         text = f"ended by {signal.Signals(number).name}; {KEPT}"
         text = (log.line("warning", text) if log.as_json() else f"flywheel: {text}.") + "\n"
-        os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())
+        with contextlib.suppress(OSError):  # whoever read it may be gone
+            os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())
         os._exit(128 + number)
 
     def _watch(self) -> None:

@@ -58,7 +58,7 @@ class TinyModel(LanguageModel):
         directory: the checkpoint.
         config: the precision.
         version: the policy's name; nothing depends on it.
-        dtype: of the weights, in full precision.
+        dtype: what it computes in, in full precision; `models.tiny.network.compute_dtype()` if None.
 
     Raises:
         CheckpointError: a directory of another kind.
@@ -69,7 +69,7 @@ class TinyModel(LanguageModel):
         directory: Path,
         config: PolicyConfig | None = None,
         version: str = "",
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.net = _net(directory, config.precision if config else "full", dtype)
         self.tokenizer = read_tokenizer(directory)
@@ -152,7 +152,7 @@ class TinyModel(LanguageModel):
         return chosen
 
 
-def _net(directory: Path, precision: str, dtype: torch.dtype) -> TinyNet:
+def _net(directory: Path, precision: str, dtype: torch.dtype | None) -> TinyNet:
     if precision == "full":
         return TinyNet.load(directory, dtype)
     from models.tiny.int8 import Int8Net

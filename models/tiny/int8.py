@@ -25,7 +25,9 @@ def quantized(model: nn.Module) -> nn.Module:
 class Int8Net(TinyNet):
     """The small policy's network with its matrices in int8; the embeddings, which are its logits too, stay in fp32."""
 
-    def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype | None = torch.float32
+    ) -> None:
         super().__init__(config, state, dtype)
         self._layers: dict[str, nn.Module] = {}
 

@@ -1,6 +1,6 @@
 """The small Qwen3-VL as two cores like it: the weights of the `transformers` model, run by fewer and larger operations.
 
-What a stock forward pass loses on a CPU in bf16, and what is done here instead: the patch embedding is one matrix
+What a stock forward pass loses on a CPU, and what is done here instead: the patch embedding is one matrix
 product (a Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one
 product each, attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these
 lengths), all screens of a batch share one grid, logits are computed where they are needed only. All weights lie in
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,13 @@ from models.tiny.layout import (
     read_config,
 )
 from schemas.failure import CheckpointError
+
+
+@cache
+def compute_dtype() -> torch.dtype:
+    """bf16 where the processor has instructions for it, else fp32: without them bf16 takes ten times as long."""
+    found = torch.cpu.get_capabilities()
+    return torch.bfloat16 if any(there for name, there in found.items() if "bf16" in name) else torch.float32
 
 
 class Grid(NamedTuple):
@@ -57,16 +64,16 @@ class TinyNet:
     Args:
         config: the checkpoint's `config.json`.
         state: its tensors by their `transformers` names.
-        dtype: what it computes in.
+        dtype: what it computes in; `compute_dtype()` if None.
 
     Raises:
         CheckpointError: another architecture, a missing tensor, or a tensor of another shape.
     """
 
-    def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype | None = None) -> None:
         check_architecture(config)
         self.config = config
-        self.dtype = dtype
+        self.dtype = dtype = dtype or compute_dtype()
         self.text, self.vision = config["text_config"], config["vision_config"]
         self.heads, self.head = self.text["num_attention_heads"], self.text["head_dim"]
         self.image_token: int = config["image_token_id"]
@@ -91,7 +98,7 @@ class TinyNet:
         self._tables = self._text_tables(1024)
 
     @classmethod
-    def load(cls, directory: Path, dtype: torch.dtype = torch.bfloat16) -> TinyNet:
+    def load(cls, directory: Path, dtype: torch.dtype | None = None) -> TinyNet:
         """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
         return cls(*_read_checkpoint(directory), dtype)
 

@@ -68,7 +68,7 @@ def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int 
     return canvas
 
 
-def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtype) -> Tensor:
     """Canvases of one size as (B, patches, 3 * patch ** 2), block by block of merge x merge, white as 0."""
     stack = np.stack(canvases)
     batch, height, width, _ = stack.shape

@@ -79,6 +79,7 @@ class Batcher:
         self._tokenizer, self._pngs, self._policy, self._train = tokenizer, pngs, policy, train
         self._family = TinyFamily(policy)
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
+        self._dtype = net.dtype
         self._ids = lru_cache(maxsize=100_000)(lambda text: tokenizer.encode(text).ids)
         self._pixels = PixelCache(pngs)
         families = [[token_id(tokenizer, token) for token in family] for family in coordinate_tokens(policy.dialect)]
@@ -150,7 +151,7 @@ class Batcher:
         ]
         nowhere = torch.full((len(marks),), -1)
         return Piece(
-            patches_of(canvases, self._patch, self._merge),
+            patches_of(canvases, self._patch, self._merge, self._dtype),
             grid,
             screens,
             pack(

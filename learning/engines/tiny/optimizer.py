@@ -5,7 +5,8 @@ Muon (K. Jordan et al., 2024) replaces a matrix's momentum by the nearest orthog
 0.2 sqrt(max(rows, columns)) gives an update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share
 one learning rate.
 
-The network computes in bf16; a step of 1e-3 of a bf16 weight would be rounded away, so an fp32 copy moves.
+The network's weights are bf16, whatever it computes in, since a policy is written so; a step of 1e-3 of a bf16 weight
+would be rounded away, so an fp32 copy moves.
 """
 
 import math
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
-from models.tiny.network import TinyNet
+from models.tiny.network import TinyNet, compute_dtype
 from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95
@@ -86,7 +87,7 @@ class FlatOptimizer:
         self._tail = net.sections[0]
         self._rest = list(self.master[self._tail :].split(list(net.sections[1:])))
         self._momentum = torch.zeros_like(self._matrices)
-        self._update = torch.zeros_like(self._matrices, dtype=torch.bfloat16)
+        self._update = torch.zeros_like(self._matrices, dtype=compute_dtype())
         self._groups = _grouped(
             [block for block in blocks if self._own.start <= block.start < self._own.stop], self._own.start
         )
@@ -132,8 +133,8 @@ class FlatOptimizer:
 
     def _hand_on(self) -> None:
         """The network's weights from the fp32 ones, each rank's matrices from it."""
-        self._flat[self._own].copy_(self._matrices)
-        self._flat[self._tail :].copy_(self.master[self._tail :])
+        self._flat[self._own].copy_(self._matrices.bfloat16())
+        self._flat[self._tail :].copy_(self.master[self._tail :].bfloat16())
         if len(self._stretches) > 1:
             for owner, (start, end) in enumerate(self._stretches):
                 dist.broadcast(self._flat[start:end], owner)
@@ -151,14 +152,16 @@ class FlatOptimizer:
 
 
 def orthogonal(stack: Tensor) -> Tensor:
-    """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds in bf16.
+    """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds.
+
+    They need no more than bf16, and are in fp32 where that is faster.
 
     X <- a X + (b A + c A^2) X with A = X X^T; singular values end in about [0.7, 1.2].
     """
-    x = stack.bfloat16()
+    x = stack.to(compute_dtype())
     upright = x.shape[1] > x.shape[2]
     x = x.mT if upright else x
-    x = x / (x.float().square().sum((1, 2), keepdim=True).sqrt() + 1e-7).bfloat16()
+    x = x / (x.float().square().sum((1, 2), keepdim=True).sqrt() + 1e-7).to(x.dtype)
     a, b, c = _QUINTIC
     for _ in range(_ROUNDS):
         gram = x @ x.mT

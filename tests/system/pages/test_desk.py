@@ -164,7 +164,8 @@ def test_a_draft_survives_a_reload(ada: Desk) -> None:
     thought = ada.browser.find_element(By.NAME, "thought").get_attribute("value") or ""
     assert thought.endswith("half a thou")
     ada.save()
-    ada.until(lambda: ada.reviews()[-1].trajectory_id == name)
+    ada.until(lambda: "Saved" in ada.text("toast"))
+    assert ada.reviews()[-1].trajectory_id == name
     ada.browser.refresh()
     ada.until(lambda: ada.text("reviews"))
     assert not ada.browser.find_element(By.ID, "editor").is_displayed()

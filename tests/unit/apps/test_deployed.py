@@ -1,6 +1,7 @@
 """The process of a deployment's run, from outside."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,13 @@ threading.Thread(target=lambda kept=kept: time.sleep(1000), daemon=True).start()
 from apps.deployed import main
 main()
 """
+SLEEPING = """
+import time
+from apps.interrupts import heeded
+with heeded():
+    print("here", flush=True)
+    time.sleep(60)
+"""
 
 
 def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: Path) -> None:
@@ -26,3 +34,16 @@ def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: P
     assert done.returncode == 1 and "Invalid flow run id" in done.stderr
     assert "leaked" not in done.stderr
     assert done.stdout.strip() == MOST_RETRIES, "what it tells a server that is away it gives up soon"
+
+
+def test_a_signal_ends_a_process_whose_reader_of_messages_is_gone() -> None:
+    words = [sys.executable, "-c", SLEEPING]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stderr.close()
+        process.terminate()
+        try:
+            assert process.wait(30) == 128 + signal.SIGTERM
+        finally:
+            process.kill()

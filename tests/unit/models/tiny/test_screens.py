@@ -22,7 +22,7 @@ def test_a_moved_screen_is_filled_with_white() -> None:
 
 def test_white_is_zero_to_the_network() -> None:
     white = np.full((32, 32, 3), 255, dtype=np.uint8)
-    assert not patches_of([white], 16, 2).any()
+    assert not patches_of([white], 16, 2, torch.bfloat16).any()
 
 
 def test_patches_equal_those_of_the_image_processor() -> None:

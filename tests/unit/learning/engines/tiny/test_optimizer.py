@@ -1,13 +1,14 @@
 """The optimiser: orthogonal updates, shared over ranks, and nothing moves on an unsound gradient."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
 from learning.engines.optimizer import learning_rate
 from learning.engines.tiny.optimizer import BETAS, Adam, FlatOptimizer, _blocks, orthogonal, stretches
-from models.tiny.network import TinyNet
+from models.tiny.network import TinyNet, compute_dtype
 from tests.unit.learning.samples import TRAIN, parent
 
 
@@ -86,3 +87,21 @@ def test_the_rate_warms_up_stays_and_falls_at_the_end() -> None:
 def test_a_rate_without_decay_stays_to_the_last_step() -> None:
     assert [learning_rate(step, 4, 1.0, warmup=2, decay=0.0) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
     assert learning_rate(0, 1, 1.0, warmup=0, decay=0.0) == 1.0
+
+
+def test_the_weights_of_the_network_are_those_that_are_written_whatever_it_computes_in(tmp_path: Path) -> None:
+    written = parent(tmp_path)
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        net = TinyNet.load(written, dtype)
+        optimizer = FlatOptimizer(net, TRAIN)
+        optimizer.step(torch.linspace(-1, 1, len(net.flat)), 1e-3)
+        assert torch.equal(net.flat.float(), optimizer.master.bfloat16().float())
+        found.append(net.flat.float())
+    assert torch.equal(*found)
+
+
+def test_only_a_processor_that_has_instructions_for_bf16_computes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, expected in (("avx2", torch.float32), ("avx512_bf16", torch.bfloat16), ("amx_bf16", torch.bfloat16)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda name=name: {"amx_bf16": False, name: True})
+        assert compute_dtype.__wrapped__() == expected
