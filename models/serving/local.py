@@ -1,28 +1,34 @@
 """Any image-text-to-text model, run as `transformers` runs it: processor, chat template, generate."""
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from models.completion import Completion
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.screen import picture
 from models.language_model import LanguageModel
+from models.precision import compute_dtype
 from models.safe import SAFE_WEIGHTS
+from models.sampling import choose
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 
 
 class TransformersModel(LanguageModel):
-    """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`; one chat at a time, so a
-    sample depends on its own seed only.
+    """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`, in batches, padded on the left.
+
+    A row's random numbers are its seed's own, so what it samples depends on the others of its batch only as far as
+    rounding does.
 
     Args:
         directory: the model.
-        config: precision and device.
+        config: precision, device and batch.
         version: the policy's name; nothing depends on it.
 
     Raises:
@@ -35,6 +41,7 @@ class TransformersModel(LanguageModel):
 
         config = config or PolicyConfig()
         device = _device(config.precision, config.device)
+        self._batch = config.batch
         self.processor: Any = read_processor(directory)
         try:
             self.model: Any = AutoModelForImageTextToText.from_pretrained(directory, **SAFE_WEIGHTS).eval()
@@ -45,6 +52,8 @@ class TransformersModel(LanguageModel):
 
             self.model = quantized(self.model)
         self.model.to(device)
+        if device == "cpu" and self.model.dtype == torch.bfloat16:
+            self.model.to(compute_dtype())
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
@@ -53,40 +62,52 @@ class TransformersModel(LanguageModel):
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
         """One completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
-        return [self._generate(chat, seed, temperature, max_tokens) for chat, seed in zip(chats, seeds, strict=True)]
+        made = []
+        for at in range(0, len(chats), self._batch):
+            some = slice(at, at + self._batch)
+            made += self._generate(chats[some], _Sampler(seeds[some], temperature), max_tokens)
+        return made
 
-    def _generate(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> Completion:
+    def _generate(self, chats: Sequence[Sequence[Message]], sampler: "_Sampler", max_tokens: int) -> list[Completion]:
         inputs = self.processor.apply_chat_template(
-            [_with_images(message) for message in chat],
+            [[_with_images(message) for message in chat] for chat in chats],
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
             return_tensors="pt",
+            processor_kwargs={"padding": True, "padding_side": "left"},
         ).to(self.model.device)
-        sampling = (
-            {"do_sample": True, "temperature": temperature, **_WHOLE} if temperature > 0 else {"do_sample": False}
+        out = self.model.generate(
+            **inputs, do_sample=False, repetition_penalty=1.0, max_new_tokens=max_tokens, logits_processor=[sampler]
         )
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            out = self.model.generate(
-                **inputs,
-                **sampling,
-                repetition_penalty=1.0,
-                max_new_tokens=max_tokens,
-                output_logits=True,
-                return_dict_in_generate=True,
-            )
-        ids = out.sequences[0, inputs["input_ids"].shape[1] :]
-        log_shares = (torch.stack(out.logits)[:, 0].double() / (temperature or 1.0)).log_softmax(-1)
-        logprobs = log_shares.gather(1, ids[:, None])[:, 0].tolist()
+        replies = out[:, inputs["input_ids"].shape[1] :].tolist()
+        return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
+
+    def _read(self, ids: list[int], logprobs: list[float], max_tokens: int) -> Completion:
+        """A row up to its end token; what follows is padding."""
+        end = next((at for at, token in enumerate(ids) if token in self._ends), None)
+        ids = ids if end is None else ids[: end + 1]
         text = self.processor.decode(ids, skip_special_tokens=True)
-        cut = len(ids) == max_tokens and int(ids[-1]) not in self._ends
-        return Completion(text, tuple(ids.tolist()), tuple(logprobs), cut=cut)
+        cut = end is None and len(ids) == max_tokens
+        return Completion(text, tuple(ids), tuple(logprobs[: len(ids)]), cut=cut)
 
 
-_WHOLE = {"top_k": 0, "top_p": 1.0}
-"""Samples from the model's whole distribution, whatever the directory or the library would cut away: what is trained on
-must be sampled with the log probabilities that are recorded."""
+class _Sampler:
+    """Leaves `generate` one token a row to choose: of the model's whole distribution, whatever the directory or the
+    library would cut away, since what is trained on must be sampled with the log probabilities that are recorded."""
+
+    def __init__(self, seeds: Sequence[int], temperature: float) -> None:
+        self._draws, self._temperature = [random.Random(seed) for seed in seeds], temperature
+        self._logprobs: list[Tensor] = []
+
+    def __call__(self, _: Tensor, scores: Tensor) -> Tensor:
+        chosen, shares = choose(scores, self._draws, self._temperature)
+        self._logprobs.append(shares.gather(1, chosen[:, None])[:, 0])
+        return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
+
+    def by_row(self) -> list[list[float]]:
+        """The log probabilities of what was chosen."""
+        return torch.stack(self._logprobs, dim=1).clamp(max=0.0).tolist()
 
 
 def _device(precision: str, device: str) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 from models.completion import Completion
 from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
+from models.sampling import choose
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import HIDDEN, pack, visible
 from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
@@ -58,7 +59,7 @@ class TinyModel(LanguageModel):
         directory: the checkpoint.
         config: the precision.
         version: the policy's name; nothing depends on it.
-        dtype: what it computes in, in full precision; `models.tiny.network.compute_dtype()` if None.
+        dtype: what it computes in, in full precision; `models.precision.compute_dtype()` if None.
 
     Raises:
         CheckpointError: a directory of another kind.
@@ -139,12 +140,7 @@ class TinyModel(LanguageModel):
         logprobs: list[list[float]],
     ) -> Tensor:
         """Samples the next token of every row that has not ended, and records it with its log probability."""
-        shares = (logits.double() / (temperature or 1.0)).log_softmax(-1)
-        chosen = shares.argmax(-1)
-        if temperature > 0:
-            targets = torch.tensor([[sampler.random()] for sampler in samplers], dtype=torch.float64)
-            cumulated = shares.exp().cumsum(-1)
-            chosen = torch.searchsorted(cumulated, targets * cumulated[:, -1:]).clamp(max=shares.shape[1] - 1)[:, 0]
+        chosen, shares = choose(logits, samplers, temperature)
         for row, token in enumerate(chosen.tolist()):
             if not tokens[row] or tokens[row][-1] != self.end:
                 tokens[row].append(token)

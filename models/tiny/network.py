@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from models.precision import compute_dtype
 from models.tiny.layout import (
     ATTENTION,
     MLP,
@@ -33,13 +34,6 @@ from models.tiny.layout import (
     read_config,
 )
 from schemas.failure import CheckpointError
-
-
-@cache
-def compute_dtype() -> torch.dtype:
-    """bf16 where the processor has instructions for it, else fp32: without them bf16 takes ten times as long."""
-    found = torch.cpu.get_capabilities()
-    return torch.bfloat16 if any(there for name, there in found.items() if "bf16" in name) else torch.float32
 
 
 class Grid(NamedTuple):

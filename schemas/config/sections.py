@@ -184,6 +184,8 @@ class PolicyConfig(Section):
     quantisation on the CPU). Training is not touched; a server decides for itself."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the CPU."""
+    batch: Count = 8
+    """Chats that another model than the small policy goes on with at once where no server runs it: more take memory."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: whole attention heads of 32."""

@@ -115,9 +115,12 @@ def _acts_elsewhere(config: Config) -> bool:
     return config.policy.backend == "server" or (config.policy.backend == "auto" and config.policy.server.named)
 
 
+def _is_fast(config: Config) -> bool:
+    return config.policy.backend in ("auto", "tiny") and is_small(config.policy.base)
+
+
 def _without_device(config: Config) -> bool:
-    fast = config.policy.backend in ("auto", "tiny") and is_small(config.policy.base)
-    return config.policy.device == "cuda" and (fast or _acts_elsewhere(config))
+    return config.policy.device == "cuda" and (_is_fast(config) or _acts_elsewhere(config))
 
 
 def _without_server(config: Config) -> bool:
@@ -157,6 +160,12 @@ RULES = (
         _without_device,
         "the small policy acts on the CPU, and a server where it runs",
         "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
+    ),
+    Rule(
+        ("policy.batch",),
+        lambda config: _is_fast(config) or _acts_elsewhere(config),
+        "the small policy takes all that wait at once, and a server as it likes",
+        "Remove it.",
     ),
     Rule(
         ("policy.precision",),

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from learning.checkpoint import Part, State
 from learning.checkpoint import stretches as tensor_stretches
-from models.tiny.network import TinyNet, compute_dtype
+from models.precision import compute_dtype
+from models.tiny.network import TinyNet
 from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95

@@ -8,7 +8,8 @@ import torch
 
 from learning.engines.optimizer import learning_rate
 from learning.engines.tiny.optimizer import BETAS, Adam, FlatOptimizer, _blocks, orthogonal, stretches
-from models.tiny.network import TinyNet, compute_dtype
+from models.precision import compute_dtype
+from models.tiny.network import TinyNet
 from tests.unit.learning.samples import TRAIN, parent
 
 

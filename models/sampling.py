@@ -1,0 +1,27 @@
+"""How the next token of every row of a batch is chosen: by the row's own random numbers, whoever shares the batch."""
+
+import random
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def choose(logits: Tensor, draws: Sequence[random.Random], temperature: float) -> tuple[Tensor, Tensor]:
+    """The next token of each row, sampled from the whole distribution, or the likeliest at temperature 0.
+
+    Args:
+        logits: (rows, tokens).
+        draws: a random number is drawn of each row's where the temperature is above 0.
+        temperature: what logits are divided by; at 0, 1 for the log probabilities.
+
+    Returns:
+        The tokens, (rows,), and the log probabilities of all tokens, (rows, tokens), in double precision.
+    """
+    shares = (logits.double() / (temperature or 1.0)).log_softmax(-1)
+    if temperature == 0:
+        return shares.argmax(-1), shares
+    targets = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64, device=logits.device)
+    cumulated = shares.exp().cumsum(-1)
+    chosen = torch.searchsorted(cumulated, targets * cumulated[:, -1:]).clamp(max=shares.shape[1] - 1)
+    return chosen[:, 0], shares

@@ -1,0 +1,56 @@
+"""Any model directory through `transformers`, in batches: a chat's reply is its own, whoever shares the batch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.random_vlm import build_random
+from models.vlm import VlmPolicy
+from tests.unit.models.test_vlm import CONFIG, TEXTS, context
+
+CONTEXTS = [context(number, (96 + 16 * number, 64)) for number in range(5)]
+"""Screens of several sizes, after no, one and two turns."""
+
+
+def policy(directory: Path, **keys: Any) -> VlmPolicy:
+    """Computes in fp32, where a batch and one chat round alike."""
+    made = VlmPolicy(directory, CONFIG.model_copy(update={"backend": "transformers", **keys}))
+    made.model.model.float()  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
+def test_a_chat_s_reply_is_the_same_alone_and_in_a_batch(kind: Any, tmp_path: Path) -> None:
+    build_random(kind, TEXTS, 0, tmp_path / kind)
+    model = policy(tmp_path / kind)
+    for temperature in (0.0, 1.0):
+        together = model.act(CONTEXTS, temperature)
+        alone = [model.act([one], temperature)[0] for one in CONTEXTS]
+        assert [one.token_ids for one in together] == [one.token_ids for one in alone]
+        for one, other in zip(together, alone, strict=True):
+            assert len(one.logprobs) == len(one.token_ids) > 0
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert len({one.token_ids for one in together}) > 1
+
+
+def test_a_reply_that_ends_before_the_others_of_its_batch_ends_with_its_end_token(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model = policy(tmp_path / "model")
+    whole = model.act(CONTEXTS, 1.0)
+    end = whole[2].token_ids[1]
+    model.model._ends = frozenset([end])  # type: ignore[attr-defined]
+    model.model.model.generation_config.eos_token_id = end  # type: ignore[attr-defined]
+    for one, before in zip(model.act(CONTEXTS, 1.0), whole, strict=True):
+        place = before.token_ids.index(end) + 1 if end in before.token_ids else len(before.token_ids)
+        assert one.token_ids == before.token_ids[:place] and one.cut == (end not in before.token_ids)
+        assert one.logprobs == pytest.approx(before.logprobs[:place], abs=1e-5)
+
+
+def test_a_batch_is_as_large_as_the_config_says(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model, sizes = policy(tmp_path / "model", batch=2), []
+    vision: Any = model.model.model.base_model.language_model  # type: ignore[attr-defined]
+    vision.register_forward_pre_hook(lambda _, __, given: sizes.append(len(given["inputs_embeds"])), with_kwargs=True)
+    model.act(CONTEXTS)
+    assert set(sizes) == {1, 2}
