@@ -8,8 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from curation.intervals import wilson
 from schemas.config.judging import JudgeConfig
 from schemas.tables.agreement import Against, Agreement
+
+FAILURES = 0.2
+"""The least share of `judge.evidence_min` that must be failures: of 20, one that accepts 35 % takes two or fewer
+in one case of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ class Confusion:
     def n(self) -> int:
         """How many were compared."""
         return self.true_positives + self.false_positives + self.false_negatives + self.true_negatives
+
+    @property
+    def failures(self) -> int:
+        """How many of them were failures."""
+        return self.false_positives + self.true_negatives
 
     @property
     def precision(self) -> float | None:
@@ -103,8 +113,9 @@ def totals(rows: Sequence[Agreement]) -> dict[Against, Confusion]:
 def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
     """Why a judge is on probation; empty if it is not.
 
-    Verifiers and people are asked apart: with whomever it was compared `evidence_min` times, it must agree, and it must
-    have been compared so often with one of them.
+    Verifiers and people are asked apart. It must have been compared with one of them `evidence_min` times, a fifth of
+    them failures, and must agree with whomever it was compared with so often. With whom it was compared seldom it may
+    not disagree beyond chance: a false accept rate whose 95 % interval lies above the bar speaks against it, too.
 
     Args:
         rows: all agreements of one judge's version.
@@ -117,14 +128,23 @@ def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
     if not enough:
         most = max((counts.n for counts in found.values()), default=0)
         return f"compared {most} times, of {config.evidence_min}"
+    for against in found.keys() - enough.keys():
+        counts = found[against]
+        if wilson(counts.false_positives, counts.failures).low > config.false_accept_max:
+            return _accepts(against, counts, config)
     for against, counts in enough.items():
+        if counts.failures < FAILURES * config.evidence_min:
+            return f"compared with {against} {counts.n} times, on {counts.failures} failures"
         if counts.kappa is None or counts.kappa < config.kappa_min:
             kappa = "not defined" if counts.kappa is None else f"{counts.kappa:.2f}"
             return f"kappa against {against} is {kappa}, below {config.kappa_min:g}"
         if (counts.false_accept_rate or 0.0) > config.false_accept_max:
-            rate = f"{counts.false_accept_rate:.2f}"
-            return f"false accepts against {against} are {rate}, above {config.false_accept_max:g}"
+            return _accepts(against, counts, config)
     return ""
+
+
+def _accepts(against: Against, counts: Confusion, config: JudgeConfig) -> str:
+    return f"false accepts against {against} are {counts.false_accept_rate:.2f}, above {config.false_accept_max:g}"
 
 
 def _share(part: int, whole: int) -> float | None:

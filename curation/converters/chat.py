@@ -90,6 +90,8 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
             problem = f"{read.error}: outside of a screen of {across:g} x {down:g} {unit}"
             raise Refused(place, field, problem)
         return ExchangedStep(screen, text=text, error=read.error)
+    if read.further:  # the screen that follows is the last one's, so the first alone would be another step
+        return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
     return ExchangedStep(screen, thought=read.thought, action=read.action)
 
 

@@ -28,7 +28,9 @@ IMAGE = MARKS[0]
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
 _ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTALL)
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
-_PART = {name: re.compile(rf"<{name}>\n?(.*?)\n?</{name}>", re.DOTALL) for name in ("think", "operation", "action")}
+_PART = {name: re.compile(rf"<{name}>\n?(.*?)\n?</{name}>", re.DOTALL) for name in ("think", "operation")}
+_ACTION = re.compile(r"<action>\n?(.*)\n?</action>", re.DOTALL)
+_TAG = re.compile(r"<(/?(?:think|operation|action))>")
 
 
 class _Turn(BaseModel):
@@ -77,7 +79,7 @@ class ScaleCua(Format):
         done = "\n".join(f"Step {at}: {json.dumps(one)}" for at, one in enumerate(operations, 1)) or "None"
         asked = f"{ASK}\n\nTask: {plain(record.instruction)}\n\nPrevious operations:\n{plain(done)}"
         code = step.text if step.action is None else write_code(step.action, "scalecua")
-        parts = {"think": step.thought, "operation": _operation(step), "action": code}
+        parts = {"think": _untagged(step.thought), "operation": _untagged(_operation(step)), "action": code}
         answer = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts.items() if text or name != "think")
         conversations = [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}]
         row = {"conversations": conversations, "width": step.screen.width, "height": step.screen.height, **kept}
@@ -110,7 +112,8 @@ class ScaleCua(Format):
         if asked is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         screen = source.picture(name, place, "image")
-        thought, operation, code = (_found(_PART[part], answer) for part in _PART)
+        thought, operation = (_found(pattern, answer) for pattern in _PART.values())
+        code = _found(_ACTION, answer.rpartition("</operation>")[2]).rstrip("\n")
         action, error = None, None
         try:
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
@@ -137,6 +140,11 @@ def _operation(step: ExchangedStep) -> str:
         if one.get("from") == "gpt":
             return _found(_PART["operation"], one["value"])
     return step.text if step.action is None else write_code(step.action, "scalecua")
+
+
+def _untagged(text: str) -> str:
+    """A text in which nothing is taken for a part of the answer."""
+    return _TAG.sub(r"< \1>", text)
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:

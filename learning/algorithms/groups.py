@@ -54,6 +54,8 @@ class GroupStep(StoredStep):
     token_ids: Sequence[int] | None
     logprobs: Sequence[float] | None
     policy_version: str
+    judge: str | None = None
+    """The version of the judge that the reward is of; None for a verifier's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

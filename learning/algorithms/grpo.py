@@ -72,6 +72,7 @@ class GroupObjective(Objective):
             rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(parent.device)
             self._old_sums = parent.new_zeros(len(counts), dtype=torch.float64).index_add(0, rows, parent.double())
             self._lengths = torch.tensor(counts, device=parent.device).clamp(min=1)
+            self._there = torch.tensor(counts, device=parent.device) > 0
             self._gains = torch.tensor([one.advantage for one in self._samples]).to(self._old_sums)
         tokens, gap = fresh_gap(self._old, self._served, self._ages).tolist()
         self._widest = max(self._widest, gap / max(1.0, tokens))
@@ -88,11 +89,14 @@ class GroupObjective(Objective):
             )
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
-        """The mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each."""
+        """The mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each.
+
+        A reply without tokens is none: it enters neither the sum nor the number.
+        """
         asked, clips = sums.detach().requires_grad_(), self._clips
         old, lengths, gains = (known[documents] for known in (self._old_sums, self._lengths, self._gains))
         replies = clipped_loss(asked / lengths, old / lengths, gains, clips.clip_low, clips.clip_high, clips.dual_clip)
-        loss = replies.mean()
+        loss = replies[self._there[documents]].sum() / self._there[documents].sum().clamp(min=1)
         (self._slopes,) = torch.autograd.grad(loss, asked)
         return loss.detach()
 

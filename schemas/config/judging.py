@@ -74,7 +74,8 @@ class JudgeConfig(Section):
     evidence_min: Whole = 100
     """Until so many of its verdicts could be compared with a verifier's or with people's, a judge is on probation: it
     turns away, and what it accepts is held back. 100, two thirds of them failures, tell a false accept rate of 0.1 from
-    one of 0.2. 0 trusts it unseen."""
+    one of 0.2; a fifth of them must be failures, without which nothing is known of false accepts. 0 trusts it
+    unseen."""
     kappa_min: Share = 0.6
     """A judge with less agreement than this (Cohen's kappa) is on probation; from 0.61 on it is called substantial
     (Landis and Koch, 1977)."""

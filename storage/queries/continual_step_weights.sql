@@ -3,7 +3,7 @@
 --
 -- All steps that hold an action are there, errors among them, `place` counting them from 0; nothing is known of steps whose
 -- text held none. The replayed steps of a correction, and those in whose place a person put another, are context only, and
--- have no weight. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
+-- have no weight; nothing is learnt from a correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
 WITH
 failed AS (
     SELECT
@@ -13,7 +13,7 @@ failed AS (
     FROM trajectories t
     JOIN (FROM decisions WHERE route = 'ct') USING (trajectory_id)
     JOIN steps s USING (trajectory_id)
-    WHERE s.action IS NOT NULL
+    WHERE s.action IS NOT NULL AND trajectory_id NOT IN (FROM untaught)
 ),
 counted AS (
     SELECT *, count(*) FILTER (NOT context) OVER (PARTITION BY trajectory_id) AS steps FROM failed

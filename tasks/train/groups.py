@@ -16,6 +16,7 @@ from schemas.tables.trajectory import trajectory_id
 from storage.catalog import answers
 from storage.lake import Lake
 from tasks.running.run import Run
+from tasks.shared.agreements import Standing
 from tasks.shared.material import Material, Recipe, seed_of
 from tasks.shared.weights import policy_family
 
@@ -81,7 +82,7 @@ def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version:
 def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's groups with their advantages."""
     chosen = config.train.group
-    rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
+    rows, doubted = group_steps(config, lake, recipe)
     members = members_of(rows, config.policy, chosen)
     stored = stored_successes(config, lake, recipe, rows)
     made = train_on(members, stored, chosen, seed_of(config, recipe))
@@ -93,9 +94,8 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         "injected": made.injected,
         "environment_failures": made.environment_failures,
     }
-    nothing = (
-        f"nothing to learn from: one reward for all in each of {made.groups} groups" if made.groups else _NO_GROUPS
-    )
+    alike = f"nothing to learn from: one reward for all in each of {made.groups} groups"
+    nothing = alike if made.groups else doubted or _NO_GROUPS
     return Material(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
@@ -103,6 +103,22 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with more than one reward",
         nothing="" if rollouts else nothing,
     )
+
+
+def group_steps(config: Config, lake: Lake, recipe: Recipe) -> tuple[list[GroupStep], str]:
+    """The steps of the iteration's groups, and why some are left out; empty where none is.
+
+    A judge on probation may turn a trajectory away and accept none: to compare the scores of those that it turned away
+    would teach what it thinks is the least bad. So its groups teach nothing.
+    """
+    rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
+    standing = Standing(lake, config.judge)
+    doubted = {row.group_id: row.judge for row in rows if row.judge and standing.probation(row.judge)}
+    if not doubted:
+        return rows, ""
+    because = standing.probation(next(iter(doubted.values())))
+    left = f"nothing to learn from: {len(doubted)} groups are of a judge on probation ({because})"
+    return [row for row in rows if row.group_id not in doubted], left
 
 
 _NO_GROUPS = "nothing to learn from: no groups were rolled out in this iteration"

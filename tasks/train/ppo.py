@@ -14,22 +14,22 @@ from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.rollouts import write_rollouts
 from models.families.registry import reply_limit
 from schemas.config import Config
-from storage.catalog import answers
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe
+from tasks.train.groups import group_steps
 
 
 def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     """The iteration's trajectories, environment failures left out; nothing where all of them have one reward."""
-    rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
+    rows, doubted = group_steps(config, lake, recipe)
     groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, config.train.ppo, reply_limit(config.policy))
     made = [member for group in groups.values() for member in group]
     trajectories = len({rollout.trajectory_id for rollout in rollouts})
     nothing = (
-        f"one reward for all {trajectories} trajectories"
+        f"nothing to learn from: one reward for all {trajectories} trajectories"
         if trajectories
-        else "no trajectories of the policy in this iteration"
+        else doubted or "nothing to learn from: no trajectories of the policy in this iteration"
     )
     numbers = {
         "samples": len(rollouts),
@@ -43,7 +43,7 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         samples=len(rollouts),
         numbers=numbers,
         summary=f"{len(rollouts)} steps of {trajectories} trajectories",
-        nothing=f"nothing to learn from: {nothing}" if one_outcome(rollouts) else "",
+        nothing=nothing if one_outcome(rollouts) else "",
     )
 
 

@@ -49,11 +49,23 @@ def test_a_judge_that_agrees_too_little_or_accepts_too_many_failures_is_on_proba
     config = JudgeConfig(evidence_min=20, kappa_min=0.6, false_accept_max=0.1)
     assert probation(rows((10, 0, 9, 10)), config).startswith("kappa against verifier is 0.43")
     assert probation(rows((50, 2, 0, 8)), config).startswith("false accepts against verifier are 0.20")
-    assert probation(rows((20, 0, 0, 0)), config) == "kappa against verifier is not defined, below 0.6"
+    assert probation(rows((0, 0, 0, 20)), config) == "kappa against verifier is not defined, below 0.6"
+
+
+def test_without_failures_nothing_is_known_of_false_accepts() -> None:
+    found = probation(rows((99, 0, 0, 1)), JudgeConfig(evidence_min=100))
+    assert found == "compared with verifier 100 times, on 1 failures"
+    assert probation(rows((80, 0, 0, 20)), JudgeConfig(evidence_min=100)) == ""
+
+
+def test_few_words_of_people_that_all_contradict_a_judge_put_it_on_probation() -> None:
+    verified = rows((50, 0, 0, 50))
+    found = probation([*verified, *rows((0, 19, 0, 0), against="people")], JudgeConfig(evidence_min=100))
+    assert found == "false accepts against people are 1.00, above 0.1"
 
 
 def test_with_whomever_it_was_compared_often_enough_a_judge_must_agree() -> None:
     config = JudgeConfig(evidence_min=20)
     good = rows((15, 0, 0, 15))
     assert probation([*good, *rows((5, 10, 0, 15), against="people")], config).startswith("kappa against people")
-    assert probation([*good, *rows((0, 3, 0, 2), against="people")], config) == ""
+    assert probation([*good, *rows((0, 1, 0, 4), against="people")], config) == ""

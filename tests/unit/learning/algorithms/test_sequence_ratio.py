@@ -1,5 +1,6 @@
 """`train.group.ratio` `sequence` (GSPO): the gradient against the paper's formula, however replies are cut."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ GAINS = (1.0, -0.5, -2.0, 0.7)
 ROWS = torch.arange(len(COUNTS)).repeat_interleave(torch.tensor(COUNTS))
 
 
-def objective(old: Tensor, served: Tensor, **group: object) -> GroupObjective:
+def objective(
+    old: Tensor, served: Tensor, counts: Sequence[int] = COUNTS, gains: Sequence[float] = GAINS, **group: object
+) -> GroupObjective:
     train = TrainConfig(method="grpo", group=GroupConfig.model_validate({"ratio": "sequence", **group}))
     here = Path()
     plan = Job(
@@ -32,14 +35,14 @@ def objective(old: Tensor, served: Tensor, **group: object) -> GroupObjective:
         train=train,
     )
     made = GroupObjective(plan, None)  # type: ignore[arg-type]  # the loss asks no network
-    parts = served.split(COUNTS)
+    parts = served.split(list(counts))
     made.documents(
         [
             Rollout(f"t{at}", 0, "task", (), "", (), "", tuple(range(len(part))), tuple(part.tolist()), advantage=gain)
-            for at, (part, gain) in enumerate(zip(parts, GAINS, strict=True))
+            for at, (part, gain) in enumerate(zip(parts, gains, strict=True))
         ]
     )
-    made.begin(COUNTS, old)
+    made.begin(counts, old)
     return made
 
 
@@ -73,3 +76,13 @@ def test_replies_are_clipped_by_the_mean_of_their_tokens(pieces: list[range], sc
     torch.testing.assert_close(new.grad, expected)
     counted = made.metrics(made.counts)
     assert counted["tokens"] == 10 and (counted["clipped"] > 0) == bool((expected == 0).any())
+
+
+def test_a_reply_without_tokens_is_in_no_mean() -> None:
+    torch.manual_seed(1)
+    old = -torch.rand(7, dtype=torch.float64) - 0.1
+    sums = torch.stack([part.sum() for part in old.split([3, 4])]) + 0.05
+    found = objective(old, old, (3, 0, 4), (1.0, -9.0, -2.0)).weigh(
+        torch.cat([sums[:1], torch.zeros(1, dtype=torch.float64), sums[1:]]), torch.arange(3)
+    )
+    torch.testing.assert_close(found, objective(old, old, (3, 4), (1.0, -2.0)).weigh(sums, torch.arange(2)))
