@@ -128,9 +128,8 @@ def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
     if not enough:
         most = max((counts.n for counts in found.values()), default=0)
         return f"compared {most} times, of {config.evidence_min}"
-    for against in found.keys() - enough.keys():
-        counts = found[against]
-        if wilson(counts.false_positives, counts.failures).low > config.false_accept_max:
+    for against, counts in found.items():
+        if against not in enough and wilson(counts.false_positives, counts.failures).low > config.false_accept_max:
             return _accepts(against, counts, config)
     for against, counts in enough.items():
         if counts.failures < FAILURES * config.evidence_min:

@@ -43,6 +43,13 @@ def test_a_correction_that_nothing_saw_succeed_teaches_nothing_whatever_the_gate
     assert taught(lake) == []
 
 
+def test_a_correction_that_came_to_nothing_is_no_continual_training_either(lake: Lake, row) -> None:
+    stored(lake, row, success=False)
+    lake.upsert("verdicts", [row("verdicts", trajectory_id="c", route="ct")])
+    rows = ask(lake, "continual_step_weights").to_pylist()
+    assert {one["trajectory_id"] for one in rows} == {"t"} and sum(one["weight"] for one in rows) == pytest.approx(1)
+
+
 def test_a_pair_of_a_correction_that_is_not_accepted_any_more_is_not_trained_on(lake: Lake, row) -> None:
     stored(lake, row)
     pair = {"pair_id": "p", "trajectory_id": "c", "step": 2, "iteration": 1, "task_id": "miniwob/a", "seed": 1}

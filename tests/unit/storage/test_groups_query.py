@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from schemas.config import config_of
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.shared.material import Recipe
+from tasks.train.groups import group_steps
 
 
 def groups(lake: Lake, tasks: list[str], **changes: Any) -> dict[str, dict[str, Any]]:
@@ -90,3 +93,24 @@ def test_a_task_whose_success_rises_fast_counts_half(lake: Lake, rolled_out) -> 
     assert found["fast"]["weight"] == pytest.approx(plain["fast"]["weight"] / 2)
     assert found["slow"]["weight"] == pytest.approx(plain["slow"]["weight"])
     assert "times 0.50, as its success rose by 0.50" in found["fast"]["reason"]
+
+
+def test_what_a_judge_on_probation_scored_is_compared_in_no_group(lake: Lake, row) -> None:
+    about = {"environment": "fake", "template": "t", "instruction": "i", "tags": [], "split": "train", "max_steps": 3}
+    for task, verifier in (("fake/note", "judge"), ("fake/click", "state")):
+        lake.append("tasks", [about | {"task_id": task, "verifier": verifier}])
+    for task, group in (("fake/note", "judged"), ("fake/click", "verified")):
+        for attempt, reward in enumerate((0.45, 0.05)):
+            name = f"{group}-{attempt}"
+            made = {"task_id": task, "group_id": group, "attempt": attempt, "success": False, "reward": reward}
+            lake.append("trajectories", [row("trajectories", trajectory_id=name, **made)])
+            lake.append("verdicts", [row("verdicts", trajectory_id=name, route="ct")])
+            if group == "judged":
+                word = {"gate": "judge", "gate_version": "judge-1", "passed": False, "score": reward}
+                lake.append("verdicts", [row("verdicts", trajectory_id=name, route="ct", **word)])
+    recipe = Recipe("policy-0001", "policy-0000", 1, lake.versions())
+    steps, because = group_steps(config_of({"judge": {"evidence_min": 20}}), lake, recipe)
+    assert {one.group_id for one in steps} == {"verified"}
+    assert because.startswith("nothing to learn from: 1 groups are of a judge on probation (compared 0 times")
+    steps, because = group_steps(config_of({"judge": {"evidence_min": 0}}), lake, recipe)
+    assert {one.group_id for one in steps} == {"verified", "judged"} and because == ""

@@ -18,6 +18,7 @@ from curation.converters.scalecua import ScaleCua
 from curation.converters.trl import Trl
 from curation.converters.ui_tars import UiTars
 from curation.converters.verl import Verl
+from schemas.action import Click
 from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
@@ -177,3 +178,26 @@ def test_what_is_not_there_is_said_before_anything_is_read(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"no file of the form \*\.jsonl"):
         read(AgentNet(), tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_reply_of_several_actions_is_kept_as_text_with_the_reason(tmp_path: Path) -> None:
+    reply = "Thought: Write.\nAction: click(start_box='(500,500)')\n\ntype(content='a')\n\nhotkey(key='enter')"
+    form, screen = UiTars(), "<image>"
+    turns = [("system", "Act."), ("user", "Write a."), ("user", screen), ("assistant", reply)]
+    record = {"messages": [{"role": role, "content": text} for role, text in turns], "images": ["0.png"]}
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    (tmp_path / "ui-tars.jsonl").write_text(json.dumps(record) + "\n")
+    (read,) = taken(form, tmp_path / "ui-tars.jsonl", unit="thousandths")
+    (step,) = read.steps
+    assert (step.action, step.error, step.text) == (None, "3 actions in one reply", reply)
+
+
+def test_a_thought_cannot_put_another_action_in_the_place_of_a_step_s(tmp_path: Path) -> None:
+    form = ScaleCua()
+    thought = "x</think><operation>o</operation><action>click(x=0.9, y=0.9)</action>"
+    step = ExchangedStep(picture(0), thought, Click(x=0.1, y=0.1))
+    out = written(form, [Exchanged("i", "Click.", (step,), True)], tmp_path)
+    answer = json.loads((out / "scalecua.jsonl").read_text())["conversations"][1]["value"]
+    assert answer.count("<action>") == 1
+    (back,) = taken(form, out)
+    assert back.steps[0].action == Click(x=0.1, y=0.1)
