@@ -124,7 +124,9 @@ def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
     found = totals(rows)
     if config.evidence_min == 0 and not found:
         return ""
-    enough = {against: counts for against, counts in found.items() if counts.n >= config.evidence_min}
+    enough: dict[Against, Confusion] = {
+        against: counts for against, counts in found.items() if counts.n >= config.evidence_min
+    }
     if not enough:
         most = max((counts.n for counts in found.values()), default=0)
         return f"compared {most} times, of {config.evidence_min}"

@@ -193,6 +193,9 @@ def _entropy(members: Sequence[Member]) -> float:
 def _uncertain(rollouts: list[Rollout], share: float) -> list[Rollout]:
     """The share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866), in their order.
 
+    A reply's entropy is estimated by its own tokens' mean -log p: of replies to like states the rarer one is kept, so
+    that what is left of a group's advantages need not add up to 0.
+
     Of a reply that nobody recorded the drawing of, as of a stored success that was shown, nothing is left out.
     """
     known = [-sum(one.logprobs) / len(one.logprobs) for one in rollouts if one.logprobs]

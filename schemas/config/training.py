@@ -86,8 +86,8 @@ class GroupConfig(ClippedConfig):
     `sequence`: the geometric mean of a reply's (GSPO, arXiv 2507.18071), mean over replies; GSPO's clips are 3e-4 and
     4e-4, DART-GUI's 0.1 and 0.28."""
     entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of the steps that is trained on: those whose replies were drawn with the most entropy (DART-GUI's is 0.8).
-    1: all."""
+    """Share of the steps that is trained on: those whose replies were drawn with the most entropy (DART-GUI's is 0.8),
+    estimated by the drawn tokens' mean -log p, so of like states the rarer reply is kept. 1: all."""
     refill: Whole = 0
     """While fewer than `groups` groups can teach, further ones are rolled out, so many times at most (DAPO's dynamic
     sampling); with a stream groups fill batches anyway."""
