@@ -18,6 +18,7 @@ from flows import quality as checking
 from flows import retrain as retraining
 from schemas.config import load_config
 from tasks.measure import Measured
+from tasks.preflight.unread import refuse_unrepeated
 from tasks.quality.gate import Passed
 from tasks.running.budget import Exhausted
 from tasks.running.console import say
@@ -71,6 +72,8 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") 
         like: a version whose training is repeated; empty for today's data.
     """
     resolved = load_config(config or None, overrides)
+    if like:
+        refuse_unrepeated(overrides)
     with answering(resolved):
         return retraining.retrain.fn(resolved, like or None)
 

@@ -201,8 +201,12 @@ def retrain(
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
     from apps.commands.policies import retrain_policy
+    from tasks.preflight.unread import refuse_unrepeated
 
-    done = retrain_policy(resolve(config, overrides), like)
+    resolved = resolve(config, overrides)
+    if like:
+        refuse_unrepeated(overrides or ())
+    done = retrain_policy(resolved, like)
     if as_json:
         print_json(done.shown)
     else:

@@ -13,13 +13,14 @@ from pydantic import BaseModel
 
 from environments.catalog import catalog
 from environments.registry import verifier_of
-from learning.algorithms.method import method_of
+from learning.algorithms.method import Method, Source, method_of
 from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
+from schemas.config.sections import CurriculumConfig
 from schemas.config.synthesis import SynthesisConfig
-from schemas.config.training import EpochSection
+from schemas.config.training import EpochSection, GroupConfig, TrainConfig
 from schemas.failure import UsageError
 
 
@@ -48,6 +49,22 @@ def refuse_unread(config: Config) -> str:
     return for_others(config) or "every key that is set is read"
 
 
+def refuse_unrepeated(overrides: Iterable[str]) -> None:
+    """Refuses overrides of what a repeated training takes from the config of the policy that it makes again.
+
+    Raises:
+        UsageError: there is one; names it.
+    """
+    for override in overrides:
+        key = override.partition("=")[0]
+        section, _, name = key.partition(".")
+        if section in REPEATED and name.partition(".")[0] not in REPEATED[section]:
+            raise UsageError(
+                f"`{key}`: with `--like` a policy is trained by the config that it was made with.",
+                "Leave `--like` away to train today's data with it, or leave the key away.",
+            )
+
+
 def for_others(config: Config, sections: bool = True) -> str:
     """Which keys are set that this run does not read, but another method or a part that is off; empty where none is.
 
@@ -62,7 +79,7 @@ def for_others(config: Config, sections: bool = True) -> str:
 
 
 def for_other_methods(config: Config, sections: bool = True) -> str:
-    """Which keys of `train` are set that only other methods read, in a sentence; empty where there is none.
+    """Which keys are set that only other methods of training read, in a sentence; empty where there is none.
 
     Args:
         config: the run's.
@@ -74,6 +91,11 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     idle = [f"train.{name}" for name in sorted(others) if sections]
     if sections and not method.in_groups:
         idle.append("train.group")
+    idle += [f"train.group.{key}" for key in _unread_of_groups(method, train)]
+    if isinstance(method.source, Source) and method.source is not Source.ACCEPTED:
+        idle += [f"train.{key}" for key in IMITATED]
+    if method.in_groups:
+        idle += [f"curriculum.{key}" for key in WEIGHING]
     own = method.settings(train)
     if own is not train:
         idle += [f"train.{name}" for name in ("learning_rate", "learning_rate_first", "steps", "steps_first")]
@@ -81,6 +103,20 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
         idle += ["train.batch", "train.warmup", "train.decay"]
     found = _set_among(config, idle)
     return f"set for other methods, and not read by {train.method}: {', '.join(found)}" if found else ""
+
+
+def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
+    """The keys of `train.group` that a method in groups leaves to others; material of its own may read any of them."""
+    if not method.in_groups or method.section == "group" or not isinstance(method.source, Source):
+        return
+    if method.source is Source.GROUPS:
+        yield from EpochSection.model_fields
+        return
+    read = {*ROLLED_OUT, *({"advantage"} if method.source is Source.TRAJECTORIES else ())}
+    default = GroupConfig()
+    if train.group.size < default.k:  # which `k` may not exceed, whoever reads it
+        read.add("k")
+    yield from (key for key in GroupConfig.model_fields if key not in read)
 
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
@@ -100,6 +136,21 @@ def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = ""
             yield name
 
 
+ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
+"""Keys of `train.group` by which groups are rolled out, whatever is learnt from them. For a critic `advantage` says,
+too, whether scores or successes are its rewards."""
+IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
+"""Keys of `train` that weigh samples of accepted trajectories."""
+WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgetting")
+"""Keys of `curriculum` that share single trajectories out, not groups."""
+REPEATED: dict[str, tuple[str, ...]] = {
+    "train": ("keep_policies",),
+    "policy": ("backend", "options", "precision", "device", "batch", "server"),
+    "filter": (),
+    "think": (),
+    "seed": (),
+}
+"""Sections, and keys, that say how a training goes, with the keys in them that say how its policy is kept and acts."""
 PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Config], bool]], ...] = (
     ("synthesis", tuple(SynthesisConfig.model_fields), lambda config: config.synthesis.on),
     ("reflect", ("trajectories", "steps", "recover", "proposers", "options"), lambda config: config.reflect.on),
@@ -222,7 +273,7 @@ RULES = (
         "Set `openlineage.to`, or remove it.",
     ),
     Rule(
-        ("train.lora.alpha", "train.lora.targets"),
+        ("train.lora.alpha", "train.lora.targets", "train.lora.vision"),
         lambda config: not config.train.lora.rank,
         "without a rank there is no adapter",
         "Set `train.lora.rank`, or remove it.",
@@ -232,6 +283,18 @@ RULES = (
         lambda config: not config.train.stream.on,
         "training does not go on while others are rolled out",
         "Set `train.stream.on`, or remove it.",
+    ),
+    Rule(
+        ("train.group.refill",),
+        lambda config: config.train.stream.on,
+        "with a stream groups fill batches anyway",
+        "Remove it, or set `train.stream.on` to false.",
+    ),
+    Rule(
+        tuple(f"curriculum.{key}" for key in WEIGHING if key != "method"),
+        lambda config: config.curriculum.method == "uniform",
+        "`curriculum.method` gives every task an equal share",
+        "Remove it, or set `curriculum.method` to learnable.",
     ),
     Rule(
         ("traces.endpoint",),

@@ -236,6 +236,23 @@ def test_an_unknown_policy_is_named_with_those_there_are(flywheel: Call, place: 
         assert code == 2 and "policy-9" in err and "policy-0001" in err
 
 
+@pytest.mark.parametrize(
+    "override", ["train.steps=3", "policy.thoughts=false", "filter.corrections=verified", "seed=3"]
+)
+def test_what_a_repeated_training_would_not_read_is_refused_by_its_key(
+    flywheel: Call, place: Any, override: str
+) -> None:
+    code, _, err = flywheel("retrain", "--like", "policy-0001", override, "--config", place.file)
+    assert code == 2 and f"`{override.partition('=')[0]}`: with `--like`" in err and err.count("\n") == 1, err
+    assert "Leave `--like` away" in err
+
+
+@pytest.mark.parametrize("override", ["policy.server.in_flight=drop", "policy.batch=4", "evaluate.seeds=2"])
+def test_how_a_repeated_training_is_measured_may_be_said(flywheel: Call, place: Any, override: str) -> None:
+    _, _, err = flywheel("retrain", "--like", "policy-9", override, "--config", place.file)
+    assert "policy-9" in err and "--like" not in err, err
+
+
 def test_the_environment_is_settled_without_touching_what_is_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

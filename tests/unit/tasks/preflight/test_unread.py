@@ -14,6 +14,9 @@ from tasks.preflight.unread import for_other_methods, for_others, refuse_unread
 
 FAKE = ('environments={"fake":{}}', 'suite.tasks=["click-target"]', "suite.hard=[]", "suite.practice=[]",
         "suite.held_out=[]")  # fmt: skip
+NOT_PPO = ("ratio=sequence", "refill=3", "entropy_share=0.5", "kl=0.1", "spread=0.2", "inject=true", "k=1")
+WEIGHED = ("train.perception=0.2", "train.practice=0.3", "train.task_balance=0.5", "train.task_floor=0.3",
+           "train.grounding_share=0.4")  # fmt: skip
 UNJUDGED = 'filter.gates=["environment","loops","verifier"]'
 
 
@@ -46,7 +49,12 @@ def base(tmp_path: Path) -> str:
         (["cluster.address=foo"], "cluster.address"),
         (["openlineage.timeout_s=1"], "openlineage.timeout_s"),
         (["train.lora.alpha=8"], "train.lora.alpha"),
+        (["train.lora.vision=true"], "train.lora.vision"),
         (["train.stream.stale=2"], "train.stream.stale"),
+        (["train.method=grpo", "train.stream.on=true", "train.group.refill=3"], "train.group.refill"),
+        (["curriculum.method=uniform", "curriculum.hopeless_below=0.1"], "curriculum.hopeless_below"),
+        (["curriculum.method=uniform", "curriculum.floor=0.1"], "curriculum.floor"),
+        (["curriculum.method=uniform", "curriculum.hopeless_share=0.1"], "curriculum.hopeless_share"),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused_by_its_name(overrides: list[str], key: str) -> None:
@@ -75,6 +83,8 @@ def test_the_small_policys_shape_is_refused_where_the_network_is_a_folders(base:
         ["train.method=ppo", "train.ppo.alpha=0.1"],
         ["train.method=dpo", "train.preference.beta=0.5"],
         ["train.ppo.alpha=0.05", "policy.device=auto"],
+        ["train.method=grpo", "train.group.refill=3"],
+        ["curriculum.method=uniform", "curriculum.forgetting=0.1"],
         ["judge.kind=fake"],
         ['suite.tasks=["note"]', "judge.kind=fake", UNJUDGED],
     ],
@@ -89,7 +99,33 @@ def test_what_is_read_or_set_to_its_default_passes(overrides: list[str]) -> None
         (["train.method=grpo", "train.learning_rate=0.01"], ["train.learning_rate"], ["train.group"]),
         (["train.method=ppo", "train.steps=7", "train.batch=8"], ["train.steps", "train.batch"], []),
         (["train.ppo.alpha=0.1", "train.learning_rate=0.01"], ["train.ppo.alpha", "train.group.size"], ["train.lear"]),
-        (["train.method=dpo", "train.preference.beta=0.5"], [], ["train.preference", "train.group"]),
+        (["train.method=dpo", "train.preference.beta=0.5"], [], ["train.preference", "train.group.size"]),
+        (
+            ["train.method=ppo", *(f"train.group.{one}" for one in NOT_PPO)],
+            [f"train.group.{one.partition('=')[0]}" for one in NOT_PPO],
+            ["train.group.size", "train.group.temperature"],
+        ),
+        (
+            [
+                "train.method=rft",
+                "train.group.learning_rate=0.1",
+                "train.group.batch=7",
+                "train.group.epochs=9",
+                "train.group.rise=0.2",
+                "train.group.rising=0.1",
+                "train.group.highest=0.9",
+            ],
+            ["train.group.learning_rate", "train.group.batch", "train.group.epochs"],
+            ["train.group.ris", "train.group.highest"],
+        ),
+        (["train.method=ppo", "train.group.advantage=combined"], [], ["train.group.advantage"]),
+        (["train.method=dpo", "train.group.advantage=combined"], ["train.group.advantage"], []),
+        (["train.method=dpo", "train.group.size=2", "train.group.k=1"], ["train.group.epochs"], ["train.group.k"]),
+        (["train.method=grpo", *WEIGHED], [one.partition("=")[0] for one in WEIGHED], []),
+        (["train.method=dpo", *WEIGHED], [one.partition("=")[0] for one in WEIGHED], []),
+        (["train.method=rft", *WEIGHED], [], [one.partition("=")[0] for one in WEIGHED]),
+        (["train.method=rft", "curriculum.saturated=0.3"], ["curriculum.saturated"], []),
+        (["train.method=rft", "curriculum.forgetting=0.3"], [], ["curriculum.forgetting"]),
         (["train.method=ct", "train.steps=7", "train.batch=8"], ["train.steps"], ["train.batch"]),
     ],
 )
