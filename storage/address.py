@@ -22,6 +22,9 @@ from storage.explained import CREDENTIALS
 from storage.objects import ObjectStore, open_store
 from storage.patience import Patience, T
 
+UNKEPT = re.compile(r"[\[\]|^\\\x00-\x1f\x7f]")
+"""Characters of a folder's path with which delta-rs panics, or looks elsewhere than it wrote."""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -106,6 +109,9 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
     if unquote(path) != path:
         problem = f"`lake.uri` is {path}: Delta reads {path[path.index('%') :][:3]} as another character."
         raise LakeError(problem, "Choose a folder without a percent sign in its path.")
+    if found := UNKEPT.search(path):
+        problem = f"`lake.uri` is {path!r}: Delta keeps no table in a folder with {found[0]!r} in its path."
+        raise LakeError(problem, "Choose another folder.")
     return Address(path, fsspec.filesystem("file", auto_mkdir=True))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -109,6 +110,11 @@ def test_a_lake_may_lie_below_a_folder_of_any_name(tmp_path: Path, name: str) ->
 def test_a_folder_that_delta_would_take_for_another_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"`lake\.uri`.*%20 as another"):
         Lake.open(LakeConfig(uri=str(tmp_path / "a%20b")))
+    for mark in "[]|^\\\t\n\x7f":
+        with pytest.raises(LakeError, match=rf"`lake\.uri`.* with {re.escape(repr(mark))} in its path") as refused:
+            Lake.open(LakeConfig(uri=str(tmp_path / f"a{mark}b")))
+        assert refused.value.hint
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -289,6 +295,7 @@ lake = Lake.open(LakeConfig(uri={lake.uri!r}))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
 import os
+import re
 shot = dict(iteration=1, width=1, height=1, phash="0")
 lake.append("screenshots", [dict(shot, sha256=str(i), png=os.urandom(5000)) for i in range(50)])
 """
