@@ -78,7 +78,8 @@ class SuiteConfig(Section):
 
     tasks: tuple[str, ...]
     hard: tuple[str, ...] = ()
-    """Tasks of the suite in which the explorer succeeds in under 10 %; reported apart."""
+    """Tasks of the suite in which the explorer succeeds in under 10 %: `benchmarks.wheel` reports them apart, a run
+    takes them as any other."""
     held_out: tuple[str, ...] = ()
     """Tasks that are evaluated and never rolled out for data."""
     practice: tuple[str, ...] = ()
