@@ -16,7 +16,7 @@ from schemas.home import home
 from schemas.tables.stage import STAGES
 from schemas.text import counted, lasting
 from storage.lake import Lake
-from tasks.preflight.preflight import parts
+from tasks.preflight.preflight import planned
 from tasks.preflight.unread import refuse_unread
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
@@ -83,10 +83,11 @@ def plan_of(config: Config, iterations: int) -> Plan:
     """The plan; opens the lake for reading if there is one, and writes nothing.
 
     Raises:
-        FlywheelError: a part that the config names cannot be used, or a task does not exist.
+        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, the
+            lake has no place.
     """
-    for part in parts(config):
-        part.examine()
+    for probe in planned(config):
+        probe.examine()
     lake = lake_if_any(config)
     tasks = catalog_and_made(config, lake)
     named = {

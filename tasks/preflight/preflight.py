@@ -64,12 +64,8 @@ def require(config: Config) -> None:
 def probes(config: Config) -> list[Probe]:
     """What this config needs."""
     return [
-        *parts(config),
-        *(
-            replace(probe, name=f"{environment.name}: {probe.name}")
-            for environment in environments_of(config)
-            for probe in environment.probes()
-        ),
+        *_parts(config),
+        *_environments(config),
         Probe("processor", lambda: _processor(config)),
         Probe("judge", lambda: _judge(config)),
         Probe("server", lambda: _server(config)),
@@ -81,20 +77,42 @@ def probes(config: Config) -> list[Probe]:
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config)),
         Probe("Delta log", lambda: _log(config), required=False),
-        *(Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)),
+        *_disks(config),
     ]
 
 
-def parts(config: Config) -> list[Probe]:
-    """Whether what the config names can be found and used together; asks nobody, so the plan of a run has these too."""
+def planned(config: Config) -> list[Probe]:
+    """Those that a run is refused by and that ask no model or server and write nothing: the plan of a run has them."""
+    return [
+        *_parts(config),
+        *(probe for probe in _environments(config) if probe.required),
+        Probe("processor", lambda: _processor(config)),
+        Probe("reader", lambda: _reader(config)),
+        Probe("traces", lambda: require_traces(config)),
+        Probe("cluster", lambda: require_cluster(config)),
+        Probe("storage", lambda: _storage(config, write=False)),
+        *_disks(config),
+    ]
+
+
+def _parts(config: Config) -> list[Probe]:
+    """Whether what the config names can be found and used together."""
     return [
         Probe("tasks", lambda: _tasks(config)),
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
-        Probe("options", lambda: refuse_unread(config)),
         Probe("policies", lambda: _descent(config)),
+        Probe("options", lambda: refuse_unread(config)),
         Probe("training", lambda: _training(config)),
+    ]
+
+
+def _environments(config: Config) -> list[Probe]:
+    return [
+        replace(probe, name=f"{environment.name}: {probe.name}")
+        for environment in environments_of(config)
+        for probe in environment.probes()
     ]
 
 
@@ -249,8 +267,8 @@ def _reader(config: Config) -> str:
     return f"{found.name} is there" if found else "none: elements are what pages list"
 
 
-def _storage(config: Config) -> str:
-    """Opens the lake if there is one, and writes and removes a probe; makes no lake."""
+def _storage(config: Config, write: bool = True) -> str:
+    """Opens the lake if there is one, and, to see whether that goes, writes and removes a probe; makes no lake."""
     place = resolve_address(config.lake)
     with explained(place.uri):
         require_bucket(place)
@@ -263,11 +281,11 @@ def _storage(config: Config) -> str:
                 raise LakeError(
                     f"{place.uri} cannot be made: {above} is not writable.", "Set `lake.uri` to another folder."
                 )
-        else:
+        elif write:
             store = place.store(*(("blobs",) if lake else ()))
             store.put("probe", b"")
             store.delete("probe")
-    return f"lake {lake.lake_id} at {lake.uri}, writable" if lake else f"{place.uri} is free for a new lake"
+    return f"lake {lake.lake_id} at {lake.uri}{', writable' * write}" if lake else f"{place.uri} is free for a new lake"
 
 
 def _places(config: Config) -> dict[str, Path]:
@@ -275,6 +293,10 @@ def _places(config: Config) -> dict[str, Path]:
     if "://" not in config.lake.uri:
         places["lake"] = Path(config.lake.uri).expanduser().absolute()
     return places
+
+
+def _disks(config: Config) -> list[Probe]:
+    return [Probe(f"disk of the {name}", lambda name=name: _disk(config, name)) for name in _places(config)]
 
 
 def _disk(config: Config, name: str) -> str:

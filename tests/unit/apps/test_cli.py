@@ -193,6 +193,42 @@ def test_a_dry_run_refuses_parts_that_a_run_would_refuse(flywheel: Call, place: 
         assert code in (1, 2) and ("judge.kind" if "note" in part else part.partition("=")[0].rpartition(".")[2]) in err
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["lake.uri={folder}/letter"], "`lake.uri` is {folder}/letter, and {folder}/letter is a file."),
+        (["lake.uri={folder}/new", "lake.min_free_mb=999999999"], "`lake.min_free_mb` is 999999999."),
+        (
+            [
+                "lake.uri={folder}/new",
+                'environments={"fake":{},"html":{"folder":"{folder}","tasks":{"form":{"instruction":"Send it."}}}}',
+            ],
+            "`environments.html.tasks.form`: there is no {folder}/form.html.",
+        ),
+    ],
+)
+def test_a_dry_run_ends_as_the_run_where_that_has_no_place_or_no_page(
+    flywheel: Call, place: Any, tmp_path: Path, overrides: list[str], said: str
+) -> None:
+    (tmp_path / "letter").write_text("mine")
+    words = [one.replace("{folder}", str(tmp_path)) for one in overrides]
+    for verb in (["run", "--dry-run"], ["run"]):
+        code, _, err = flywheel(*verb, "--config", place.file, *words)
+        assert code in (1, 2) and said.replace("{folder}", str(tmp_path)) in err, err
+
+
+def test_another_base_than_the_lakes_is_named_before_the_shape_of_the_small_policy(
+    flywheel: Call, place: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3_vl"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    words = (f"policy.base={tmp_path}", "policy.hidden=96")
+    for verb in (["run", "--dry-run"], ["run"]):
+        _, _, err = flywheel(*verb, "--config", place.file, *words)
+        assert f"`policy.base={tmp_path}`" in err and "made with policy.base=tiny" in err, err
+        assert "Set a new `lake.uri`" in err and "flywheel adopt" in err
+
+
 def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any) -> None:
     _, out, _ = flywheel("run", "--dry-run", "--config", place.file)
     assert "2 iterations finished; iteration 2 goes on after curriculum" in out
