@@ -7,11 +7,12 @@ nothing is imported that no config names, and nobody's part is found by another 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from traceback import walk_tb
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)
@@ -61,7 +62,26 @@ class Registry(Generic[T]):
         try:
             return getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise UsageError(f"`{key}`: {name} cannot be imported: {error}.", hint) from error
+            raise UsageError(f"`{key}`: {name} cannot be imported: {error}{_place(error, module)}.", hint) from error
+        except FlywheelError:
+            raise
+        except Exception as error:
+            if name in self._paths:
+                raise
+            said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            problem = f"`{key}`: {name} cannot be imported: {said}{_place(error, module)}."
+            raise UsageError(problem, "Correct that, or name another.") from error
+
+
+def _place(error: Exception, module: str) -> str:
+    """In which file and line of the module's package an import failed, in brackets; empty where it did not come so
+    far."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}, line {error.lineno})"
+    package = module.partition(".")[0]
+    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if frame.f_globals is not globals()]
+    own = [at for at in frames if str(at[0].f_globals.get("__name__")).partition(".")[0] == package]
+    return f" ({own[-1][0].f_code.co_filename}, line {own[-1][1]})" if own else ""
 
 
 def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:

@@ -1,5 +1,7 @@
 """Parts are found by name or by dotted path, and what is not there is said with what is."""
 
+from pathlib import Path
+
 import pytest
 
 from schemas.config.section import Count, Section
@@ -31,6 +33,31 @@ def test_a_built_in_part_is_found_by_name_and_anybodys_by_dotted_path() -> None:
 def test_what_is_not_there_is_refused_by_the_name_of_its_key(name: str, problem: str) -> None:
     with pytest.raises(UsageError, match=rf"`steps\.row`.*{problem}"):
         PARTS.class_of(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import json\n\nraise RuntimeError('boom')\n", r"RuntimeError: boom \(.*broken\.py, line 3\)"),
+        ("import json\njson.loads('{')\n", r"JSONDecodeError: .* \(.*broken\.py, line 2\)"),
+        ("class Part\n    pass\n", r"SyntaxError: expected ':' \(.*broken\.py, line 1\)"),
+        ("\nNone.part\n", r"'NoneType' object has no attribute 'part' \(.*broken\.py, line 2\)"),
+        ("\nimport no_such_package\n", r"No module named 'no_such_package' \(.*broken\.py, line 2\)"),
+    ],
+)
+def test_a_module_that_fails_when_it_is_imported_is_named_with_its_file_and_line(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match=rf"`steps\.row`: broken:Part cannot be imported: {said}\.") as refused:
+        PARTS.class_of("broken:Part")
+    assert refused.value.hint
+
+
+def test_a_path_that_no_module_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"`steps\.row`: \.part:Part cannot be imported"):
+        PARTS.class_of(".part:Part")
 
 
 class Sizes(Section):
