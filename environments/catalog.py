@@ -1,6 +1,6 @@
 """Which tasks a config rolls out for data, and which it only evaluates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -69,7 +69,10 @@ def _tasks(config: Config, environments: Environments, field: str, names: Iterab
 
 
 def _require_verifier(task: GuiTask, environment: Environment[Any]) -> None:
-    verifier, its = verifier_of(task.verifier), environment.sandbox_class
+    given = getattr(environment.config, "tasks", None)
+    named = isinstance(given, Mapping) and task.template in given
+    key = f"environments.{environment.name}.tasks.{task.template}.verifier" if named else ""
+    verifier, its = verifier_of(task.verifier, key), environment.sandbox_class
     if verifier is not None and not issubclass(its, verifier.reads):
         raise UsageError(
             f"Task `{task.task_id}`: its verifier {task.verifier} reads {verifier.reads.__name__}, and sandboxes of "

@@ -48,6 +48,14 @@ def size_of(environments: Iterable[Environment[Any]]) -> int:
 
 
 @cache
-def verifier_of(name: str) -> Verifier | None:
-    """A task's verifier; None where a judge scores its trajectories. Raises UsageError if there is no such verifier."""
-    return None if name == JUDGED else VERIFIERS.class_of(name)()
+def verifier_of(name: str, key: str = "") -> Verifier | None:
+    """A task's verifier; None where a judge scores its trajectories.
+
+    Args:
+        name: as the task has it.
+        key: where the config names it, if it does.
+
+    Raises:
+        UsageError: there is no such verifier.
+    """
+    return None if name == JUDGED else VERIFIERS.class_of(name, key)()

@@ -5,7 +5,6 @@ nothing is imported that no config names, and nobody's part is found by another 
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from traceback import walk_tb
 from typing import Any, Generic, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from schemas.failure import FlywheelError, UsageError
+from schemas.keys import keys_of, nearest, place
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)
@@ -94,14 +94,15 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
         return section.model_validate(dict(given))
     except ValidationError as error:
         item = error.errors()[0]
-        where = ".".join([key, *map(str, item["loc"])])
+        keys = place(section, item["loc"])
+        where = ".".join([key, *keys])
         if item["type"] == "missing":
             raise UsageError(f"`{where}` is not set.", f"Set it: {where}=...") from error
         if item["type"] != "extra_forbidden":
             raise UsageError(f"`{where}`: {item['msg'].lower()} (got {item.get('input')!r}).") from error
-        known = list(section.model_fields)
-        near = get_close_matches(str(item["loc"][-1]), known, n=1)
-        hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known) or 'none'}."
+        known = keys_of(section, keys[:-1])
+        near = nearest(keys[-1], known)
+        hint = f"Did you mean `{near}`?" if near else f"Known: {', '.join(known) or 'none'}."
         raise UsageError(f"Unknown key `{where}`.", hint) from error
 
 

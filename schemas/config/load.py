@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from schemas.config.refusal import explain, keys_of, refuse_renamed
+from schemas.config.refusal import explain, refuse_renamed
 from schemas.config.section import is_section
 from schemas.config.sections import Config, read_toml
 from schemas.failure import UsageError
+from schemas.keys import keys_of
 
 PREFIX = "FLYWHEEL__"
 RENAMED: dict[str, str] = {
@@ -39,6 +40,9 @@ def load_config(
     """
     fields = read_toml(None if path is None else Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
+        if name.startswith(PREFIX[:-1]) and "__" in name and not name.startswith(PREFIX):
+            meant = PREFIX + name.removeprefix(PREFIX[:-1])
+            raise UsageError(f"`{name}` is set, and nothing reads it.", f"Write {meant}, or unset it.")
         if name.startswith(PREFIX):
             _put(fields, name[len(PREFIX) :].lower().split("__"), _value(value), name)
     overrides = tuple(overrides)

@@ -3,17 +3,14 @@ moved."""
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from schemas.config.section import is_section
 from schemas.failure import UsageError
-
-CLOSE = 0.65
-"""How alike a key must be, of 1, to be suggested."""
+from schemas.keys import keys_of, nearest, place
 
 
 def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
@@ -32,21 +29,22 @@ def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> Non
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
     """Every refused key of `root` with its reason; an unknown one with the nearest that is known."""
     lines: list[str] = []
-    for item in error.errors():
-        where = [str(part) for part in item["loc"]]
-        key = f"`{'.'.join(where)}`"
+    places = [(place(root, item["loc"]), item) for item in error.errors()]
+    for at, (where, item) in enumerate(places):
+        key, given = f"`{'.'.join(where)}`", item.get("input")
         if item["type"] == "extra_forbidden":
-            near = get_close_matches(where[-1], keys_of(root, where[:-1]), n=1, cutoff=CLOSE) or named(root, where[-1])
-            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(near)}`?" if near else "."))
+            near = nearest(where[-1], keys_of(root, where[:-1]))
+            meant = [near] if near else named(root, where[-1])
+            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else "."))
         elif item["type"] == "tuple_type":
-            given: Any = item.get("input")
             one = given if isinstance(given, int | float) else str(given)
             such = shlex.quote(f"{'.'.join(where)}=[{json.dumps(one)}]")
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
-        else:
-            given = item.get("input")
+        elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
+            reasons = [other["msg"] for there, other in places if there == where]
+            said = ", or ".join([reasons[0], *(one.removeprefix("Input should be ") for one in reasons[1:])])
             got = "" if is_section(given) else f" (got {given!r})"
-            lines.append(f"{key}: {item['msg'].removeprefix('Value error, ')}{got}.")
+            lines.append(f"{key}: {said.removeprefix('Value error, ')}{got}.")
     return "Config: " + " ".join(lines)
 
 
@@ -66,13 +64,3 @@ def _holds(fields: Any, keys: list[str]) -> bool:
             return False
         fields = fields[key]
     return True
-
-
-def keys_of(section: type[BaseModel], where: Sequence[str]) -> list[str]:
-    """The keys of the section at `where` in another one; none where there is no section of fixed keys."""
-    for key in where:
-        inner = section.model_fields[key].annotation if key in section.model_fields else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        section = inner
-    return list(section.model_fields)

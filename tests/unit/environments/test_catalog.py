@@ -45,6 +45,12 @@ def test_a_narrowed_suite_may_leave_out_hard_tasks_and_those_with_a_step_limit_o
     assert [task.template for task in catalog(chosen)] == ["click-test"]
 
 
+def test_a_verifier_that_is_not_there_is_refused_by_the_key_that_names_it() -> None:
+    page = {"kind": "html", "tasks": {"form": {"instruction": "Send it.", "verifier": "foo"}}}
+    with pytest.raises(UsageError, match=r"`environments\.mine\.tasks\.form\.verifier`: there is no 'foo'"):
+        catalog(config({"mine": page}, tasks=["form"]))
+
+
 def test_people_read_the_template_alone_where_it_names_one_task() -> None:
     assert short_names(["a/x", "a/y", "b/y"]) == {"a/x": "x", "a/y": "a/y", "b/y": "b/y"}
 

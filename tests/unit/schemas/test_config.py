@@ -50,6 +50,23 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
     ("word", "said"),
     [
         ("train.step=3", r"unknown key `train\.step`; did you mean `steps`"),
+        ("train.lr=1", r"unknown key `train\.lr`; did you mean `learning_rate`\?"),
+        ("train.ppo.lr=1", r"unknown key `train\.ppo\.lr`; did you mean `learning_rate`\?"),
+        ("policy.path=x", r"unknown key `policy\.path`; did you mean `base`\?"),
+        ("lake.path=x", r"unknown key `lake\.path`; did you mean `uri`\?"),
+        ("train.processes=0", r"Config: `train\.processes`: [^`]* or equal to 1, or 'auto' \(got 0\)\.$"),
+        ("train.ppo.policy_lambda=2", r"Config: `train\.ppo\.policy_lambda`: [^`]*'length'[^`]* \(got 2\)\.$"),
+        ("suite.max_steps.click-test=0", r"`suite\.max_steps\.click-test`: .*\(got 0\)"),
+        ("train.dual_clip=1", r"unknown key `train\.dual_clip`; did you mean `train\.group\.dual_clip` or"),
+        ("train.group.dual_clip=1", r"Config: `train\.group\.dual_clip`: [^`]*greater than 1 \(got 1\)\.$"),
+        (
+            'environments={"html":{"tasks":{"form":{"instruction":"Send.","max_stps":3}}}}',
+            r"Unknown key `environments\.html\.tasks\.form\.max_stps`\. Did you mean `max_steps`\?",
+        ),
+        (
+            'environments={"html":{"tasks":{"form":{"instruction":"Send.","zzz":3}}}}',
+            r"`environments\.html\.tasks\.form\.zzz`\. Known: instruction, tags, max_steps, verifier, lineage\.",
+        ),
         ("trian.steps=3", r"unknown key `trian`; did you mean `train`"),
         ("zzz=3", r"unknown key `zzz`\."),
         ("train.batch=0", r"`train\.batch`: .*greater than or equal to 1.*got 0"),
@@ -94,6 +111,12 @@ def test_a_wrong_word_is_refused_with_the_field_and_the_hint(path: Path, word: s
 def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean `uri`"):
         load_config(path, environ={"FLYWHEEL__LAKE__URL": "x"})
+
+
+def test_a_variable_that_lacks_an_underscore_is_refused_with_the_name_that_is_read(path: Path) -> None:
+    with pytest.raises(UsageError, match=r"`FLYWHEEL_TRAIN__STEPS` is set.* Write FLYWHEEL__TRAIN__STEPS"):
+        load_config(path, environ={"FLYWHEEL_TRAIN__STEPS": "4"})
+    load_config(path, environ={"FLYWHEEL_HOME": "x", "FLYWHEEL_DESK_TOKEN": "x", "FLYWHEEL__TRAIN__STEPS": "4"})
 
 
 def test_a_variable_that_names_a_section_is_blamed_itself(path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Keys of a section as a person writes them: which there are at a place, and which one was probably meant."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+CLOSE = 0.65
+"""How alike a key must be, of 1, to be suggested."""
+ELSEWHERE = {"lr": ("learning_rate",), "path": ("base", "uri", "folder"), "model": ("base",)}
+"""What other programs call a key, and what it is called here."""
+
+
+def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
+    """The section at `where` in another one; None where there is no section of fixed keys."""
+    found: Any = section
+    for key in where:
+        found = _inside(found, key)
+    return _as_section(found)
+
+
+def keys_of(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
+    """The keys of the section at `where` in another one; none where there is no section of fixed keys."""
+    found = section_at(section, where)
+    return list(found.model_fields) if found else []
+
+
+def nearest(key: str, known: Sequence[str]) -> str | None:
+    """Which of the known keys was probably meant; None where none is like it."""
+    if meant := [one for one in ELSEWHERE.get(key, ()) if one in known]:
+        return meant[0]
+    return next(iter(get_close_matches(key, known, n=1, cutoff=CLOSE)), None)
+
+
+def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
+    """The keys of `where`, as pydantic gives it, without what it calls the kinds that a value may have."""
+    found: Any = section
+    keys: list[str] = []
+    for key in where:
+        if _kinds(found):
+            break
+        keys.append(str(key))
+        found = _inside(found, key)
+    return keys
+
+
+def _inside(annotation: Any, key: str | int) -> Any:
+    """What may stand at a key of what is annotated so; None where that is not known."""
+    if (section := _as_section(annotation)) is not None:
+        return section.model_fields[str(key)].annotation if key in section.model_fields else None
+    annotation = _plain(annotation)
+    inner = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return inner[1]
+    return inner[0] if get_origin(annotation) in (list, tuple) and inner else None
+
+
+def _kinds(annotation: Any) -> bool:
+    """Whether a value may be of several kinds, apart from None."""
+    return get_origin(_plain(annotation)) in (Union, UnionType)
+
+
+def _as_section(annotation: Any) -> type[BaseModel] | None:
+    plain = _plain(annotation)
+    return plain if isinstance(plain, type) and issubclass(plain, BaseModel) else None
+
+
+def _plain(annotation: Any) -> Any:
+    """Without what is said of it beside its kind, and without None where that is the only other one."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return _plain(inner[0])
+    if origin in (Union, UnionType):
+        kinds = [one for one in inner if one is not type(None)]
+        return _plain(kinds[0]) if len(kinds) == 1 else annotation
+    return annotation
