@@ -47,6 +47,10 @@
     advance(ms);
     await drawable();
   };
+  /* How long until the next timer is due, in the page's time; null where none is set. */
+  page.nextTimer = () => (timers.size ? Math.max(0, Math.min(...[...timers.values()].map((timer) => timer.due)) - now) : null);
+  /* The browser's own turn: the events that it has queued come first. */
+  page.turn = () => new Promise((resolve) => realTimeout(resolve, 0));
 
   /* Chance that is the same for every load; the page's own seed comes on top of it. */
   let state = 0x9e3779b9;

@@ -41,6 +41,18 @@ class PageKind:
     """What runs before anything of a document."""
 
 
+class ScriptFailure(SandboxFailure):
+    """A script in the page threw; the box itself is well.
+
+    Args:
+        said: what it threw, with where.
+    """
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        super().__init__(f"script: {said}")
+
+
 class Page:
     """A page, held by one trajectory at a time; every method raises SandboxFailure once it is gone."""
 
@@ -89,29 +101,30 @@ class Page:
         """Sends a command to the page without waiting."""
         return self._browser.connection.send(method, params, self._session)
 
-    async def open(self, url: str, start: str) -> Any:
+    async def open(self, url: str, start: str, before: str = "null") -> Any:
         """Opens the document at `url` in place of the last one.
 
         Args:
             url: where it is; it is read once and kept.
             start: a JavaScript expression of its `world` (the window) and of the `notes` kept about it.
+            before: one of its `world`, before anything of the document.
 
         Returns:
             What `start` is, or what its promise comes to.
         """
         self._openings += 1
         self._drawn = False
-        return await self.evaluate(f"stage({json.dumps(url)}).then(([world, notes]) => {start})")
+        return await self.evaluate(f"stage({json.dumps(url)}, (world) => {before}).then(([world, notes]) => {start})")
 
     async def evaluate(self, expression: str) -> Any:
-        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a SandboxFailure.
+        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a ScriptFailure.
 
         In it, `world` is the window of the open document.
         """
         answer = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
-            raise SandboxFailure(f"script: {details.get('exception', {}).get('description', details['text'])}")
+            raise ScriptFailure(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
     async def ready(self) -> None:

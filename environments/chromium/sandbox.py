@@ -50,11 +50,12 @@ class BrowserSandbox(Sandbox):
             raise SandboxFailure("the sandbox is not started")
         return self._opened
 
-    async def _open(self, url: str, start: str) -> Any:
-        """Opens a document in a page of its kind and returns what the JavaScript expression `start` is in it."""
+    async def _open(self, url: str, start: str, before: str = "null") -> Any:
+        """Opens a document in a page of its kind and returns what the JavaScript expression `start` is in it; `before`
+        is one that comes before anything of the document."""
         if self._opened is None:
             self._opened = await self.page.acquire(self._browser, self.kind)
-        return await self._opened.open(url, start)
+        return await self._opened.open(url, start, before)
 
     async def _perform(self, action: act.Action) -> None:
         perform = self._hands().get(action.type)

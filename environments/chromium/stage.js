@@ -19,22 +19,38 @@
     return kept.get(key);
   };
 
-  /* A document in pieces, markup and the text of a script in turn; style sheets are written where they were linked. */
-  const LINK = /<link\b[^>]*\brel="stylesheet"[^>]*>/g, SOURCE = /<script\b[^>]*\bsrc="([^"]+)"[^>]*><\/script>/;
-  const styleOf = async (link) => {
-    const url = new URL(/\bhref="([^"]+)"/.exec(link)[1], document.baseURI).href;
-    const text = await once(url, () => read(url));
+  /* A document in pieces, markup and the text of a script in turn; style sheets are written where they were linked.
+     What a comment or a script holds is no tag. */
+  const TAGS = /<!--[^]*?-->|<script\b[^>]*>[^]*?<\/script\s*>|<link\b[^>]*>/gi;
+  const PLAIN = ["", "text/javascript", "application/javascript"];
+  const elementOf = (tag) => new DOMParser().parseFromString(tag, "text/html").head.firstElementChild;
+  const textAt = (path) => {
+    const url = new URL(path, document.baseURI).href;
+    return once(url, () => read(url));
+  };
+  const styleOf = async (path) => {
+    const url = new URL(path, document.baseURI).href, text = await textAt(path);
     const placed = text.replace(/url\((["']?)(?!data:)([^"')]+)\1\)/g, (_, quote, path) => `url("${new URL(path, url).href}")`);
     return `<style>${placed}</style>`;
   };
   const documentAt = async (url) => {
-    let text = await read(url);
-    for (const link of new Set(text.match(LINK))) text = text.replaceAll(link, await styleOf(link));
-    const pieces = text.split(SOURCE);
-    for (let at = 1; at < pieces.length; at += 2) {
-      const source = new URL(pieces[at], document.baseURI).href;
-      pieces[at] = await once(source, () => read(source));
+    const text = await read(url), pieces = [""], deferred = [];
+    let from = 0;
+    const add = (markup) => { pieces[pieces.length - 1] += markup; };
+    for (const found of text.matchAll(TAGS)) {
+      const [tag] = found, element = tag.startsWith("<!--") ? null : elementOf(tag);
+      const source = element?.getAttribute("src"), linked = element?.relList?.contains("stylesheet") && element.getAttribute("href");
+      /* A module is fetched by the browser itself, which runs it when the document is complete. */
+      if (linked) add(text.slice(from, found.index) + await styleOf(linked));
+      else if (source && PLAIN.includes(element.type.trim().toLowerCase()) && !element.noModule) {
+        add(text.slice(from, found.index));
+        if (element.defer && !element.hasAttribute("async")) deferred.push(await textAt(source));
+        else pieces.push(await textAt(source), "");
+      } else continue;
+      from = found.index + tag.length;
     }
+    add(text.slice(from));
+    for (const script of deferred) pieces.push(script, "");
     return { pieces, notes: {} };
   };
 
@@ -49,11 +65,12 @@
   };
   /* What a document could store for the next one; there is none of it. */
   const STORES = ["localStorage", "sessionStorage", "indexedDB", "caches"];
-  const write = (pieces) => {
+  const write = (pieces, before) => {
     const inner = frame.contentDocument;
     inner.open();
     for (const name of STORES) Object.defineProperty(frame.contentWindow, name, { value: undefined });
     frame.contentWindow.eval(script);
+    before(frame.contentWindow);
     inner.write(pieces[0]);
     for (let at = 1; at < pieces.length; at += 2) {
       /* An empty script runs when it gets its text: where it stands, and without the parser reading through it. */
@@ -69,12 +86,12 @@
      without having the focus, so it would draw what is selected in another colour. */
   addEventListener("keydown", () => frame && frame.contentWindow.focus(), true);
 
-  /* Opens the document at `url` in place of the last one: its window, and an object for notes that are kept for the
-     next time the same document is opened. */
-  window.stage = async (url) => {
+  /* Opens the document at `url` in place of the last one, after `before` was done in its window: that window, and an
+     object for notes that are kept for the next time the same document is opened. */
+  window.stage = async (url, before) => {
     const { pieces, notes } = await once(`document ${url}`, () => documentAt(url));
     place();
-    write(pieces);
+    write(pieces, before);
     return [frame.contentWindow, notes];
   };
   /* The window of the open document. */

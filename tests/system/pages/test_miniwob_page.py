@@ -88,7 +88,7 @@ class NavigatedPage(Page):
         await page.send("Page.addScriptToEvaluateOnNewDocument", source=source)
         return page
 
-    async def open(self, url: str, start: str) -> Any:
+    async def open(self, url: str, start: str, before: str = "null") -> Any:
         await self.send("Page.navigate", url=url)
         return await self.evaluate(f"((notes) => {start})({{}})")
 
