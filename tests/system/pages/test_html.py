@@ -12,7 +12,7 @@ from environments.html.environment import HtmlConfig, HtmlEnvironment
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from schemas.action import Click, Type
-from schemas.failure import SandboxFailure
+from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Outcome
 from schemas.tables.task import TaskEntry
 
@@ -35,11 +35,49 @@ BROKEN = {
     "<p>Nothing.</p>": "the page has no window.task.start",
     "<script>window.task = { start: (seed) => 'Wait.' };</script>": "the page has no window.task.reward",
     "<script>window.task = { start() {}, reward() {} };</script>": "returns no instruction",
-    "<script>window.task = { start() { throw new Error('no shop'); }, reward() {} };</script>": "no shop",
+    "<script>window.task = { start() { throw new Error('no shop'); }, reward() {} };</script>": "start(1) threw Error",
+    "<script>window.task = { start: () => 'Go.', reward() { throw 'no till'; } };</script>": "reward() threw no till",
+    "<body style='height: 80px' onclick='go = 1'><script>let go; window.task = { start: () => 'Go.', reward: () =>"
+    " go ? go.a.b : null };</script>": "window.task.reward() threw TypeError: Cannot read properties of undefined",
+    "<script>window.task = { start: () => new Promise(() => null), reward() {} };</script>": "does not come to an end",
+    "<script>shop.open(); window.task = {};</script>": "window.task.start; its first error: ReferenceError: shop",
+    "<script>let best = localStorage.best; window.task = {};</script>": "a page has no storage, so no localStorage",
+    "<script type=module src=gone.js></script>": "cannot load file:///",
+    "<script src=gone.js></script>": "cannot read file:///",
     "<script>window.task = { start: () => 'Wait.', reward: () => 'good' };</script>": "reward is 'good', not a number",
     "<p></p><script>window.task = { start: () => { document.querySelector('p').textContent = crypto.randomUUID();"
     " return 'Read.'; }, reward() {} };</script>": "looks different when it starts again with the same seed",
 }
+ASIDE = {
+    "late.js": "document.querySelector('p').textContent += ' late'; window.words = ['late'];",
+    "module.js": "import { word } from './word.js'; document.querySelector('p').textContent += word;",
+    "word.js": "export const word = ' imported';",
+    "quoted.css": 'p::before { content: "$\'$&$`$$"; }',
+}
+READ = "window.task = { start: () => document.querySelector('p').textContent, reward() {} };"
+WORKING = {
+    f"<head><script defer src='late.js'></script></head><p>Read</p><script>{READ}</script>": "Read late",
+    f"<head><script type=module src='module.js'></script></head><p>Read</p><script>{READ}</script>": "Read imported",
+    f"<head><script type=module>{READ}</script></head><p>Read</p>": "Read",
+    f"<!-- <script src=gone.js></script><link rel=stylesheet href=gone> --><p>Read</p><script>{READ}</script>": "Read",
+    f"<p>Read</p><script>'<!--';</script><script src=late.js></script><script>{READ} // --></script>": "Read late",
+    "<link rel='stylesheet' href='quoted.css'><p></p><script>window.task = { reward() {}, start: () =>"
+    " getComputedStyle(document.querySelector('p'), '::before').content };</script>": '"$\'$&$`$$"',
+    "<script>window.task = { reward() {}, async start() { for (const ms of [5000, 70]) await new Promise((done) =>"
+    " setTimeout(done, ms)); return `After ${performance.now()}`; } };</script>": "After 5070",
+}
+DRAWN = """<p></p><script>
+const number = Math.floor(Math.random() * 1e6);
+document.querySelector("p").textContent = number;
+window.task = { start: () => `Not ${Math.floor(Math.random() * 1e6)}`, reward() {} };
+</script>"""
+HASH = """<style>b { display: none } #next:target { display: block }</style>
+<a href="#next">Next</a> <a href="#next" target="_blank">Window</a> <a href="?#next">Away</a>
+<b id="next" onclick="pressed = true">Press</b><script>
+let changes = 0, pressed = false;
+onhashchange = () => { changes += 1; };
+window.task = { start: () => "Go on.", reward: () => (pressed ? Number(changes === 1) : null) };
+</script>"""
 
 
 def pages(folder: Path, **texts: str) -> HtmlEnvironment:
@@ -130,12 +168,69 @@ def test_a_link_leaves_the_task_open_and_a_page_that_goes_elsewhere_by_itself_is
     assert "another document" in in_sandbox(pages(tmp_path / "away", leaves=f"<script>{script}</script>"), 1, leave)
 
 
+def test_a_link_within_the_page_is_followed(tmp_path: Path) -> None:
+    async def follow(sandbox: Sandbox) -> Outcome:
+        for name in ("Window", "Away"):
+            await click(sandbox, name)
+            assert "Press" not in [one.name for one in (await sandbox.observe(elements=True)).elements]
+        await click(sandbox, "Next")
+        await click(sandbox, "Press")
+        return await sandbox.verify(InPageReward())
+
+    assert in_sandbox(pages(tmp_path, hash=HASH), 1, follow) == Outcome(True, 1.0)
+
+
+async def shown(sandbox: Sandbox) -> tuple[str, str]:
+    seen = await sandbox.observe(elements=True)
+    return seen.instruction, " ".join(one.name for one in seen.elements)
+
+
+def test_what_a_page_draws_as_it_loads_depends_on_the_seed_and_is_not_drawn_again_by_its_start(tmp_path: Path) -> None:
+    environment = pages(tmp_path, drawn=DRAWN)
+    first, again, other = (in_sandbox(environment, seed, shown) for seed in (1, 1, 2))
+    assert first == again and first[1] != other[1] and first[0] != f"Not {first[1]}"
+
+
+def test_doctor_says_which_pages_are_the_same_for_every_seed(tmp_path: Path) -> None:
+    still = f"<p>Read</p><script>{READ}</script>"
+    found = pages(tmp_path, drawn=DRAWN, still=still).probes()[-1].check()
+    assert found.ok and found.detail.endswith("for every seed the same, if that is meant: still")
+
+
+def test_scripts_styles_and_waits_of_a_page_work_as_in_any_browser(tmp_path: Path) -> None:
+    for name, aside in ASIDE.items():
+        (tmp_path / name).write_text(aside)
+    environment = pages(tmp_path, **{f"page{number}": text for number, text in enumerate(WORKING)})
+
+    async def asked() -> list[str]:
+        async with SandboxPool([environment]) as pool:
+            found = []
+            for template in environment.entries:
+                async with pool.lease(environment.task(template), 1) as sandbox:
+                    found.append((await sandbox.observe()).instruction)
+            return found
+
+    assert asyncio.run(asked()) == list(WORKING.values())
+
+
+def test_a_page_that_throws_is_its_verifiers_failure_and_not_the_sandboxs(tmp_path: Path) -> None:
+    start, reward = "(seed) => seed > 1 ? gone() : 'Wait.'", "() => performance.now() && gone()"
+    text = f"<script>window.task = {{ start: {start}, reward: {reward} }};"
+
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.perform(Click(x=0.5, y=0.5))
+
+    for seed, what in ((1, "window.task.reward()"), (2, "window.task.start(2)")):
+        with pytest.raises(TrajectoryFailure) as failed:
+            in_sandbox(pages(tmp_path, mine=f"{text}</script>"), seed, act)
+        assert failed.value.boundary == "verifier"
+        assert failed.value.reason == f"mine.html: {what} threw ReferenceError: gone is not defined"
+
+
 @pytest.mark.parametrize("text", list(BROKEN))
 def test_doctor_says_what_is_wrong_with_a_page(text: str, tmp_path: Path) -> None:
-    found = [probe.check() for probe in pages(tmp_path, mine=text).probes()]
-    assert [(one.name, BROKEN[text] in one.detail, "mine.html" in one.detail) for one in found if not one.ok] == [
-        ("pages start", True, True)
-    ]
+    found = pages(tmp_path, mine=text).probes()[-1].check()
+    assert not found.ok and BROKEN[text] in found.detail and found.detail.count("mine.html") == 1
 
 
 def test_a_task_without_a_page_is_refused_before_a_browser_starts(tmp_path: Path) -> None:
