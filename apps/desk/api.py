@@ -15,6 +15,7 @@ from apps.desk.queue import Place
 from apps.desk.shown import Item, ShownReview, corrections_of, item_of, reviews_shown
 from schemas.action import Action, to_json
 from schemas.tables.review import Decision
+from schemas.text import Storable
 from storage.lake import Lake
 from tasks.shared.reviews import Draft, reviews_of, submit
 
@@ -31,16 +32,16 @@ class Submitted(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    trajectory_id: str
+    trajectory_id: Storable
     revision: Annotated[int, Field(ge=0, lt=2**31)]
-    person: str
+    person: Storable
     decision: Decision
     step: Annotated[int, Field(ge=0, le=1000)] | None = None
     action: Action | None = None
-    thought: str | None = None
-    note: str = ""
+    thought: Storable | None = None
+    note: Storable = ""
     seconds: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
-    undoes: str | None = None
+    undoes: Storable | None = None
 
     @property
     def draft(self) -> Draft:

@@ -32,7 +32,7 @@ from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
 from storage.lake import Lake
 from tasks.live import store
 from tasks.shared.policies import last_iteration, policies, reigning
-from tasks.shared.reviews import LONGEST, Conflict, Draft, require_name, write
+from tasks.shared.reviews import Conflict, Draft, require_name, require_words, write
 from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
 
@@ -185,9 +185,7 @@ class LiveSessions:
         session = self.session(name)
         if session.answer is None or session.answer.done() or session.number != number:
             raise Conflict(session.reviews[-1:])
-        require_name(decided.person)
-        if len(decided.thought) > LONGEST["thought"]:
-            raise UsageError(f"`thought`: {len(decided.thought):,} characters, and {LONGEST['thought']:,} are kept.")
+        require_words(_draft(session, decided), None)
         if decided.decision == "override" and decided.action is None:
             raise UsageError("`action`: override needs the action to take.")
         if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):
@@ -303,16 +301,21 @@ class LiveSessions:
         return proposal
 
     def _write(self, session: Session, proposal: Completion, decided: Decided) -> Review:
-        overridden = decided.decision == "override"
-        draft = Draft(
-            trajectory_id=session.planned.trajectory_id,
-            revision=len(session.reviews),
-            person=decided.person,
-            decision=decided.decision,
-            step=len(session.reviews),
-            action=to_json(decided.action) if overridden and decided.action else None,
-            thought=decided.thought if overridden else None,
-            seconds=decided.seconds,
-        )
         original = to_json(proposal.action) if proposal.action else None
+        draft = _draft(session, decided)
         return write(self._lake, draft, session.planned.iteration, (original, proposal.thought))
+
+
+def _draft(session: Session, decided: Decided) -> Draft:
+    """What was decided on the step that a session stands at, as it is written."""
+    overridden = decided.decision == "override"
+    return Draft(
+        trajectory_id=session.planned.trajectory_id,
+        revision=len(session.reviews),
+        person=decided.person,
+        decision=decided.decision,
+        step=len(session.reviews),
+        action=to_json(decided.action) if overridden and decided.action else None,
+        thought=decided.thought if overridden else None,
+        seconds=decided.seconds,
+    )

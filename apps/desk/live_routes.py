@@ -11,6 +11,7 @@ from apps.desk.desk import Desk
 from apps.desk.live import Decided
 from apps.desk.pages import action_fields, page
 from schemas.action import Action
+from schemas.text import Storable
 
 Seen = Annotated[int, Query(ge=-1)]
 
@@ -18,7 +19,7 @@ Seen = Annotated[int, Query(ge=-1)]
 class _Sent(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    person: str
+    person: Storable
 
 
 class Begun(_Sent):
@@ -35,7 +36,7 @@ class Answered(_Sent):
     number: int
     decision: Literal["accept", "override"]
     action: Action | None = None
-    thought: str = ""
+    thought: Storable = ""
     seconds: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
 
 

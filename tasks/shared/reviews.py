@@ -4,8 +4,9 @@ The review is written first, by key; whoever comes second on the same revision h
 (`curation.reviews`) follows, under ids of its own; where a kill fell in between, `settle` makes up for it.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -120,13 +121,22 @@ def require_words(draft: Draft | Decided, boundary: str | None) -> None:
     for name, most in LONGEST.items():
         if len(getattr(draft, name) or "") > most:
             raise UsageError(f"`{name}`: {len(getattr(draft, name)):,} characters, and at most {most:,} are kept.")
-        found = CONTROL.search(getattr(draft, name) or "")
+    for name, text in _written(draft):
+        found = CONTROL.search(text)
         if found:
             raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
     if draft.thought and holds_action(draft.thought):
         raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought says why.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
         raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
+
+
+def _written(draft: Draft | Decided) -> Iterator[tuple[str, str]]:
+    """What a person wrote, by field; of an action each text, since its canonical JSON writes control characters out."""
+    yield "thought", draft.thought or ""
+    yield "note", draft.note
+    fields = json.loads(draft.action) if draft.action else {}
+    yield from ((f"action.{name}", value) for name, value in fields.items() if isinstance(value, str))
 
 
 def require_name(person: str) -> None:

@@ -1,5 +1,6 @@
 """Live sessions: what ends them, what is kept of them, and that of two pages one decides."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,6 +93,26 @@ def test_the_end_of_the_desk_stores_what_its_sessions_have(fresh: Place) -> None
         state(client, shown["name"], "asking")
     (row,) = fresh.lake.read("trajectories", where={"trajectory_id": shown["trajectory"]}).to_pylist()
     assert (row["failure_reason"], row["n_steps"]) == ("the desk was ended", 1)
+
+
+def test_an_override_may_say_what_a_correction_may_and_half_a_character_is_written_out(fresh: Place) -> None:
+    with TestClient(make_app(fresh.config, fresh.lake), "http://127.0.0.1:8750") as client:
+        shown = state(client, begin(client), "asking")
+        page, good = f"/api/live/{shown['name']}", {"person": "ada", "number": shown["number"], "decision": "override"}
+        for changes, named in (
+            ({"thought": "Why.\nAction: wait()\n"}, "`thought`"),
+            ({"thought": "a\x1bb"}, "`thought`"),
+            ({"thought": "x" * 20_001}, "`thought`"),
+            ({"action": {"type": "type", "content": "x" * 300_000}}, "`action`"),
+            ({"action": {"type": "press", "key": "a\x00b"}}, "`action.key`"),
+            ({"action": None}, "`action`"),
+        ):
+            refused = client.post(page, json={**good, "action": MISS, **changes})
+            assert refused.status_code == 422 and named in refused.json()["error"], refused.text
+        sent = {**good, "action": MISS, "thought": "a\ud800b"}
+        headers = {"content-type": "application/json"}
+        assert client.post(page, content=json.dumps(sent), headers=headers).status_code == 202
+        assert client.get(page, params={"seen": shown["number"]}).json()["done"][0]["thought"] == "a\\ud800b"
 
 
 @pytest.mark.parametrize(

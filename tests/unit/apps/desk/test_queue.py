@@ -1,5 +1,6 @@
 """The order of the queue, what a decision takes out of it, and the funnel."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -121,18 +122,25 @@ def test_a_bad_decision_is_refused_by_the_name_of_its_field(desk: TestClient, fi
         "trajectory_id": first["trajectory_id"], "revision": 0, "person": "ada", "decision": "correct", "step": 0,
         "action": {"type": "click", "x": 0.5, "y": 0.5},
     }  # fmt: skip
+
+    def sent(fields: dict[str, Any]) -> Any:
+        return desk.post("/api/reviews", content=json.dumps(fields), headers={"content-type": "application/json"})
+
     for changes, named in (
         ({"decision": "burn"}, "`decision`"),
         ({"step": 7}, "`step`"),
         ({"action": {"type": "click", "x": 2, "y": 0}}, "`action.click.x`"),
         ({"action": {"type": "teleport"}}, "`action`"),
         ({"thought": "x" * 30_000}, "`thought`"),
+        ({"action": {"type": "press", "key": "a\x00b"}}, "`action.key`"),
+        ({"trajectory_id": "\ud800"}, "`trajectory_id`"),
         ({"colour": "red"}, "`colour`"),
         ({"revision": None}, "`revision`"),
     ):
-        refused = desk.post("/api/reviews", json={**good, **changes})
+        refused = sent({**good, **changes})
         assert refused.status_code == 422 and named in refused.json()["error"], refused.text
-    assert desk.post("/api/reviews", json=good).status_code == 201
+    half = {**good, "thought": "a\ud800b", "note": "\ud800"}
+    assert [sent(half).status_code for _ in range(2)] == [201, 201]  # sent again it is the same one
 
 
 def test_the_funnel_counts_what_comes_through_and_links_examples_of_what_does_not(
