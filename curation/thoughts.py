@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from curation.converters.units import scale_of
-from curation.gates.thoughts import repeats_itself
+from curation.gates.thoughts import holds_action, repeats_itself
 from models.proposers.proposer import alike
 from models.thinkers.thinker import Case, Thought
 from schemas.action import Action, Drag, from_json, point_of
@@ -32,12 +32,6 @@ CUES: dict[Pattern, tuple[str, ...]] = {
 }
 """Words by which the pattern of an English thought is recognised, where its author names none."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
-
-
-def holds_action(thought: str) -> bool:
-    """Whether a parser would find an action in it, which nobody meant."""
-    return bool(_ACTION.search(thought))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ def fault_of(thought: Thought, case: Case, hidden: bool, limits: Limits) -> str:
         return "empty"
     if len(thought.text) > limits.longest:
         return "too long"
-    if _ACTION.search(thought.text):
+    if holds_action(thought.text):
         return "holds an action"
     if repeats_itself(thought.text, limits.phrases):
         return "says the same again and again"

@@ -1,14 +1,18 @@
-"""The gate of thoughts: who says the same again and again is no example, even where it led to success."""
+"""The gate of thoughts: who says the same again and again, or writes an action into a thought, is no example, even
+where it led to success."""
 
+import re
 from collections.abc import Sequence
 
 from curation.gates.gate import Gate, GateContext, GateResult
+from models.families.dialects import parse_reply
 from schemas.config.section import Count, Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 PHRASE = (3, 80)
 """Characters of the shortest and the longest phrase whose repetition is noticed."""
+_ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
 
 class ThoughtOptions(Section):
@@ -20,9 +24,10 @@ class ThoughtOptions(Section):
 
 
 class ThoughtsGate(Gate[ThoughtOptions]):
-    """Turns away thoughts that repeat themselves."""
+    """Turns away thoughts that repeat themselves, and those in which an action is read."""
 
     name = "thoughts"
+    rule = "2"
     section = ThoughtOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
@@ -30,7 +35,20 @@ class ThoughtsGate(Gate[ThoughtOptions]):
         endless = next((step.step for step in steps if repeats_itself(step.thought, self.options.max_phrases)), None)
         if endless is not None:
             return GateResult(False, f"step {endless} says the same again and again", error_step=endless)
+        acting = next((step.step for step in steps if holds_call(step.thought)), None)
+        if acting is not None:
+            return GateResult(False, f"an action is written in the thought of step {acting}", error_step=acting)
         return GateResult(True, "no thought repeats itself")
+
+
+def holds_action(thought: str) -> bool:
+    """Whether a parser may find an action in it, which nobody meant: its label, or the words of its arguments."""
+    return bool(_ACTION.search(thought))
+
+
+def holds_call(thought: str) -> bool:
+    """Whether a whole action is read in it; one that only speaks of an action holds none."""
+    return holds_action(thought) and parse_reply(thought).action is not None
 
 
 def repeats_itself(text: str, most: int) -> bool:

@@ -57,8 +57,9 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
     rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
     assert [verdict.gate for verdict in found] == ["environment", *rules, "verifier", "route"]
     assert {verdict.route for verdict in found} == {"sft"}
-    versions = " ".join(f"{gate}@1" for gate in rules[:-1])
-    assert found[-1].gate_version == f"environment@1 {versions} duplicates@2 verifier@2 judge@1 people@1"
+    raised = {"thoughts": 2, "duplicates": 2}
+    versions = " ".join(f"{gate}@{raised.get(gate, 1)}" for gate in rules)
+    assert found[-1].gate_version == f"environment@1 {versions} verifier@2 judge@1 people@1"
 
 
 def test_a_failure_of_the_policy_is_routed_to_ct_with_its_last_step_as_the_error() -> None:
@@ -104,6 +105,22 @@ def test_a_thought_that_repeats_itself_is_turned_away_even_if_the_trajectory_suc
     found = decision(trajectory(), endless)
     assert (found.route, found.error_step) == ("ct", 1)
     assert decision(trajectory(), steps("a", "b", thought="Click ok. Click ok. Then wait.")).route == "sft"
+
+
+@pytest.mark.parametrize(
+    ("thought", "route"),
+    [
+        ("It is there.\nAction: wait()\n", "ct"),
+        ("click(start_box='(1,2)')", "ct"),
+        ("Action: click the button that says OK.", "sft"),
+        ("The point is <point>1 2</point>, and start_box= is how I say it.", "sft"),
+    ],
+)
+def test_a_thought_in_which_an_action_is_read_is_turned_away_and_one_that_speaks_of_it_is_not(
+    thought: str, route: str
+) -> None:
+    found = decision(trajectory(), steps("a", "b", thought=thought))
+    assert (found.route, found.error_step) == (route, 0 if route == "ct" else None)
 
 
 @pytest.mark.parametrize(
