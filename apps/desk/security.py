@@ -61,7 +61,9 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        name = (urlsplit(f"//{host}").hostname or "").lower()
+        name = _name_of(host)
+        if name is None:
+            return _refused(421, f"`host`: {host[:60]!r} is no name of a machine.")
         if self._token is None and name not in self._hosts:
             return _refused(421, f"The desk is not called {name!r}. Open it by the address that it printed.")
         changes = scope["method"] not in ("GET", "HEAD")
@@ -80,7 +82,8 @@ class Guard:
         query = parse_qsl(scope["query_string"].decode("latin-1"))
         if scope["method"] == "GET" and any([_same(value, token) for key, value in query if key == "token"]):
             left = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse(scope["path"] + (f"?{left}" if left else ""), 303)
+            path = "/" + scope["path"].lstrip("/")  # of two slashes a browser reads the name of another site
+            answer = RedirectResponse(path + (f"?{left}" if left else ""), 303)
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
             return answer
         return _refused(401, "The desk asks for its token: open its address with ?token=... once.")
@@ -91,8 +94,24 @@ def _foreign(headers: Headers, host: str, changes: bool) -> bool:
     site = headers.get("sec-fetch-site", "none")
     if changes:
         origin = headers.get("origin")
-        return site not in ("none", "same-origin") or (origin is not None and urlsplit(origin).netloc != host)
+        return site not in ("none", "same-origin") or (origin is not None and _place_of(origin) != host)
     return site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _name_of(host: str) -> str | None:
+    """The name in a `Host`, in small letters; None where it is none, such as half of an IPv6 address."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return None
+
+
+def _place_of(origin: str) -> str | None:
+    """The name and port in an `Origin`; None where it holds none that can be read."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _unfit(headers: Headers) -> Response | None:

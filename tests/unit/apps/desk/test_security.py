@@ -39,6 +39,10 @@ def test_a_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_do
     answer = guarded.get("/funnel", params={"token": TOKEN, "page": "1"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/funnel?page=1")
     assert re.search(r"flywheel_desk=.*HttpOnly.*SameSite=strict", answer.headers["set-cookie"])
+    for path in ("//evil.example/", "///evil.example/"):
+        guarded.cookies.clear()
+        away = guarded.get(f"http://10.0.0.7:8750{path}", params={"token": TOKEN})
+        assert (away.status_code, away.headers["location"]) == (303, "/evil.example/")
     assert guarded.get("/funnel").status_code == 200
     guarded.cookies.clear()
     assert guarded.get("/api/queue", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -49,12 +53,23 @@ def test_a_name_that_another_site_points_here_is_not_answered(here: TestClient) 
     assert here.get("/queue", headers={"host": "localhost:8750"}).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["[", "[::1", "a]b", "[nothing]"])
+def test_a_host_that_is_no_name_is_refused_on_every_page_and_with_a_token_too(
+    here: TestClient, guarded: TestClient, host: str
+) -> None:
+    for path in ("/", "/queue", "/api/queue"):
+        assert here.get(path, headers={"host": host}).status_code == 421
+        assert guarded.get(path, headers={"host": host}).status_code == 421
+
+
 @pytest.mark.parametrize(
     "headers",
     [
         {"origin": "http://evil.example"},
         {"origin": "http://127.0.0.1:9999"},
         {"origin": "null"},
+        {"origin": "http://["},
+        {"origin": "http://[::1"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],
