@@ -7,13 +7,21 @@ canonical JSON form, which is what the lake stores.
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from schemas.text import Storable
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+def numeric(value: Any) -> Any:
+    """The value; raises ValueError for true and false, which Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
+
+Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
 OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 """Where a screen scrolls to as a finger moves over it."""

@@ -80,7 +80,8 @@ def sound_of(data: bytes) -> bytes:
             _require_sound(width, channels, rate, frames := file.getnframes())
             pcm = file.readframes(frames)
     except (wave.Error, EOFError, ValueError) as error:
-        raise UsageError(f"`audio`: this is no WAV file ({error or 'it is cut short'}).", "Upload PCM WAV.") from error
+        why = str(error) or "it is cut short"
+        raise UsageError(f"`audio`: this is no WAV file ({why}).", "Upload PCM WAV.") from error
     if len(pcm) != frames * width * channels:
         raise UsageError(f"`audio`: cut short after {len(pcm):,} bytes of sound.", "Upload all of it.")
     sound = np.frombuffer(pcm, "<i2").reshape(-1, channels).mean(axis=1)

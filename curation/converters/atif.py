@@ -25,7 +25,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
-from schemas.action import Action, action_of
+from schemas.action import Action, action_of, numeric
 from schemas.text import Storable, storable
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
@@ -231,6 +231,6 @@ def _action(call: _Call, screen: Picture, unit: str) -> Action:
     fields = dict(call.arguments)
     for x, y in PAIRS:
         if x in fields and y in fields:
-            at = float(fields[x]), float(fields[y])
+            at = float(numeric(fields[x])), float(numeric(fields[y]))
             fields[x], fields[y] = fraction_of(*at, unit, screen.width, screen.height)
     return action_of({**fields, "type": call.function_name})

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from curation.converters.chat import Part, joined, key_of, record_of
 from curation.converters.exchanged import (
@@ -32,7 +32,7 @@ from curation.converters.files import Source, Target, items_of, line_of, model_o
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
-from schemas.action import Action, action_of, from_json, point_of, to_json
+from schemas.action import Action, action_of, from_json, numeric, point_of, to_json
 from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)
@@ -70,9 +70,12 @@ class _Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+Percent = Annotated[float | None, BeforeValidator(numeric)]
+
+
 class _Value(_Open):
-    x: float | None = None
-    y: float | None = None
+    x: Percent = None
+    y: Percent = None
     keypointlabels: list[str] = []
     text: list[Storable] | Storable | None = None
     choices: list[str] = []

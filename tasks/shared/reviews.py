@@ -13,8 +13,8 @@ from itertools import groupby
 from pydantic import ValidationError
 
 from curation.converters.exchanged import Decided
+from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
-from curation.thoughts import holds_action
 from schemas.action import from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from schemas.table import utc_now
@@ -103,7 +103,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
     if draft.decision in _WORDS and draft.step is not None:
         whole = f"{draft.decision} is about the whole trajectory."
         raise UsageError(f"`step`: {whole}", "Leave the step out; of one step, write `correct` or `error_step`.")
-    if draft.decision in _WORDS and draft.action is not None:
+    if draft.decision in (*_WORDS, "error_step") and draft.action is not None:
         raise UsageError(
             f"`action`: {draft.decision} takes none.", "To put another action in its place, write `correct`."
         )

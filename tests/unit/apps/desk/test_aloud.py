@@ -98,6 +98,7 @@ def test_what_is_no_sound_is_refused_by_name_and_nothing_is_kept(client: TestCli
         (with_rate(7_990_271), "8,000 to 192,000"),
         (with_rate(7_999), "7,999 samples"),
         (with_rate(0), "0 samples"),
+        (b"", "cut short"),
         (tone(0.1)[:-2], "cut short"),
         (tone(0.1)[:-1], "cut short"),
     ],

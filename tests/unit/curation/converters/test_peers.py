@@ -223,6 +223,8 @@ def test_a_document_of_atif_stays_as_it_is(tmp_path: Path) -> None:
     back["steps"][1]["observation"]["results"][0]["content"] = [after]
     assert back == document
     assert taken(form, folder)[0].steps == read.steps
+    agent["tool_calls"][0]["arguments"]["x"] = True
+    assert "true is no number" in refused(form, source(tmp_path / "in", "theirs.json", document), unit="pixels")
 
 
 def test_a_data_set_of_robots_or_of_videos_is_refused_by_its_features(tmp_path: Path) -> None:
