@@ -24,6 +24,7 @@ from tasks.promote.events import event_of, shown
 from tasks.running.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
+from tasks.shared.status import PolicySuccess, success_of
 
 if TYPE_CHECKING:
     from tasks.measure import Measured
@@ -40,16 +41,22 @@ class Outcome:
     status: str
     decision: Promotion | None
     """Whether it is the champion now, why, and the numbers."""
+    success: PolicySuccess | None
+    """None where it was not measured."""
 
     @property
     def line(self) -> str:
         """The same in one line."""
-        return f"{self.policy}: {self.status}" + (f": {self.decision.reason}" if self.decision else "")
+        reason = f": {self.decision.reason}" if self.decision else ""
+        return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
     @property
     def shown(self) -> dict[str, Any]:
         """As JSON."""
-        return {"policy": self.policy, "status": self.status, "decision": self.decision and shown(self.decision)}
+        return {
+            "policy": self.policy, "status": self.status, "success": self.success,
+            "decision": self.decision and shown(self.decision),
+        }  # fmt: skip
 
 
 def measure(
@@ -135,7 +142,8 @@ def retrain_policy(config: Config, like: str | None) -> Outcome:
 
 def outcome_of(lake: Lake, version: str) -> Outcome:
     """What became of a challenger."""
-    return Outcome(version, policy_row(lake, version).status, event_of(lake, f"challenge:{version}"))
+    decision = event_of(lake, f"challenge:{version}")
+    return Outcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
 
 
 def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:

@@ -23,7 +23,7 @@ from tasks.running.now import Now, all_now
 from tasks.running.pausing import pause_of
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.policies import reigning
-from tasks.shared.status import Ends, IterationStatus
+from tasks.shared.status import Ends, IterationStatus, success_of
 from tasks.turning import turn_of
 
 KEYS = (
@@ -61,6 +61,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
     return {
         "lake": lake.uri,
         "champion": _champion(lake),
+        "champion_success": success_of(lake, _champion(lake)),
         "iterations": [{key: row[key] for key in KEYS} for row in finished],
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
@@ -99,6 +100,8 @@ def view(lake: Lake) -> Group:
     trend = sparkline([row.success for row in rows if row.success is not None])
     explorer = next((row.explorer for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
+    if reigns := success_of(lake, _champion(lake)):
+        text += f"\nthe champion's success {reigns.text}"
     own = [row.verified for row in rows if row.verified]
     fixed = [row.verified_fixed_mix for row in rows if row.verified_fixed_mix]
     unseen = [row.held_out for row in rows if row.held_out]

@@ -16,10 +16,12 @@ from apps.report.build import vega
 from apps.report.gather import label
 from schemas.failure import UsageError
 from schemas.tables.trajectory import Trajectory
+from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back
 from tasks.quality.drift import MEASURES
 from tasks.running.now import Now, all_now
 from tasks.shared.policies import policies
+from tasks.shared.status import success_of
 
 OUTCOMES = ("success", "failure", "environment")
 SHOWN_IDS = 60
@@ -52,8 +54,10 @@ def router(desk: Desk) -> APIRouter:
             raise HTTPException(404, f"There is no policy {name!r} in this lake.")
         shown, fallen = lineage_of_policy(lake, row), rolled_back(lake)
         config = json.dumps(shown.config, indent=2, sort_keys=True)
-        ids = shown.trajectories[:SHOWN_IDS]
-        return page("policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen)
+        ids, success = shown.trajectories[:SHOWN_IDS], success_of(lake, name)
+        return page(
+            "policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen, success=success, decided=DECIDED
+        )
 
     routes.include_router(_data_router(desk))
 

@@ -21,7 +21,7 @@ from tasks.promote.events import outcomes
 from tasks.shared.learnt import Worth, learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
-from tasks.shared.status import IterationStatus, iterations, verified
+from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
 
 START = "start"
 EXPLORER = "explorer"
@@ -119,6 +119,8 @@ class Overview:
 
     lake: str
     champion: str
+    success: PolicySuccess | None
+    """The champion's."""
     iterations: list[IterationStatus]
     outcomes: dict[int, str]
     """How the policy of each iteration stands, in a word."""
@@ -143,10 +145,11 @@ class Overview:
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
     """Reads it; `page_folder` is what links start from."""
-    rows, stand = iterations(lake), outcomes(lake)
+    rows, stand, champion = iterations(lake), outcomes(lake), reigning(lake)
     return Overview(
         lake=lake.uri,
-        champion=champion.policy_version if (champion := reigning(lake)) else "",
+        champion=champion.policy_version if champion else "",
+        success=success_of(lake, champion.policy_version) if champion else None,
         iterations=rows,
         outcomes={row.iteration: stand.get(row.policy or "", _kept(row)) for row in rows},
         turned=sum(row.wall_s for row in rows if row.iteration >= 0),

@@ -1,41 +1,14 @@
 -- One row per iteration: the policy it made, how that policy does on held-out seeds, what was collected, how long it
 -- took.
 --
--- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such
--- trajectories is quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null)
--- are left out. `held_out` is the same over the tasks that are only measured, never trained on.
--- What was measured and is not in `policies` is the explorer, once per lake, so its line is the same in every row.
+-- Success is that of `views/measured_success.sql`; `held_out` is the same over the tasks that are only measured, never
+-- trained on. The explorer is measured once per lake, so its line is the same in every row.
 -- `wall_s` is the stages' own work, `orchestration_s` what lay between them.
 WITH
 iterations AS (
     SELECT iteration FROM policies
     UNION SELECT iteration FROM stages
     UNION SELECT iteration FROM trajectories
-),
-evaluated AS (
-    SELECT
-        if(policy_version IN (SELECT policy_version FROM policies), policy_version, 'explorer') AS actor,
-        suite, task_id, success, seed >= 2000000 AS test
-    FROM evaluations
-    WHERE suite IN ('suite', 'held_out') AND success IS NOT NULL
-),
-quoted AS (
-    SELECT * FROM evaluated
-    QUALIFY test = max(test) OVER (PARTITION BY actor, suite)
-),
-by_task AS (
-    SELECT actor, suite, task_id, count(*) FILTER (success) AS successes, count(*) AS trials
-    FROM quoted GROUP BY actor, suite, task_id
-),
-measured AS (
-    SELECT
-        actor,
-        suite,
-        avg(successes / trials) AS success,
-        sum(trials)::BIGINT AS n,
-        list(successes ORDER BY task_id) AS task_successes,
-        list(trials ORDER BY task_id) AS task_trials
-    FROM by_task GROUP BY actor, suite
 ),
 collected AS (
     SELECT iteration, count(*) AS trajectories FROM trajectories GROUP BY iteration
@@ -67,9 +40,9 @@ SELECT
     took.stages_s
 FROM iterations
 LEFT JOIN made USING (iteration)
-LEFT JOIN measured ON measured.actor = made.policy_version AND measured.suite = 'suite'
-LEFT JOIN measured AS held_out ON held_out.actor = made.policy_version AND held_out.suite = 'held_out'
-LEFT JOIN measured AS explorer ON explorer.actor = 'explorer' AND explorer.suite = 'suite'
+LEFT JOIN measured_success AS measured ON measured.actor = made.policy_version AND measured.suite = 'suite'
+LEFT JOIN measured_success AS held_out ON held_out.actor = made.policy_version AND held_out.suite = 'held_out'
+LEFT JOIN measured_success AS explorer ON explorer.actor = 'explorer' AND explorer.suite = 'suite'
 LEFT JOIN collected USING (iteration)
 LEFT JOIN took USING (iteration)
 ORDER BY iterations.iteration

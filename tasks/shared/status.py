@@ -21,6 +21,19 @@ class Success:
     ci: Ends
     n: int
 
+    @property
+    def text(self) -> str:
+        """The mean and its interval, for people."""
+        return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySuccess(Success):
+    """The same on the suite, by held-out seeds, however the policy was made."""
+
+    held_out: Success | None
+    """Over tasks that are never trained on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -82,6 +95,13 @@ def iterations(lake: Lake) -> list[IterationStatus]:
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
 
 
+def success_of(lake: Lake, version: str) -> PolicySuccess | None:
+    """How often a policy succeeds; None for one that was not measured on the suite."""
+    found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}
+    suite = found.get("suite")
+    return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"))
+
+
 def verified(lake: Lake) -> list[Verified]:
     """P(V=1 | iteration) by iteration and kind of policy."""
     return answers(lake, _verified, "verified")
@@ -97,14 +117,14 @@ def _verified(
 
 
 def _entry(row: Mapping[str, Any], own: Verified | None) -> IterationStatus:
-    interval, held_out = (_interval(row, name) for name in ("task", "held_out"))
+    own_success = _success(row, "task")
     return IterationStatus(
         iteration=row["iteration"],
         policy=row["policy_version"],
         success=row["success"],
-        ci=(interval.low, interval.high) if row["n"] else None,
+        ci=own_success and own_success.ci,
         n=row["n"],
-        held_out=Success(held_out.mean, (held_out.low, held_out.high), held_out.n) if held_out.n else None,
+        held_out=_success(row, "held_out"),
         explorer=row["explorer"],
         trajectories=row["trajectories"],
         verified=own and Rate(own.at.mean, (own.at.low, own.at.high), own.at.n),
@@ -116,6 +136,8 @@ def _entry(row: Mapping[str, Any], own: Verified | None) -> IterationStatus:
     )
 
 
-def _interval(row: Mapping[str, Any], of: str) -> Interval:
+def _success(row: Mapping[str, Any], of: str) -> Success | None:
+    """Of a row's counts by task; None where there are none."""
     successes: Sequence[int] | None = row[f"{of}_successes"]
-    return mean_interval(successes or [], row[f"{of}_trials"] or [])
+    at = mean_interval(successes or [], row[f"{of}_trials"] or [])
+    return Success(at.mean, (at.low, at.high), at.n) if at.n else None

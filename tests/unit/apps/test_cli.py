@@ -35,7 +35,11 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     code, out, err = flywheel("status", "--json", "--config", place.file)
     found = json.loads(out)
     assert (code, err) == (0, "")
-    assert set(found) == {"lake", "champion", "iterations", "people", "paused", "decisions", "overridden"}
+    assert set(found) == {
+        "lake", "champion", "champion_success", "iterations", "people", "paused", "decisions", "overridden",
+    }  # fmt: skip
+    assert (found["champion_success"]["success"], found["champion_success"]["n"]) == (0.75, 16)
+    assert found["champion_success"]["held_out"] == found["iterations"][1]["held_out"]
     assert (found["people"], found["paused"]) == ([], None)
     assert [(one["policy"], one["decision"]) for one in found["decisions"]] == [
         ("policy-0000", "retired"), ("policy-0001", "champion"),

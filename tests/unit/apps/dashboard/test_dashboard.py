@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from apps.commands.status import view
+from apps.commands.policies import outcome_of
+from apps.commands.status import status_of, view
 from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
+from apps.report.build import build_report
 from environments.leased import Leased
 from schemas.config import config_of
+from schemas.table import utc_now
+from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.rollback import roll_back
 from tasks.running.now import Now, file_of
+from tasks.shared.status import success_of
 from tests.unit.apps.conftest import Place, make_place
 
 PAGES = ("/", "/running", "/trajectories", "/funnel", "/curriculum", "/lineage", "/queue", "/live", "/quality")
@@ -99,6 +104,40 @@ def test_a_policy_says_what_it_was_made_from_and_an_unknown_one_is_named(site: T
     assert 'href="/policies/policy-0000"' in page and "0123456789ab" in page
     answer = site.get("/policies/nobody")
     assert answer.status_code == 404 and "nobody" in answer.text
+
+
+def test_a_champion_that_a_retraining_made_is_quoted_with_its_own_success_wherever_it_is_shown(
+    fresh: Place, site: TestClient
+) -> None:
+    lake = fresh.lake
+    (row,) = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()
+    made = {"policy_version": "retrained-0000", "kind": "retrained", "created_at": utc_now()}
+    lake.upsert("policies", [{**row, "status": "retired"}])
+    lake.append("policies", [{**row, **made}])
+    measured = lake.read("evaluations", where={"policy_version": "policy-0001"}).to_pylist()
+    rows = [{**one, "policy_version": "retrained-0000", "success": one["seed"] % 8 < 7} for one in measured]
+    lake.append("evaluations", rows)
+    reason = "0.125 better (0.010 to 0.240)"
+    lake.append("promotions", [Promotion(
+        event="challenge:retrained-0000", decision="promote", policy_version="retrained-0000", against="policy-0001",
+        champion="retrained-0000", pairs=16, wins=2, losses=0, difference=0.125, low=0.01, high=0.24, llr=3.0,
+        rule="{}", reason=reason, created_at=utc_now(),
+    )])  # fmt: skip
+
+    at = success_of(lake, "retrained-0000")
+    assert at and at.held_out and (at.success, at.n, at.held_out.success, at.held_out.n) == (0.875, 16, 0.875, 8)
+    shown = f"{at.ci[0]:.3f} to {at.ci[1]:.3f}"
+    time.sleep(FRESH_S)
+    for page in (site.get("/").text, build_report(fresh.config).read_text()):
+        head = page.partition("its success")[0][-60:] + page.partition("its success")[2][:120]
+        assert "0.875" in head and shown in head
+    page = site.get("/policies/retrained-0000").text
+    assert at.text in page and reason in page and "promoted" in page
+    assert f"the champion's success {at.text}" in str(view(lake).renderables[1])
+    assert status_of(lake)["champion_success"] == at
+    outcome = outcome_of(lake, "retrained-0000")
+    assert outcome.line == f"retrained-0000: champion: {reason}; success {at.text}"
+    assert outcome.shown["success"] == at
 
 
 def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:

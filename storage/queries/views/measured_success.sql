@@ -1,0 +1,26 @@
+-- How every policy does on held-out seeds, by suite: `suite`, or `held_out`, the tasks that are only measured, never
+-- trained on.
+--
+-- Success is measured on test seeds (2,000,000 and up), which no choice of the wheel uses; a policy without such
+-- trajectories is quoted on its validation seeds. It is the mean over tasks, and environment failures (success is null)
+-- are left out. What was measured and is not in `policies` is the explorer, once per lake.
+SELECT
+    actor,
+    suite,
+    avg(successes / trials) AS success,
+    sum(trials)::BIGINT AS n,
+    list(successes ORDER BY task_id) AS task_successes,
+    list(trials ORDER BY task_id) AS task_trials
+FROM (
+    SELECT actor, suite, task_id, count(*) FILTER (success) AS successes, count(*) AS trials
+    FROM (
+        SELECT
+            if(policy_version IN (SELECT policy_version FROM policies), policy_version, 'explorer') AS actor,
+            suite, task_id, success, seed
+        FROM evaluations
+        WHERE suite IN ('suite', 'held_out') AND success IS NOT NULL
+        QUALIFY (seed >= 2000000) = max(seed >= 2000000) OVER (PARTITION BY actor, suite)
+    )
+    GROUP BY actor, suite, task_id
+)
+GROUP BY actor, suite
