@@ -12,7 +12,7 @@ STAGES = ("collected", "valid", "judged", "reviewed", "selected", "trained")
 
 
 class Drop(BaseModel):
-    """One reason at which trajectories are lost."""
+    """One kind of reason for which trajectories are lost."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -20,6 +20,9 @@ class Drop(BaseModel):
     stage: str
     gate: str
     why: str
+    """The kind: without what reasons quote, ids and numbers."""
+    reason: str
+    """The first example's, whole."""
     n: int
     examples: list[str]
     """Up to three of them, by their ids."""

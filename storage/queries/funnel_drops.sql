@@ -1,6 +1,9 @@
--- Where trajectories are lost, by iteration: of each gate the three reasons that turned away most, then all of its others
--- together, each with up to three of them as examples. `stage` is where: `valid` (the environment ended it), `judged` (no filter has seen it), `selected` (a
--- gate or a person turned it away, or it is held back).
+-- Where trajectories are lost, by iteration: of each gate the five kinds of reasons that turned away most, then all of
+-- its others together, each with up to three of them as examples. `stage` is where: `valid` (the environment ended it),
+-- `judged` (no filter has seen it), `selected` (a gate or a person turned it away, or it is held back).
+--
+-- Reasons are of one kind (`why`) that differ in what they quote, in ids and in numbers alone. An apostrophe within a
+-- word begins no quotation, and one that was cut short goes on to the end. `reason` is the first example's, whole.
 WITH
 dropped AS (
     SELECT
@@ -20,20 +23,33 @@ dropped AS (
             WHEN d.route IS NULL THEN 'no filter has seen it yet'
             WHEN contains(d.reason, ': ') THEN substr(d.reason, strpos(d.reason, ': ') + 2)
             ELSE d.reason
-        END AS why
+        END AS reason
     FROM trajectories t LEFT JOIN decisions d USING (trajectory_id)
     WHERE coalesce(d.route, '') <> 'sft'
 ),
+unquoted AS (
+    SELECT *, regexp_replace(
+        reason, $$(^|\W)(?:'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$))$$, $$\1'…'$$, 'gs'
+    ) AS shorter
+    FROM dropped
+),
+kinds AS (
+    SELECT
+        * EXCLUDE (shorter),
+        regexp_replace(regexp_replace(shorter, '\b[0-9a-f]{8,}(-[0-9a-f]{4,})*\b', '…', 'g'), '\d+([.,]\d+)*', 'N', 'g') AS why
+    FROM unquoted
+),
 ranked AS (
     SELECT iteration, stage, gate, why, row_number() OVER (PARTITION BY iteration, stage, gate ORDER BY count(*) DESC, why) AS rank
-    FROM dropped GROUP BY iteration, stage, gate, why
+    FROM kinds GROUP BY iteration, stage, gate, why
 ),
 named AS (
     SELECT
-        d.iteration, d.stage, d.gate, d.trajectory_id, r.rank > 3 AS others,
-        CASE WHEN r.rank > 3 THEN 'other reasons' ELSE d.why END AS why
-    FROM dropped d JOIN ranked r USING (iteration, stage, gate, why)
+        k.* EXCLUDE (why), r.rank > 5 AS others, CASE WHEN r.rank > 5 THEN 'other reasons' ELSE k.why END AS why
+    FROM kinds k JOIN ranked r USING (iteration, stage, gate, why)
 )
-SELECT iteration, stage, gate, why, count(*) AS n, list(trajectory_id ORDER BY trajectory_id)[:3] AS examples
+SELECT
+    iteration, stage, gate, why, arg_min(reason, trajectory_id) AS reason, count(*) AS n,
+    list(trajectory_id ORDER BY trajectory_id)[:3] AS examples
 FROM named GROUP BY iteration, stage, gate, others, why
 ORDER BY iteration DESC, stage DESC, n DESC, gate, why

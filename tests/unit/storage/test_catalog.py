@@ -117,6 +117,37 @@ def test_a_reason_that_names_no_gate_is_kept_whole(lake: Lake, row) -> None:
     assert counts["rejections"][0]["reason"] == drop["why"] == "went astray"
 
 
+REPLIES = ("Click the box.", "I can't.", 'He said "no" 3 times', "a\nb", 'it\'s "x"', "", "\\", "0123456789abcdef")
+PERFORMED = "holds no action that could be performed"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "kind"),
+    [
+        ([f"actions: step {at} {PERFORMED}: no action in {text!r}" for at, text in enumerate(REPLIES)],
+         f"step N {PERFORMED}: no action in '…'"),
+        ([f"actions: step 2 {PERFORMED}: argument {text!r} twice in {text!r}" for text in REPLIES],
+         f"step N {PERFORMED}: argument '…' twice in '…'"),
+        ([f"actions: step 2 {PERFORMED}: isn't read: {text!r}"[:80 + at] for at, text in enumerate(REPLIES[:3])],
+         f"step N {PERFORMED}: isn't read: '…'"),
+        ([f"actions: {at} of 128 steps are in the lake" for at in (3, 12)], "N of N steps are in the lake"),
+        ([f"duplicates: the same as {name * 8}, which is accepted" for name in ("3fa", "90b", "123")],
+         "the same as …, which is accepted"),
+        (["outcome: ended with raw reward 0.25", "outcome: ended with raw reward 0"], "ended with raw reward N"),
+    ],
+)  # fmt: skip
+def test_the_funnel_counts_reasons_by_kind_and_shows_a_whole_one(
+    reasons: list[str], kind: str, lake: Lake, row
+) -> None:
+    for number, reason in enumerate([*reasons, f"{reasons[0].partition(': ')[0]}: points outside the screen"]):
+        lake.append("trajectories", [row("trajectories", trajectory_id=f"t{number}", success=False)])
+        said = row("verdicts", trajectory_id=f"t{number}", route="ct", passed=False, reason=reason)
+        lake.append("verdicts", [said])
+    first, other = ask(lake, "funnel_drops").to_pylist()
+    assert (first["why"], first["n"], other["why"]) == (kind, len(reasons), "points outside the screen")
+    assert (first["reason"], first["examples"][0]) == (reasons[0].partition(": ")[2], "t0")
+
+
 def test_tasks_show_evaluation_and_trajectories_side_by_side(two_iterations: Lake, row) -> None:
     trajectories = [
         row("trajectories", trajectory_id="x", task_id="a", success=False),

@@ -162,8 +162,9 @@ def test_the_funnel_counts_what_comes_through_and_links_examples_of_what_does_no
 
 
 def test_the_funnel_counts_every_reason_however_many_there_are(fresh: Place) -> None:
-    for number, name in enumerate(names(fresh.lake, success=False)):
-        say(fresh.lake, name, "route", False, route="ct", reason=f"duplicates: the same as {number}", gate_version="3")
+    failed = names(fresh.lake, success=False) + names(fresh.lake, success=False, policy="policy")
+    for name, letter in zip(failed, "abcdefgh", strict=True):
+        say(fresh.lake, name, "route", False, route="ct", reason=f"duplicates: the same as {letter}", gate_version="3")
     newest = funnel_of(fresh.lake)[0]
     lost = [one for one in newest.drops if one.stage == "selected"]
     assert sum(one.n for one in lost) == newest.counts["valid"] - newest.counts["selected"]
