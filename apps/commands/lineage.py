@@ -19,13 +19,13 @@ from schemas.tables.review import Review
 from schemas.tables.stage import label_of
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, Verdict
-from schemas.text import harmless
-from storage.catalog import answers
+from schemas.text import counted, harmless
+from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.promote.events import event_of, shown
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
-from tasks.shared.learnt import decisions_of, read_by
+from tasks.shared.learnt import decisions_of, imitates, read_by
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
 
@@ -60,6 +60,8 @@ class PolicyLineage:
     """That its training read."""
     by_task: Mapping[tuple[int, str], int]
     """How many of them are of an iteration and task."""
+    by_route: Mapping[str, int]
+    """How many of them had a route when they were read, the most first; empty: no filter had seen them."""
     reviews: list[str]
     """The decisions of people that its training read."""
     by_person: Mapping[tuple[str, str], int]
@@ -68,6 +70,11 @@ class PolicyLineage:
     makers: list[Maker]
     decision: Promotion | None
     """What was decided when it challenged the champion."""
+
+    @property
+    def imitated(self) -> int | None:
+        """How many of the trajectories were imitated, as the funnel counts; None where the method imitates none."""
+        return self.by_route.get("sft", 0) if imitates(self.row.method) else None
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -87,7 +94,7 @@ class PolicyLineage:
             "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
             "chain": [{"policy": one.policy_version, **one.model_dump(include=link)} for one in self.chain],
             "data_versions": row.pins, "checkpoint": self.checkpoint, "metrics": self.metrics, "config": self.config,
-            "trajectories": _counted(self.trajectories, self.by_task, "iteration", "task"),
+            "trajectories": _counted(self.trajectories, self.by_task, "iteration", "task"), "routes": self.by_route,
             "reviews": _counted(self.reviews, self.by_person, "person", "decision"), "makers": self.makers,
             "overridden": [one.model_dump(exclude={"broke"}) for one in self.overridden],
             "training_set": json.loads(row.training_set or "null"),
@@ -167,6 +174,7 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
         checkpoint=lake.blobs.store.path(policy.checkpoint),
         trajectories=trained,
         by_task=_by_task(lake, policy, trained),
+        by_route=_by_route(lake, policy, trained),
         reviews=[one.review_id for one in learnt],
         by_person=dict(sorted(Counter((one.person, one.decision) for one in learnt).items())),
         overridden=overridden(lake, policy.pins.get("quality_overrides")),
@@ -201,6 +209,15 @@ def _by_task(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[tuple
     stored = lake.read("trajectories", ["iteration", "task_id"], where, version)
     counts = Counter(zip(stored["iteration"].to_pylist(), stored["task_id"].to_pylist(), strict=True))
     return dict(sorted(counts.items()))
+
+
+def _by_route(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[str, int]:
+    if not ids:
+        return {}
+    routes = dict.fromkeys(ids, "")
+    decided = ask(lake, "decisions", policy.pins, iteration=None).to_pylist()
+    routes |= {row["trajectory_id"]: row["route"] for row in decided if row["trajectory_id"] in routes}
+    return dict(Counter(routes.values()).most_common())
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -274,7 +291,10 @@ def _show_policy(found: PolicyLineage) -> None:
     console.print(f"\ntable versions  {versions or 'none: made from nothing'}")
     console.print(f"config          {found.config.get('name', '')}, seed {found.row.seed} (whole with --json)")
     console.print(f"checkpoint      {found.checkpoint}")
-    console.print(f"read            {len(found.trajectories)} trajectories that training drew from (ids with --json)")
+    routes = "".join(f", {n} {route or 'without a route'}" for route, n in found.by_route.items())
+    console.print(
+        f"read            {counted(len(found.trajectories), 'trajectory', 'trajectories')}{routes} (ids with --json)"
+    )
     decided = ", ".join(f"{n} {decision} by {person}" for (person, decision), n in found.by_person.items())
     console.print(f"people          {decided or 'nothing that people decided'}")
     for row in found.overridden:

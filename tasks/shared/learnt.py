@@ -142,6 +142,11 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
+def imitates(method: str) -> bool:
+    """Whether a training by this method imitates what was routed to it as `sft`."""
+    return _source(method) is Source.ACCEPTED
+
+
 def learnt_from_people(lake: Lake) -> list[Learnt]:
     """Every policy that learned from a decision, oldest first."""
     rows = policies(lake)

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from apps.commands.lineage import lineage_of_policy
 from apps.commands.policies import outcome_of
 from apps.commands.status import status_of, view
 from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
+from apps.desk.funnel import funnel_of
 from apps.report.build import build_report
 from environments.leased import Leased
 from schemas.config import config_of
@@ -20,6 +23,7 @@ from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.rollback import roll_back
 from tasks.running.now import Now, file_of
+from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
 from tests.unit.apps.conftest import Place, make_place
 
@@ -138,6 +142,20 @@ def test_a_champion_that_a_retraining_made_is_quoted_with_its_own_success_wherev
     outcome = outcome_of(lake, "retrained-0000")
     assert outcome.line == f"retrained-0000: champion: {reason}; success {at.text}"
     assert outcome.shown["success"] == at
+
+
+def test_a_policy_s_page_tells_what_was_read_from_what_was_imitated_as_the_funnel_does(
+    fresh: Place, site: TestClient
+) -> None:
+    imitated = sum(one.counts["trained"] for one in funnel_of(fresh.lake))
+    page = site.get("/policies/policy-0001").text
+    said = "Training read 40 trajectories, of which 24 were imitated (24 of route sft, 16 of route ct); people"
+    assert imitated == 24 and said in page
+    found = lineage_of_policy(fresh.lake, policy_row(fresh.lake, "policy-0001"))
+    assert (found.imitated, found.shown["routes"]) == (24, {"sft": 24, "ct": 16})
+    perceived = replace(found, row=found.row.model_copy(update={"method": "ct"}))
+    assert perceived.imitated is None
+    assert "Training read 0 trajectories; people" in site.get("/policies/policy-initial").text
 
 
 def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:
