@@ -14,6 +14,7 @@ from typing import Any
 from apps.environment import make_prefect_home
 from apps.interrupts import interrupt
 from schemas.failure import FlywheelError
+from tasks.running.console import caller_says
 
 TWICE = ("Encountered exception", "Finished in state", "Crash detected")
 
@@ -30,7 +31,7 @@ class OncePerError(logging.Filter):
 
 
 def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
-    """What a flow returns; what it raises is raised and logged nowhere else.
+    """What a flow returns; what it raises is raised and logged nowhere else, nor is said here why it ended early.
 
     A server of the user's own that is away when it begins, or goes away meanwhile, is named in one line, and the flow
     goes on.
@@ -60,12 +61,13 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     for handler in handlers:
         handler.addFilter(once)
     try:
-        if server is None:
-            from apps.away import call_and_report
+        with caller_says():
+            if server is None:
+                from apps.away import call_and_report
 
-            return call_and_report(called, arguments)
-        server.wait()
-        return called(*arguments)
+                return call_and_report(called, arguments)
+            server.wait()
+            return called(*arguments)
     finally:
         for handler in handlers:
             handler.removeFilter(once)

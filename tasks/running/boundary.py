@@ -16,7 +16,7 @@ from prefect.states import Completed
 from schemas.failure import Paused
 from storage.lake import Lake
 from tasks.running.budget import Exhausted, exhausted
-from tasks.running.console import err, now, say, say_part
+from tasks.running.console import err, now, say_end, say_part
 from tasks.running.events import PAUSED, emit
 from tasks.running.now import MOMENT, published
 from tasks.running.pausing import Pause, pause_of
@@ -53,7 +53,7 @@ def until_paused(run: Run) -> Iterator[End]:
     except Paused as reached:
         if end.pause is None:
             raise
-        say(str(reached))
+        say_end(str(reached))
         emit(run.lake, PAUSED, {"say": end.pause.text})
     finally:
         _heeded.reset(before)

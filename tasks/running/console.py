@@ -9,6 +9,7 @@ messages on standard error are JSON, an object a line.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -24,6 +25,7 @@ from tasks.running.now import MOMENT
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""
 _heard: list[Callable[[str], None]] = []
+_caller_says: ContextVar[bool] = ContextVar("caller_says", default=False)
 
 
 class SafeConsole(Console):
@@ -98,6 +100,25 @@ def listen(heard: Callable[[str], None]) -> None:
 def say(text: str) -> None:
     """One line of what happens, as it is: nothing in it is markup."""
     err().print(text, markup=False, soft_wrap=True)
+    for heard in _heard:
+        heard(text)
+
+
+@contextmanager
+def caller_says() -> Iterator[None]:
+    """Within it whoever calls a flow tells people why it ended early (`say_end`)."""
+    before = _caller_says.set(True)
+    try:
+        yield
+    finally:
+        _caller_says.reset(before)
+
+
+def say_end(text: str) -> None:
+    """Why a flow ends early, as `say`; where its caller tells people, to those who `listen` alone."""
+    if not _caller_says.get():
+        say(text)
+        return
     for heard in _heard:
         heard(text)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.calling import call
 from flows.flywheel import flywheel
 from schemas.config import Config
 from schemas.config.operations import BudgetConfig
@@ -23,5 +24,8 @@ def test_a_spent_budget_ends_a_run_cleanly_and_a_larger_one_lets_it_go_on(
     assert before > 0 and finished_iterations(lake) == []
     assert isinstance(flywheel(poor, iterations=1), Exhausted)
     assert spent(lake, poor.budget).steps == before
+    capfd.readouterr()
+    assert isinstance(call("flows.flywheel.flywheel", poor, 1), Exhausted)
+    assert "budget" not in capfd.readouterr().err  # the command line says it, once
     assert flywheel(small, iterations=1) is None
     assert finished_iterations(lake) == [0]
