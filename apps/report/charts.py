@@ -13,6 +13,23 @@ Spec = dict[str, Any] | None
 """As Vega-Lite's JSON."""
 POLICY, EXPLORED, RELAYED, FIXED = "#3b7dd8", "#9a8f80", "#d08a2e", "#3f9d6b"
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
+STAGE_COLOURS = {
+    "prepare": "#7d8794",
+    "import": "#9c6b4e",
+    "synthesize": "#e0a3b8",
+    "curriculum": "#c9b27c",
+    "collect": "#3b7dd8",
+    "filter": "#7fc4b8",
+    "reflect": "#a7bf6b",
+    "think": "#8a6fc0",
+    "annotate": "#c94f8a",
+    "quality": "#2f7f6f",
+    "ct": "#e8c547",
+    "train": "#d0632e",
+    "evaluate": "#4c9f70",
+    "recheck": "#86c5ee",
+    "promote": "#b9b4ac",
+}
 SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
 LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
@@ -134,15 +151,15 @@ def weights(rows: Sequence[Choice]) -> Spec:
 
 def stages(rows: Sequence[StageTime]) -> Spec:
     """Wall time of each iteration by stage."""
-    names = [row.stage for row in sorted(rows, key=lambda row: row.order)]
-    colours = ["#7d8794", "#c9b27c", "#3b7dd8", "#7fb0a0", "#a7bf6b", "#8a6fc0", "#d0632e", "#4c9f70", "#b9b4ac"]
-    return _stack([asdict(row) for row in rows], "stage", "seconds", list(dict.fromkeys(names)), colours)
+    names = list(dict.fromkeys(row.stage for row in sorted(rows, key=lambda row: row.order)))
+    colours = [STAGE_COLOURS.get(name, EXPLORED) for name in names]
+    return _stack([asdict(row) for row in rows], "stage", "seconds", names, colours)
 
 
 def _stack(rows: list[dict[str, Any]], part: str, amount: str, domain: list[str], colours: list[str]) -> Spec:
     if not rows:
         return None
-    scale = alt.Scale(domain=domain, range=colours[: len(domain)])
+    scale = alt.Scale(domain=domain, range=colours)
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_bar(size=26)

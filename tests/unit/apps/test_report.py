@@ -3,14 +3,16 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from apps.report import charts
 from apps.report.build import build_report, vega
+from apps.report.gather import StageTime
 from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
-from schemas.tables.stage import STAGES
+from schemas.tables.stage import STAGES, StageName
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tests.unit.apps.conftest import make_place
@@ -59,6 +61,14 @@ def test_the_page_shows_every_part(text: str) -> None:
     assert "data:image/png;base64," in text
     assert '<circle cx="80.0" cy="52.5"' in text
     assert "&#34;name&#34;: &#34;synthetic&#34;" in text
+
+
+def test_every_stage_has_a_colour_of_its_own() -> None:
+    names = get_args(StageName)
+    spec = charts.stages([StageTime("0", name, 1.0, place) for place, name in enumerate(names)])
+    assert spec is not None
+    scale = spec["encoding"]["color"]["scale"]
+    assert scale["domain"] == list(names) and len(set(scale["range"])) == len(names) == len(STAGES) + 3
 
 
 def test_what_a_trajectory_says_is_text_and_never_markup(text: str) -> None:
