@@ -37,7 +37,7 @@ class Kept:
         """Waits until it is ready.
 
         Raises:
-            FlywheelError: it ended, or was not ready within two minutes; quotes its last line.
+            FlywheelError: it ended (as `check`), or was not ready within two minutes.
         """
         until = time.monotonic() + PATIENCE_S
         while not ready():
@@ -47,10 +47,14 @@ class Kept:
             time.sleep(0.2)
 
     def check(self) -> None:
-        """Raises FlywheelError if it has ended; quotes its last line."""
-        if self.process.poll() is not None:
-            last = (self.log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
-            raise FlywheelError(f"The {self.name} ended with status {self.process.returncode}: {last} ({self.log}).")
+        """Raises FlywheelError if it has ended; quotes its last line, or names the signal that ended it."""
+        status = self.process.poll()
+        if status is None:
+            return
+        if status < 0:  # what it printed last says nothing about that
+            raise FlywheelError(f"The {self.name} was ended by {_name_of(-status)} ({self.log}).")
+        last = (self.log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+        raise FlywheelError(f"The {self.name} ended with status {status}: {last} ({self.log}).")
 
 
 def end_all(kept: Sequence[Kept], patience_s: float = 7.0) -> None:
@@ -73,6 +77,13 @@ def end_all(kept: Sequence[Kept], patience_s: float = 7.0) -> None:
     for one in kept:
         one.process.kill()
         one.process.wait()
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _below(one: Kept) -> list[psutil.Process]:
