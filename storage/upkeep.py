@@ -1,7 +1,9 @@
 """How tables are laid out on disk and kept small: file settings, compaction, removal of what no version needs."""
 
 import json
+import math
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 from deltalake import ColumnProperties, DeltaTable, WriterProperties
@@ -15,6 +17,8 @@ MANY = 8
 """A partition with more small files than this is compacted."""
 TARGET_BYTES = 64_000_000
 """Compaction does not make files larger than this."""
+UNCOMMITTED_HOURS = 1
+"""A file that no version names is kept so long: from being put to its commit takes a writer far less."""
 
 
 def configuration(contract: Table) -> dict[str, str | None]:
@@ -50,9 +54,16 @@ def compact(handle: DeltaTable, table: str) -> int:
 
 
 def vacuum(handle: DeltaTable, pins: set[int], retention_hours: float) -> None:
-    """Removes files that neither a version of the last `retention_hours` nor a pinned one needs."""
-    hours, keep = int(retention_hours), sorted(pin for pin in pins if pin <= handle.version())
-    handle.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True, keep_versions=keep)
+    """Removes files that neither a version of the last `retention_hours` nor a pinned one needs.
+
+    Delta counts whole hours: seconds count as none, and what is more is rounded up. Files that no version names are
+    kept for an hour at least: another process may have put them and not yet committed them.
+    """
+    hours, keep = math.ceil(round(retention_hours, 3)), sorted(pin for pin in pins if pin <= handle.version())
+    remove = partial(handle.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=keep)
+    if hours < UNCOMMITTED_HOURS:
+        remove(hours, full=False)  # of what versions named and the latest does not
+    remove(max(hours, UNCOMMITTED_HOURS), full=True)
 
 
 def pinned_versions(policies: pa.Table) -> dict[str, set[int]]:

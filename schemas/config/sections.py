@@ -39,7 +39,8 @@ class LakeConfig(Section):
     A command that does not reach it at its start ends at once."""
     keep_hours: Positive = 72.0
     """Upkeep removes files that no table's latest version needs after so long, except those of versions that a policy
-    was made from. Longer than the longest training: its versions are known as pinned when it ends."""
+    was made from. Longer than the longest training: its versions are known as pinned when it ends. In whole hours,
+    rounded up; a file that nobody committed stays an hour at least, for somebody may be about to."""
     cache_mb: Whole = 4096
     """Of a lake on S3: how much of its tables is kept on this machine, in the work folder; 0: nothing. What one
     question needs beyond that is read where it lies."""

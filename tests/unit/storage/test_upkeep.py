@@ -72,6 +72,25 @@ def test_maintenance_removes_old_files_that_nobody_committed_and_spares_fresh_on
     assert fresh.exists()
 
 
+@pytest.mark.parametrize("hours", [0, 0.5, 1.0])
+def test_however_short_versions_are_kept_what_another_writer_has_put_is_there_when_it_commits(
+    lake: Lake, row, hours: float
+) -> None:
+    _write_many(lake, row, count=2)
+    kept = lake.files_of("steps")
+    put = {name: kept.get(name) for name in kept.sizes() if name.endswith(".parquet")}
+    for name, data in put.items():
+        kept.put(f"{name.rpartition('/')[0]}/part-put.parquet", data)
+    lake.maintain(hours)
+    assert len(_files(lake)) == len(put) + len({path.parent for path in _files(lake)})
+
+
+def test_hours_are_rounded_up(lake: Lake, row) -> None:
+    _write_many(lake, row)
+    Lake.open(LakeConfig(uri=lake.uri, keep_hours=0.5)).maintain()
+    assert lake.read("steps", version=9).num_rows == 9
+
+
 def test_the_size_counts_everything_in_the_lake(lake: Lake, row) -> None:
     lake.append("screenshots", [row("screenshots", png=os.urandom(100_000))])
     lake.blobs.store.put("policies/p1/model", bytes(50_000))
