@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _MADE = "SELECT number, left(sha256('t ' || number), 24) AS trajectory_id FROM range($first, $last) t(number)"
 _TABLES = {
     "screenshots": """
-        SELECT sha256('s ' || number) AS sha256, $iteration AS iteration, 'png'::BLOB AS png, 160 AS width,
+        SELECT sha256('s ' || number) AS sha256, $iteration AS iteration, ('s ' || number)::BLOB AS png, 160 AS width,
             210 AS height,
             repeat('0', 128) AS phash
         FROM range($first * 2 // 4, $last * 2 // 4) t(number)""",

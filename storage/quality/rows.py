@@ -33,8 +33,15 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
         )
         for column in ("screenshot", "next_screenshot")
     ),
+    "screenshots": (
+        Expectation(
+            kind="ExpectColumnValuesToBeInSet",
+            arguments={"column": "named_by_content", "value_set": [True]},
+            because="a picture in another's place is not what the policy saw, and no training set shows it",
+        ),
+    ),
 }
-"""What one table expects of another."""
+"""What one table expects of another, or of its columns together."""
 _FAULTS: dict[str, tuple[str, str]] = {
     "trajectories": (
         "gate_steps",
@@ -48,6 +55,9 @@ _FAULTS: dict[str, tuple[str, str]] = {
 }
 """Of a table with such: the query that finds what is at fault, and the rows (`own`) with what it found (`faults`)."""
 
+_OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
+"""Further columns that a table's expectations are about."""
+
 
 def expectations_of(contract: Table) -> list[Expectation]:
     """A table's own expectations, and what it expects of other tables."""
@@ -58,13 +68,13 @@ def expectations_of(contract: Table) -> list[Expectation]:
 def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
 
-    Pictures are seen by their length alone.
+    Pictures are seen by their length alone, and by whether they are what their name says.
     """
     query, joined = _FAULTS.get(contract.name, ("", "FROM own"))
     faults = ask(lake, query, iteration=iteration) if query else None
     with lake.connect([contract.name]) as connection:
         where = f" WHERE iteration = {iteration}" if "iteration" in contract.partition_by else ""
-        columns = ", ".join(_light(field) for field in contract.schema)
+        columns = ", ".join([*map(_light, contract.schema), *_OWN.get(contract.name, ())])
         connection.execute(f"CREATE VIEW own AS SELECT {columns} FROM {quoted(contract.name)}{where}")
         if faults is not None:
             connection.register("found", faults)

@@ -1,8 +1,11 @@
 """What a training is made from: the recipe, and what one method reads of it."""
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pyarrow as pa
 
 from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
@@ -59,13 +62,28 @@ def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: in
     """Writes screenshots, at a version of their table, to a file that the trainer reads.
 
     Raises:
-        LakeError: one is not in the lake.
+        LakeError: one is not in the lake, or not what its name says.
     """
     found = lake.batches("screenshots", SCREENSHOT_COLUMNS, {"sha256": list(digests)}, version)
-    write_screenshot_batches(path, found)
+    write_screenshot_batches(path, map(_as_named, found))
     missing = set(digests) - read_screenshots(path).keys()
     if missing:
         raise LakeError(
             f"{len(missing)} of {len(digests)} screenshots are not in the lake, {min(missing)} for one.",
             "Restore table `screenshots`, or delete the trajectories that show them.",
         )
+
+
+def _as_named(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Pictures, each of which is what its name says: so names stand for bytes wherever training sets are compared.
+
+    Raises:
+        LakeError: one is not.
+    """
+    for name, png in zip(batch["sha256"].to_pylist(), batch["png"], strict=True):
+        if hashlib.sha256(png.as_buffer()).hexdigest() != name:
+            raise LakeError(
+                f"The screenshot {name} is another picture than its name, the sha256 of its bytes, says.",
+                "Restore it in table `screenshots`, or delete the trajectories that show it (`flywheel forget`).",
+            )
+    return batch

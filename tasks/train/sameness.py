@@ -15,7 +15,8 @@ from tasks.shared.policies import policy_row
 
 
 def digests_of(job: Job) -> dict[str, str]:
-    """Of the samples as the trainer reads them, and of the pictures that they show, whatever order those lie in."""
+    """Of the samples as the trainer reads them, and of the pictures that they show, whatever order those lie in: of
+    their names, which `write_pictures` has found to be those of their bytes."""
     with job.samples.open("rb") as samples:
         found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}
     names = sorted(read_screenshots(job.screenshots))

@@ -1,5 +1,6 @@
 """The gate names the rows that are wrong, and never mistakes its own trouble for theirs."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +21,14 @@ from storage.quality.gate import name_of, run_gate
 from storage.quality.rows import expectations_of, rows_of
 
 WRITTEN = ("trajectories", "steps", "screenshots")
+PICTURE = hashlib.sha256(b"png").hexdigest()
 
 
 @pytest.fixture
 def sound(lake: Lake, row) -> Lake:
-    lake.append("screenshots", [row("screenshots")])
+    lake.append("screenshots", [row("screenshots", sha256=PICTURE)])
     lake.append("trajectories", [row("trajectories", trajectory_id=f"t{i}", seed=i) for i in range(3)])
-    lake.append("steps", [row("steps", trajectory_id=f"t{i}") for i in range(3)])
+    lake.append("steps", [row("steps", trajectory_id=f"t{i}", screenshot=PICTURE) for i in range(3)])
     return lake
 
 
@@ -70,6 +72,14 @@ def test_missing_steps_and_missing_pictures_are_found(sound: Lake, row, tmp_path
     }
     keys = json.loads(failed["steps.ExpectColumnValuesToBeInSet(screenshot_known)"].examples)
     assert keys == [{"trajectory_id": "short", "step": 0}]
+
+
+def test_a_picture_in_the_place_of_another_is_found(sound: Lake, row, tmp_path: Path) -> None:
+    sound.upsert("screenshots", [row("screenshots", sha256=PICTURE, png=b"gnp")])
+    failed = _failed(run_gate(sound, 1, WRITTEN, tmp_path))
+    result = failed.pop("screenshots.ExpectColumnValuesToBeInSet(named_by_content)")
+    assert not failed and (result.unexpected, result.severity) == (1, "critical")
+    assert json.loads(result.examples) == [{"sha256": PICTURE, "trajectory_id": "t0"}]
 
 
 def test_a_key_that_somebody_else_wrote_twice_is_found(sound: Lake, row, tmp_path: Path) -> None:

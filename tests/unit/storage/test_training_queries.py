@@ -1,5 +1,6 @@
 """What the queries of training say of a lake, held against plain Python; and how samples share a training."""
 
+import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -303,12 +304,16 @@ def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_s
 def test_pictures_come_as_they_rest_in_the_lake_and_one_that_is_missing_is_named(
     lake: Lake, row, tmp_path: Path
 ) -> None:
-    names = [f"{number:064x}" for number in range(300)]
-    lake.append("screenshots", [row("screenshots", sha256=name, png=name.encode()) for name in names])
+    pngs = {hashlib.sha256(png).hexdigest(): png for png in (f"picture {number}".encode() for number in range(300))}
+    names = list(pngs)
+    lake.append("screenshots", [row("screenshots", sha256=name, png=png) for name, png in pngs.items()])
     write_pictures(tmp_path / "pictures", lake, names[10:], lake.version("screenshots"))
-    assert read_screenshots(tmp_path / "pictures") == {name: name.encode() for name in names[10:]}
+    assert read_screenshots(tmp_path / "pictures") == {name: pngs[name] for name in names[10:]}
     with pytest.raises(LakeError, match=f"1 of 2 screenshots are not in the lake, {'f' * 64}"):
         write_pictures(tmp_path / "pictures", lake, [names[0], "f" * 64], None)
+    lake.upsert("screenshots", [row("screenshots", sha256=names[7], png=pngs[names[8]])])
+    with pytest.raises(LakeError, match=f"The screenshot {names[7]} is another picture than its name"):
+        write_pictures(tmp_path / "pictures", lake, names, None)
 
 
 def test_a_person_s_correction_is_imitated_in_the_place_of_its_step_after_the_steps_that_led_there(
