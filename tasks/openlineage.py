@@ -6,8 +6,9 @@ event that cannot be delivered ends nothing: it is reported once.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -24,14 +25,28 @@ EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 Event = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a run has read."""
+
+    tables: Mapping[str, int]
+    """Their versions."""
+    parent: str | None = None
+    """The policy that was gone on from."""
+
+
 @contextmanager
-def emitted(run: Run, job: str, about: str) -> Iterator[list[str]]:
+def emitted(
+    run: Run, job: str, about: str, pins: Mapping[str, int] | None = None, parent: str | None = None
+) -> Iterator[list[str]]:
     """Sends the begin and the end of what is within; does nothing where nobody listens.
 
     Args:
         run: its config says where to.
         job: what is done, such as a stage's name.
         about: tells this one from others of the job in the same run, such as `iteration 3`.
+        pins: the versions of the tables that it reads; those that there are when it begins if not given.
+        parent: the policy that it reads.
 
     Yields:
         A list; versions of policies that are added to it are data sets that were made.
@@ -41,15 +56,16 @@ def emitted(run: Run, job: str, about: str) -> Iterator[list[str]]:
         yield made
         return
     before = run.lake.versions()
-    send(to, event(run, job, about, "START", before, {}))
+    read = Read(before if pins is None else pins, parent)
+    send(to, event(run, job, about, "START", read, {}))
     try:
         yield made
     except BaseException as error:
         state = "FAIL" if isinstance(error, Exception) else "ABORT"
-        send(to, event(run, job, about, state, before, {}, problem=str(error) or type(error).__name__))
+        send(to, event(run, job, about, state, read, {}, problem=str(error) or type(error).__name__))
         raise
     changed = {table: at for table, at in run.lake.versions().items() if before.get(table) != at}
-    send(to, event(run, job, about, "COMPLETE", before, changed, made))
+    send(to, event(run, job, about, "COMPLETE", read, changed, made))
 
 
 def event(
@@ -57,7 +73,7 @@ def event(
     job: str,
     about: str,
     state: str,
-    read: Mapping[str, int],
+    read: Read,
     written: Mapping[str, int],
     policies: list[str] | None = None,
     problem: str | None = None,
@@ -69,7 +85,7 @@ def event(
         job: what is done.
         about: tells this one from others of the job in the same run.
         state: START, COMPLETE, FAIL or ABORT.
-        read: versions of the tables there are before it.
+        read: its inputs.
         written: versions of the tables that it changed.
         policies: versions that it made.
         problem: what ended it.
@@ -83,7 +99,6 @@ def event(
         error = {"message": problem, "programmingLanguage": "python"}
         facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", error)
     kind = {"processingType": "BATCH", "integration": "FLYWHEEL", "jobType": "TASK"}
-    made = [{"namespace": run.lake.uri, "name": f"policies/{version}", "facets": {}} for version in policies or ()]
     return {
         "eventType": state,
         "eventTime": utc_now().isoformat(),
@@ -95,8 +110,8 @@ def event(
             "name": f"{name}.{job}",
             "facets": {"jobType": _facet("2-0-4", "JobTypeJobFacet", kind)},
         },
-        "inputs": _tables(run.lake, read),
-        "outputs": [*_tables(run.lake, written), *made],
+        "inputs": [*_tables(run.lake, read.tables), *_policies(run.lake, [read.parent] if read.parent else [])],
+        "outputs": [*_tables(run.lake, written), *_policies(run.lake, policies or [])],
     }
 
 
@@ -137,6 +152,10 @@ def _tables(lake: Lake, versions: Mapping[str, int]) -> list[Event]:
         }
         for table, version in sorted(versions.items())
     ]
+
+
+def _policies(lake: Lake, versions: Iterable[str]) -> list[Event]:
+    return [{"namespace": lake.uri, "name": f"policies/{version}", "facets": {}} for version in versions]
 
 
 def _facet(version: str, kind: str, fields: Mapping[str, Any]) -> Event:

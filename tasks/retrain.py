@@ -51,7 +51,8 @@ def train_retrained(config: Config, pinned: Pinned) -> str:
     lake, recipe = run_of(config, create=False).lake, pinned.recipe
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
         made_by = config_of(json.loads(pinned.config)).model_copy(update={"lake": config.lake})
-        with emitted(run_of(config, create=False), "retrain", recipe.version) as made:
+        run = run_of(config, create=False)
+        with emitted(run, "retrain", recipe.version, recipe.pins, recipe.parent) as made:
             trained = train_from(made_by, lake, recipe)
             made += [str(trained["policy"])] if "policy" in trained else []
     return recipe.version

@@ -80,6 +80,22 @@ def test_a_stage_is_a_run_of_a_job_with_the_tables_it_found_and_the_versions_it_
     assert policy["name"] == "policies/policy-0000" and table["namespace"].endswith("/lake")
 
 
+def test_a_retraining_reads_the_versions_that_are_pinned_and_its_parent_and_not_what_the_lake_has_by_now(
+    tmp_path: Path,
+) -> None:
+    run = run_to(tmp_path, str(tmp_path / "lineage.jsonl"))
+    work(run)
+    work(run, 1)
+    with emitted(run, "retrain", "retrained-0000", {"stages": 0, "steps": 4}, "policy-0000") as made:
+        work(run, 2)
+        made.append("retrained-0000")
+    for one in lines(tmp_path / "lineage.jsonl"):
+        *tables, parent = one["inputs"]
+        read = {table["name"]: table["facets"]["version"]["datasetVersion"] for table in tables}
+        assert (read, parent["name"]) == ({"tables/stages": "0", "tables/steps": "4"}, "policies/policy-0000")
+    assert [table["name"] for table in one["outputs"]] == ["tables/stages", "policies/retrained-0000"]
+
+
 def test_a_stage_that_fails_says_so_and_its_error_goes_on(tmp_path: Path) -> None:
     *_, begin, end = sent(tmp_path)
     assert (begin["eventType"], end["eventType"]) == ("START", "FAIL")
