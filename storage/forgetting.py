@@ -7,10 +7,12 @@ it again and finds less to do.
 
 import hashlib
 import io
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
@@ -22,8 +24,33 @@ from storage.relog import LOG, Copy, replace, unlike
 
 NAMES = ("trajectory_id", "rejected_trajectory_id")
 """Columns that name the trajectory a row is about."""
+TEXTS = {"verdicts": "reason", "quality": "examples", "quality_overrides": "reason"}
+"""Columns that name trajectories, or pictures, in the text of a row about something else, which stays."""
+GONE = "a forgotten trajectory"
+"""What stands for a name in such a text."""
 PICTURES = {"screenshots": "sha256", "readings": "sha256"}
 """Tables of pictures, with the column that names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Names that are to leave the texts of a column."""
+
+    column: str
+    pattern: str
+    """A regular expression that finds them."""
+
+    def stand_in(self, rows: pa.Table) -> bool:
+        """Whether one does."""
+        found = pc.call_function("match_substring_regex", [rows[self.column]], pc.MatchSubstringOptions(self.pattern))
+        return bool(pc.call_function("any", [found]).as_py())
+
+    def taken_out(self, rows: pa.Table) -> pa.Table:
+        """The rows with `GONE` in their place."""
+        place = rows.schema.get_field_index(self.column)
+        options = pc.ReplaceSubstringOptions(self.pattern, GONE)
+        texts = pc.call_function("replace_substring_regex", [rows[self.column]], options)
+        return rows.set_column(place, rows.schema.field(place), texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,11 @@ class Doomed:
             return {PICTURES[table]: self.screenshots}
         names = [name for name in NAMES if name in TABLES[table].schema.names and table != FORGOTTEN.name]
         return dict.fromkeys(names, self.trajectories)
+
+    def text(self, table: str) -> Texts | None:
+        """What is to leave the texts of a table; None if it has none."""
+        names = sorted({*self.trajectories, *self.screenshots})
+        return Texts(TEXTS[table], rf"\b(?:{'|'.join(map(re.escape, names))})\b") if table in TEXTS and names else None
 
 
 def successors(lake: Lake, names: Collection[str]) -> set[str]:
@@ -78,8 +110,9 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
     for table in removed:
         lake.delete(table, _predicate(doomed.columns(table)))
     for table in TABLES:
-        if columns := doomed.columns(table):
-            _rewrite(lake, table, columns)
+        columns, text = doomed.columns(table), doomed.text(table)
+        if columns or text:
+            _rewrite(lake, table, columns, text)
     lake.drop_copies()
     return removed
 
@@ -122,17 +155,17 @@ def _name_of_copy(name: str, data: bytes) -> str:
     return f"{folder}{slash}part-{hashlib.sha256(name.encode() + data).hexdigest()[:32]}.parquet"
 
 
-def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]]) -> None:
-    """Puts copies without such rows in place of a table's files that hold some, of whatever version."""
+def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> None:
+    """Puts copies without such rows and texts in place of a table's files that hold some, of whatever version."""
     store = lake.files_of(table)
-    copies = {name: copy for name in sorted(store.sizes()) if (copy := _copied(store, name, columns))}
+    copies = {name: copy for name in sorted(store.sizes()) if (copy := _copied(store, name, columns, text))}
     replace(store, copies, set[str]().union(*columns.values()))
     for name in copies:
         store.delete(name)
 
 
-def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]]) -> Copy | None:
-    """A copy of a file without the rows that go; None where it has none."""
+def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> Copy | None:
+    """A copy of a file without the rows and names that go; None where it has none."""
     if name.startswith(LOG) or not name.endswith(".parquet"):
         return None
     try:
@@ -140,10 +173,12 @@ def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]
     except FileNotFoundError:
         return None  # swept meanwhile
     there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
-    if not there or not file.read(list(there)).filter(_where(there)).num_rows:
+    named = text is not None and text.stand_in(file.read([text.column]))
+    if not named and (not there or not file.read(list(there)).filter(_where(there)).num_rows):
         return None
     sink, compression = io.BytesIO(), file.metadata.row_group(0).column(0).compression
     kept = file.read().filter(~_where(there))
+    kept = text.taken_out(kept) if text is not None else kept
     pq.write_table(kept, sink, compression=compression.replace("UNCOMPRESSED", "NONE"))
     data = sink.getvalue()
     copy = Copy.of(_name_of_copy(name, data), len(data), kept)

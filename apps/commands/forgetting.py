@@ -1,19 +1,22 @@
 """`flywheel forget`: a trajectory leaves the lake for good, and the policies that learned from it are named."""
 
 import json
+import re
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from apps.commands.lineage import made_from_readers, readers_of
 from apps.report.build import report_folder
+from curation.gates.duplicates import DuplicatesGate
 from schemas.failure import UsageError
 from schemas.home import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.trajectory import Trajectory
 from schemas.text import counted
-from storage.forgetting import Doomed, erase, own_screenshots, rows_of, successors
+from storage.catalog import ask
+from storage.forgetting import GONE, Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
 from storage.objects import open_store
 from tasks.running.console import out
@@ -38,6 +41,8 @@ class Erased:
     """Policies that were made from those."""
     unknown: list[str]
     """Policies of which nobody knows any more whether they did."""
+    duplicates: list[str]
+    """Trajectories that were turned away as their like: `flywheel refilter` can let one of these in."""
     judges: list[str]
     """Trained in this lake on pages of them."""
     rows: dict[str, int]
@@ -79,6 +84,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         policies={name: policies[name] for name in sorted(policies)},
         through=through,
         unknown=unknown,
+        duplicates=turned_away_for(lake, everything),
         judges=judges_of(lake, everything),
         rows=rows_of(lake, doomed),
         screenshots=len(pictures),
@@ -102,6 +108,15 @@ def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
     ended = [one for one in lake.rows(Trajectory, {"trajectory_id": sorted(names)}) if one.success is not None]
     pages = {page_of(one.task_id, one.seed) for one in ended}
     return sorted(name.split("/")[1] for name in there if pages & set(json.loads(store.get(name))["learned"]))
+
+
+def turned_away_for(lake: Lake, names: Collection[str]) -> list[str]:
+    """Other trajectories that are turned away as duplicates of one of these, or of one that was forgotten earlier."""
+    found = ask(lake, "decisions", iteration=None)
+    of_one_of = re.compile(rf"\b(?:{'|'.join(map(re.escape, [*names, GONE]))})\b")
+    rows = zip(*(found[name].to_pylist() for name in ("trajectory_id", "decided_by", "reason")), strict=True)
+    alike = {name for name, gate, reason in rows if gate == DuplicatesGate.name and of_one_of.search(reason)}
+    return sorted(alike.difference(names))
 
 
 def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: str) -> None:
@@ -166,6 +181,9 @@ def show_forgotten(found: Erased) -> None:
         console.print(f"policies that were made from those: {', '.join(found.through)}", soft_wrap=True)
     if found.unknown:
         console.print(f"of these nobody knows any more: {', '.join(found.unknown)}", soft_wrap=True)
+    if found.duplicates:
+        listed = ", ".join(found.duplicates)
+        console.print(f"turned away as their duplicates, until `flywheel refilter`: {listed}", soft_wrap=True)
     if found.judges:
         console.print(f"judges that learned from pages of them: {', '.join(found.judges)}", soft_wrap=True)
     if not found.dry_run:

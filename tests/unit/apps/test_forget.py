@@ -90,6 +90,38 @@ def test_pinned_versions_stay_readable_without_it(own: Place) -> None:
     assert lake.missing(json.loads(lake.read("policies", ["data_versions"])["data_versions"][0].as_py() or "{}")) == {}
 
 
+def test_its_name_leaves_the_words_about_others_and_who_was_turned_away_for_it_is_named(
+    own: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, name = own.lake, used_one(own.lake)
+    other, third = lake.read("trajectories", ["trajectory_id"], {"success": True, "iteration": 1})[0].to_pylist()[:2]
+    verdict = lake.read("verdicts", where={"trajectory_id": other, "gate": "route"}).to_pylist()[0]
+    turned_away = {**verdict, "passed": False, "route": "rl", "gate_version": "2", "created_at": utc_now()}
+    why = f"the same as {name}, which is accepted"
+    lake.append("verdicts", [{**turned_away, "reason": f"duplicates: {why}"}])
+    lake.append("verdicts", [{**turned_away, "gate": "duplicates", "reason": why}])
+    lake.append("verdicts", [{**turned_away, "trajectory_id": third, "reason": f"duplicates: the same as {other}"}])
+    result = lake.read("quality").to_pylist()[0]
+    examples = json.dumps([{"trajectory_id": name, "step": 0}])
+    lake.upsert("quality", [{**result, "examples": examples}])
+    same = {key: result[key] for key in ("iteration", "table", "expectation", "unexpected")}
+    taken = {**same, "broke": False, "reason": f"{name} is known", "person": "ada", "created_at": utc_now()}
+    lake.append("quality_overrides", [taken])
+    found = forget_trajectories(lake, [name], "")
+    assert files_that_hold(lake, name) == []
+    assert found.duplicates == [other]
+    reasons = lake.read("verdicts", ["reason"], {"trajectory_id": other, "gate_version": "2"})["reason"].to_pylist()
+    assert sorted(reasons) == [
+        f"{said}the same as a forgotten trajectory, which is accepted" for said in ("duplicates: ", "")
+    ]
+    key = {name: result[name] for name in ("iteration", "table", "expectation")}
+    (kept,) = lake.read("quality", ["examples"], key)["examples"].to_pylist()
+    assert json.loads(kept) == [{"trajectory_id": "a forgotten trajectory", "step": 0}]
+    assert lake.read("quality_overrides", ["reason"])["reason"].to_pylist() == ["a forgotten trajectory is known"]
+    show_forgotten(found)
+    assert f"until `flywheel refilter`: {other}" in capsys.readouterr().out
+
+
 def test_it_does_not_come_back_by_whoever_writes_it_again(own: Place) -> None:
     lake, name = own.lake, used_one(own.lake)
     rows = {table: lake.read(table, where={"trajectory_id": name}).to_pylist() for table in ("trajectories", "steps")}
