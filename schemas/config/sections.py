@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from schemas.config.addresses import refuse_credentials
 from schemas.config.annotate import AnnotateConfig
 from schemas.config.judging import FilterConfig, JudgeConfig
 from schemas.config.openlineage import OpenLineageConfig
@@ -322,6 +323,11 @@ class Config(Section):
     def _from_file(cls, value: Any) -> Any:
         """A deployment may name its config file instead of spelling the config out."""
         return read_toml(Path(value)) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _keeps_no_credentials(self) -> "Config":
+        refuse_credentials(self)
+        return self
 
     @model_validator(mode="after")
     def _learns_from_corrections(self) -> "Config":
