@@ -44,6 +44,21 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), f"{page.name}: {target}"
 
 
+def test_every_document_that_the_code_names_is_there() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    named = {
+        (str(file.relative_to(ROOT)), document)
+        for package in (*packages, "tests", "scripts")
+        for file in (ROOT / package).rglob("*.*")
+        if file.suffix in (".py", ".js", ".toml", ".html", ".sql")
+        for document in re.findall(r"\bdocs/[\w./-]+\.md\b", file.read_text())
+    }
+    assert len(named) > 20
+    assert not [(file, document) for file, document in sorted(named) if not (ROOT / document).is_file()]
+
+
 def test_every_config_key_that_a_document_names_is_one() -> None:
     keys = set(re.findall(r"^\| `([a-z_.]+)`", (ROOT / "docs/config.md").read_text(), re.MULTILINE))
     sections, files = {key.partition(".")[0] for key in keys} - {"environments"}, ("traces.jsonl", "cluster.toml")
