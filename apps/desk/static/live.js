@@ -25,35 +25,40 @@ if (root) run(root);
 
 function run(root) {
   const { name } = root.dataset;
-  const screen = new Screen($("screen"));
+  const screen = new Screen($("screen"), (came) => { $("banner").hidden = came; came ? show() : missing(); });
   const editor = new ActionEditor($("editor"), screen, JSON.parse(root.dataset.kinds), () => { keep(); draw(); });
   let now = null, asked = performance.now(), sending = false;
   const draftKey = () => `live:${name}:${now.number}`;
   const keep = () => localStorage.setItem(draftKey(), JSON.stringify({ action: editor.action, thought: editor.thought }));
   const editing = () => !editor.form.hidden;
-  const asking = () => now?.state === "asking" && !sending;
+  const open = () => now?.state === "asking" && screen.ready;
+  const asking = () => open() && !sending;
 
   function draw() {
-    if (now.screen.screenshot) screen.show(now.screen.screenshot, 0, now.screen.width, now.screen.height);
     screen.mark(editing() ? editor.action : asking() ? now.proposal?.action : null);
     $("point").textContent = editing() ? describe(editor.action) : "";
   }
 
+  /** Draws the session as it is; nothing is offered before the screen that it is about is seen. */
   function show() {
+    if (now.screen.screenshot) screen.show(now.screen.screenshot, 0, now.screen.width, now.screen.height);
     $("asks").textContent = now.instruction;
-    $("state").textContent = { asking: "your turn", thinking: "thinking" }[now.state] ?? now.state;
+    $("state").textContent = now.state === "asking" ? (open() ? "your turn" : "loading the screen") : now.state;
     $("number").textContent = Math.min(now.done.length, now.max_steps - 1);
-    const open = now.state === "asking";
-    $("proposal").classList.toggle("waiting", !open);
+    $("proposal").classList.toggle("waiting", !open());
     $("thought").textContent = now.proposal?.thought ?? "";
     $("action").textContent = now.proposal ? describe(now.proposal.action) : "";
     $("error").textContent = now.proposal?.error ?? "";
     $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${describe(one.action)} `, make("span", { class: "soft" }, one.thought))));
-    for (const button of $("actions").children) button.disabled = !open && button.dataset.do !== "end";
-    if (!open) editor.close();
+    for (const button of $("actions").children) button.disabled = !open() && button.dataset.do !== "end";
+    if (!open()) editor.close();
     else if (localStorage.getItem(draftKey())) override();
     if (now.state === "ended") ended();
     draw();
+  }
+
+  function missing() {
+    $("banner").textContent = "The picture of the screen did not come. Reload the page; the session goes on meanwhile.";
   }
 
   function ended() {

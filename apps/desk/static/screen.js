@@ -8,10 +8,11 @@ const shape = (tag, attributes) => {
   return made;
 };
 
-/** One screen. `show` draws a picture, `mark` where an action aims, `boxes` the elements. */
+/** One screen. `show` draws a picture, `mark` where an action and what corrects it aim, `boxes` the elements. `ready` is
+    whether the picture is seen; `came` is told whether it came. */
 export class Screen {
-  constructor(svg) {
-    this.svg = svg;
+  constructor(svg, came = () => {}) {
+    Object.assign(this, { svg, came, ready: false });
     this.marks = svg.querySelector(".marks");
   }
 
@@ -20,24 +21,34 @@ export class Screen {
     this.height = height;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     let image = this.svg.querySelector("image");
-    if (!image) this.svg.prepend((image = shape("image", { preserveAspectRatio: "none" })));
+    if (!image) {
+      this.svg.prepend((image = shape("image", { preserveAspectRatio: "none" })));
+      image.addEventListener("load", () => { this.ready = true; this.came(true); });
+      image.addEventListener("error", () => this.came(false));
+    }
     image.setAttribute("width", width);
     image.setAttribute("height", height);
     const href = `/screenshot/${digest}?iteration=${iteration}`;
-    if (image.getAttribute("href") !== href) image.setAttribute("href", href);
+    if (image.getAttribute("href") === href) return;
+    this.ready = false;
+    image.setAttribute("href", href);
   }
 
-  mark(action) {
+  mark(action, corrected = null) {
     this.marks.replaceChildren();
+    this.aimed(action, Math.max(this.width, this.height) / 32, "");
+    this.aimed(corrected, Math.max(this.width, this.height) / 24, "right");
+  }
+
+  aimed(action, radius, name) {
     const points = [["x", "y"], ["to_x", "to_y"]].filter(([x]) => action && action[x] !== undefined && action[x] !== null);
     const at = points.map(([x, y]) => [action[x] * this.width, action[y] * this.height]);
-    const radius = Math.max(this.width, this.height) / 32;
     if (at.length > 1) {
-      this.marks.append(shape("line", { x1: at[0][0], y1: at[0][1], x2: at[1][0], y2: at[1][1], "stroke-width": radius / 4 }));
+      this.marks.append(shape("line", { class: name, x1: at[0][0], y1: at[0][1], x2: at[1][0], y2: at[1][1], "stroke-width": radius / 4 }));
     }
     for (const [cx, cy] of at) {
       this.marks.append(shape("circle", { class: "halo", cx, cy, r: radius, "stroke-width": radius / 2 }));
-      this.marks.append(shape("circle", { class: "ring", cx, cy, r: radius, "stroke-width": radius / 4 }));
+      this.marks.append(shape("circle", { class: `ring ${name}`, cx, cy, r: radius, "stroke-width": radius / 4 }));
     }
   }
 

@@ -17,7 +17,7 @@ function draw() {
   if (!screen) return;
   const one = step(), shown = after && one.next_screenshot ? one.next_screenshot : one.screenshot;
   screen.show(shown, item.iteration, one.width, one.height);
-  screen.mark(after ? null : editing() ? editor.action : parsed(one.action));
+  screen.mark(after ? null : editing() ? editor.action : parsed(one.action), after || editing() ? null : parsed(one.correction));
   if (boxed && !after) screen.boxes(one.elements);
   $("which").textContent = after ? (one.next_screenshot ? "after" : "nothing is known of what came after") : "before";
   $("point").textContent = editing() ? describe(editor.action) : "";
@@ -71,9 +71,14 @@ function correct() {
   screen.svg.focus({ preventScroll: true });
 }
 
-/** Out of a field back to the picture, and from there out of the form. */
+/** Out of a field back to the picture, and from there out of the form, whose draft is gone then. */
 function cancel(event) {
   if (event && editing() && document.activeElement?.closest("form")) return screen.svg.focus();
+  if (editing()) localStorage.removeItem(draftKey());
+  close();
+}
+
+function close() {
   editor?.close();
   $("noter").hidden = true;
   document.activeElement?.blur();
@@ -84,7 +89,7 @@ const editing = () => Boolean(editor) && !editor.form.hidden;
 const unless = (action) => () => (editing() ? false : action());
 
 function note() {
-  cancel();
+  close();
   $("noter").hidden = false;
   $("noter").elements.note.value = localStorage.getItem(noteKey) ?? "";
   $("noter").elements.note.focus();
@@ -157,7 +162,7 @@ async function save() {
   const saved = await decide("correct", { step: step().step, action: editor.action, thought: editor.thought });
   if (!saved) return;
   localStorage.removeItem(key);
-  cancel();
+  close();
   toast("Saved. u takes it back, j goes on.");
 }
 
@@ -165,7 +170,7 @@ async function saveNote() {
   const text = $("noter").elements.note.value;
   if (!(await decide("note", { note: text }))) return;
   localStorage.removeItem(noteKey);
-  cancel();
+  close();
 }
 
 async function undo() {
@@ -180,7 +185,9 @@ async function undo() {
 async function policies() {
   $("policies").textContent = "Looking through the policies …";
   const [status, found] = await ask(`/api/trajectories/${item.trajectory_id}/policies`);
-  $("policies").textContent = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}.` : "No policy was trained on it.";
+  const answer = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}.` : "No policy was trained on it.";
+  $("policies").textContent = answer;
+  toast(answer); // its place is mostly below what is seen
 }
 
 let replaying = null;
