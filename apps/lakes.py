@@ -1,8 +1,15 @@
 """What several verbs ask of a lake that is already there."""
 
+import sys
+
+import pyarrow.dataset as pads
+
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.shared.status import IterationStatus, iterations
+
+SHORT = 8
+"""Characters of an id that pages show."""
 
 
 def open_lake(config: Config) -> Lake:
@@ -13,3 +20,13 @@ def open_lake(config: Config) -> Lake:
 def begun_iterations(lake: Lake) -> list[IterationStatus]:
     """The iterations begun so far, oldest first, without the preparation."""
     return [row for row in iterations(lake) if row.iteration >= 0]
+
+
+def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
+    """Ids of trajectories, also of forgotten ones, that begin so, in order; none for less than pages show of them."""
+    if len(beginning) < SHORT:
+        return []
+    name = pads.field("trajectory_id")
+    where = (name >= beginning) & (name < f"{beginning}{chr(sys.maxunicode)}")
+    tables = ("trajectories", "forgotten")
+    return sorted({name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()})

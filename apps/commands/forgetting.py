@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from apps.commands.lineage import made_from_readers, readers_of
+from apps.commands.lineage import NAMED, made_from_readers, readers_of
+from apps.lakes import trajectories_beginning
 from apps.report.build import report_folder
 from curation.gates.duplicates import DuplicatesGate
 from schemas.failure import UsageError
@@ -65,10 +66,9 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     before = {row.trajectory_id: row for row in lake.rows(Forgotten, {"trajectory_id": list(names)})}
     there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
     if unknown := sorted(set(names) - there - before.keys()):
-        raise UsageError(
-            f"There is no trajectory `{unknown[0]}` in {lake.uri}.",
-            "Nothing was removed; ids are in the report.",
-        )
+        begin_so = trajectories_beginning(lake, unknown[0])[:NAMED]
+        which = f"what goes is named whole: {', '.join(begin_so)}" if begin_so else "ids are in the report"
+        raise UsageError(f"There is no trajectory `{unknown[0]}` in {lake.uri}.", f"Nothing was removed; {which}.")
     with_them = successors(lake, names)
     new = (there | with_them) - before.keys()
     reached, unknown = readers_of(lake, new)

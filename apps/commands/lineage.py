@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from apps.lakes import trajectories_beginning
 from schemas.failure import UsageError
 from schemas.tables.annotation import Annotation
 from schemas.tables.forgotten import Forgotten
@@ -36,6 +37,8 @@ TRAJECTORY = {
     "failure_boundary",
 }  # fmt: skip
 """Of the rows' fields, those that `--json` shows."""
+NAMED = 5
+"""Ids that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +153,22 @@ class ForgottenLineage:
 
 
 def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | ForgottenLineage:
-    """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither."""
+    """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither.
+
+    A trajectory is named by its id, or by as much of it as pages show, or more, where only one begins so.
+    """
     if name == "champion" or name in policies(lake):
         return lineage_of_policy(lake, policy_row(lake, name))
     if rows := lake.rows(Trajectory, {"trajectory_id": name}):
         return _of_trajectory(lake, rows[0])
     if gone := lake.rows(Forgotten, {"trajectory_id": name}):
         return ForgottenLineage(gone[0], made_from(lake, gone[0].policies))
+    begin_so = trajectories_beginning(lake, name)
+    if len(begin_so) == 1:
+        return lineage_of(lake, begin_so[0])
+    if begin_so:
+        problem = f"{len(begin_so):,} trajectories in {lake.uri} begin with `{name}`."
+        raise UsageError(problem, f"Name one whole: {', '.join(begin_so[:NAMED])}.")
     known = ", ".join(policies(lake)) or "none"
     raise UsageError(f"There is neither a policy nor a trajectory `{name}` in {lake.uri}.", f"Policies: {known}.")
 

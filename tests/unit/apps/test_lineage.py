@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apps.commands.forgetting import forget_trajectories
 from apps.commands.lineage import Maker, lineage_of, show_lineage
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -48,6 +49,26 @@ def test_an_environment_failure_was_trained_on_by_nobody(place: Any) -> None:
 def test_an_unknown_name_is_refused_with_the_policies_there_are(place: Any) -> None:
     with pytest.raises(UsageError, match=r"policy-9.*policy-0001"):
         lineage_of(place.lake, "policy-9")
+
+
+def test_a_trajectory_is_found_by_what_pages_show_of_its_id_where_only_one_begins_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    lake = make_place(tmp_path).lake
+    used = lineage_of(lake, "policy-0000").trajectories[0]
+    for beginning in (used[:8], used[:12]):
+        assert lineage_of(lake, beginning).shown["trajectory"] == used
+    with pytest.raises(UsageError, match="neither a policy nor a trajectory"):
+        lineage_of(lake, used[:7])
+    (row,) = lake.read("trajectories", where={"trajectory_id": used}).to_pylist()
+    twin = f"{used[:8]}-twin"
+    lake.append("trajectories", [{**row, "trajectory_id": twin}])
+    with pytest.raises(UsageError, match=r"2 trajectories in .* begin with") as refused:
+        lineage_of(lake, used[:8])
+    assert used in str(refused.value) and twin in str(refused.value)
+    forget_trajectories(lake, [twin], "asked for")
+    assert lineage_of(lake, twin[:10]).shown["kind"] == "forgotten"
 
 
 def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_it_was_decided(
