@@ -117,6 +117,12 @@ def basic(word: str) -> int:
     return len(word) if b":" in plain and plain.isascii() else 0
 
 
+def cookie(text: str) -> int:
+    """All of a cookie's value, or of several, where one is a token or a number."""
+    values = (pair.rpartition("=")[2] for pair in text.split(";"))
+    return len(text) if any(token(one) or (one.isdigit() and len(one) >= 6) for one in values) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A form of a kind: the pattern, in which group `secret`, if there is one, is what is meant; and how many of its
@@ -173,6 +179,10 @@ _MARK = r"(?:\\{0,3}[\"'])"
 _ASSIGNED = rf"(?:[_-]?\d{{1,2}})?{_MARK}?[ \t]{{0,3}}(?:=>|:=|[:=：])[ \t]{{0,3}}"
 _SAID = r"(?i: is| to be) "
 _REST = r"(?:[^\s\"'”,;\\]|\\(?![nrt\"']))"
+_COOKIE, _VALUE = r"[^\s=;,\"'\\]{1,100}", r"[^\s;\"'\\]{1,2000}"
+_LETTER = r"A-Za-zÀ-ÖØ-öø-ɏ\u0300-\u036fͰ-ӿ"
+"""Of addresses: Latin, Greek and Cyrillic, with their accents; words of other scripts stand before an address without a
+space."""
 _WORD = rf"(?P<quote>{_MARK}|“)?(?P<secret>(?(quote)(?:[^\"'”\n\\]|\\(?![\"'])){{3,500}}|{_REST}{{4,2000}}))"
 """A word, or all between quotation marks."""
 
@@ -197,12 +207,18 @@ KEYS = (
     r"pypi-AgE[A-Za-z0-9_-]{13,500}",
     r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9/_-]{16,250}",
     r"AGE-SECRET-KEY-1[0-9A-Z]{20,80}|hvs\.[A-Za-z0-9_-]{20,200}|dckr_pat_[A-Za-z0-9_-]{16,60}",
-    r"\d{8,10}:AA[A-Za-z0-9_-]{33}",  # Telegram
+    r"(?:bot)?\d{6,12}:AA[A-Za-z0-9_-]{33}",  # Telegram
+    r"(?=[A-Za-z_-]{0,26}\d)[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,60}",  # Discord
+    r"SK[0-9a-f]{32}(?![A-Za-z0-9])|(?<![-_])key-[0-9a-f]{32}(?![A-Za-z0-9])",  # Twilio, Mailgun
+    r"[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])|sq0[a-z]{3}-[A-Za-z0-9_-]{20,60}",  # Mailchimp, Square
+    r"lin_(?:api|oauth)_[A-Za-z0-9]{16,100}",  # Linear
 )
 """Keys that say whose they are."""
 LIKELY_KEYS = (
     r"sk-[A-Za-z0-9_-]{16,250}",
-    r"(?:npm|hf|gsk|r8)_[A-Za-z0-9]{16,250}|nvapi-[A-Za-z0-9_-]{16,250}",
+    r"(?:npm|hf|gsk|r8)_[A-Za-z0-9]{16,250}|nvapi-[A-Za-z0-9_-]{16,250}|xai-[A-Za-z0-9]{16,250}",
+    r"(?:bot)?\d{6,12}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",  # Telegram
+    r"AT(?:ATT|CTT|BB)[A-Za-z0-9_=-]{16,400}|EAA[A-Za-z0-9]{20,400}",  # Atlassian, Facebook
 )
 """Beginnings that names have as well."""
 
@@ -217,6 +233,23 @@ FORMS: tuple[Form, ...] = (
     _form("key", r"(?<![\w-])eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,2000}"),
     _form("key", r"(?i:\bbearer)[ \t]{1,3}(?P<secret>[A-Za-z0-9._~+/=-]{12,2000})", token),
     _form("key", r"(?i:\bbasic)[ \t]{1,3}(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})", basic),
+    _form(
+        "key",
+        rf"(?i:\bauthorization){_ASSIGNED}{_MARK}?(?:[A-Za-z][\w-]{{1,20}}[ \t]{{1,3}})?"
+        r"(?P<secret>[A-Za-z0-9._~+/=-]{6,2000})",
+        token,
+    ),
+    _form("key", rf"(?i:\bset-cookie){_ASSIGNED}{_MARK}?{_COOKIE}=(?P<secret>{_VALUE})", cookie),
+    _form(
+        "key",
+        rf"(?i:(?<![\w-])cookie){_ASSIGNED}{_MARK}?(?P<secret>{_COOKIE}={_VALUE}(?:;[ ]?{_COOKIE}={_VALUE}){{0,40}})",
+        cookie,
+    ),
+    _form(
+        "password",
+        rf"\bcurl\b[^\n]{{0,200}}?[ \t](?:-u|--user)[ =]?{_MARK}?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,200}})",
+        given,
+    ),
     _form("password", r"://[^\s/:@]{0,100}:(?!\d{1,5}[?#])(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
     _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
     _form("password", _NAME + _KEY + _SAID + _WORD, token),
@@ -227,7 +260,8 @@ FORMS: tuple[Form, ...] = (
     _form("password", r"(?i:(?<![a-z])(?:pin|otp|cvc|cvv)2?)(?: is |[ \t]?[:=][ \t]?)(?P<secret>\d{3,8})(?![\w.,])"),
     _form(
         "e-mail",
-        r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?!\dx\.)(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}" + _END,
+        rf"(?<![{_LETTER}0-9._%+-])[{_LETTER}0-9._%+-]{{1,64}}(?:['’][{_LETTER}0-9._%+-]{{1,64}})?"
+        rf"@(?!\dx\.)(?:[{_LETTER}0-9-]{{1,63}}\.){{1,8}}[{_LETTER}]{{2,24}}(?![{_LETTER}0-9])",
     ),
     _form("account", _START + _everywhere(r"[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,31}"), account),
     *(_cards(groups) for groups in GROUPS),

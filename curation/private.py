@@ -5,6 +5,7 @@ secret is. Passwords that are known are found as well.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ YIELDS = "e-mail"
 """A password before a host, `://name:password@host`, is no address; all else takes what nothing else has taken."""
 _KINDS = (*dict.fromkeys(form.kind for form in FORMS),)
 _RUN = re.compile(rb"([^\0])\1*", re.DOTALL)
+_WIDE = {0x3000: " "} | {0xFEE0 + one: chr(one) for one in range(0x21, 0x7F)}
+"""Signs of full width, each of which stands for one of ASCII."""
+_NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200d\u2060\ufeff]")
 LEAST = 4
 """Characters of a password that is looked for everywhere; a shorter one is in many words."""
 PLAIN = 6
@@ -74,6 +78,26 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
         secrets: passwords that are known.
         apart: stretches, in order, that hold coordinates, ids or times: a number in them is nobody's.
     """
+    if text.isascii():
+        return _found(text, secrets, apart)
+    plain, places = _as_read(text)
+    known = Secrets(frozenset(_as_read(one)[0] for one in secrets.all))
+    moved = [(bisect_left(places, start), bisect_left(places, end)) for start, end in apart]
+    found = _found(plain, known, moved)
+    return [Found(places[one.start], places[one.end - 1] + 1, one.kind) for one in found]
+
+
+def _as_read(text: str) -> tuple[str, Sequence[int]]:
+    """A text as people read it, and where each of its characters stands: letters and digits of full width are those of
+    ASCII, and what has no width at all is not there."""
+    text = text.translate(_WIDE)
+    if not _NO_WIDTH.search(text):
+        return text, range(len(text))
+    places = [at for at, one in enumerate(text) if not _NO_WIDTH.match(one)]
+    return "".join(text[at] for at in places), places
+
+
+def _found(text: str, secrets: Secrets, apart: Sequence[tuple[int, int]]) -> list[Found]:
     held = bytearray(len(text))
     numbers = bytearray(len(text))
     for start, end in apart:

@@ -73,7 +73,29 @@ CALLED = {
     "postgres://u:{}@h": "p4:ss",
     "mysql://u:{}@db.example.com/x": "p@ss",
     "redis://:{}@h": "pw",
+    "curl -s -u ada:{} https://example.com": "hunter",
+    "curl --user 'ada:{}' https://example.com": "hunter",
 }
+HEADERS = {
+    "Authorization: token {}": "abcdef0123456789",
+    '"Authorization": "ApiKey {}"': "abcdef0123456789",
+    "authorization: {}": "abcdef0123456789",
+    "Set-Cookie: sid={}; Path=/; HttpOnly": "s%3Aabc123def",
+    "Cookie: {}": "lang=en; sid=1234567890",
+}
+
+
+@pytest.mark.parametrize(("around", "secret"), HEADERS.items())
+def test_a_key_is_found_in_the_headers_of_a_request(around: str, secret: str) -> None:
+    assert without(around.format(secret)) == (around.format("[redacted key]"), ["key"])
+
+
+@pytest.mark.parametrize("secret", ["h3rl0ck", "ｈ３ｒｌ０ｃｋ", "h3r\u200bl0ck"])
+def test_a_known_password_is_found_however_wide_it_is_written(secret: str) -> None:
+    text = f"é {secret}, 4111 1111 1111 1111"
+    known = Secrets(frozenset({"h3rl0ck"}))
+    assert without(text, known)[0] == "é [redacted password], [redacted card]"
+    assert without(text, known, [(len(text) - 19, len(text))])[0] == "é [redacted password], 4111 1111 1111 1111"
 
 
 @pytest.mark.parametrize(("around", "secret"), CALLED.items())
@@ -111,6 +133,26 @@ FORMS = {
     "+1.415.555.2671": "phone",
     "+1 415.555.2671": "phone",
     "(415) 555.2671": "phone",
+    "jörg@müller.de": "e-mail",
+    "m.müller@web.de": "e-mail",
+    "marie.curie@université.fr": "e-mail",
+    "o'brien@example.com": "e-mail",
+    "анна@пример.рф": "e-mail",
+    f"bot123456789:ABC-{HEX[:31]}": "key",
+    f"987654321:AAE{HEX}": "key",
+    f"MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.{HEX[:27]}": "key",
+    f"SK{HEX}": "key",
+    f"ATATT3xFfGF0{HEX}=1A2B3C4D": "key",
+    f"key-{HEX}": "key",
+    f"{HEX}-us14": "key",
+    f"sq0atp-{HEX[:22]}": "key",
+    f"EAACEdEose0cBA{HEX}": "key",
+    f"lin_api_{HEX}": "key",
+    f"xai-{HEX}": "key",
+    "４１１１ １１１１ １１１１ １１１１": "card",
+    "ａｄａ＠ｅｘａｍｐｌｅ．ｃｏｍ": "e-mail",
+    "sk-proj-abcd\u200befghij0123456789": "key",
+    "ada\ufeff@exam\u200bple.com": "e-mail",
 }
 DOTTED = [
     "version 415.555.2671, Version: 415.555.2671, v 415.555.2671, v415.555.2671, build 415.555.2671",
@@ -200,6 +242,13 @@ def test_coordinates_times_ids_and_calendars_are_nobody_s_numbers(name: str) -> 
         "@here, a@b, version 1.2.3.4, 10.0.0.1:8080",
         "Task 415 555 of 2671",
         "[redacted e-mail] [redacted number of a person]",
+        "请发送到 @ada, 请a@b, it's @home, l'été@midi, don't@me, 'x'@y",
+        "Authorization: required. Authorization: Basic. authorization: granted, see page 12",
+        "Set-Cookie: theme=dark; Path=/. Cookie: lang=en; theme=light. Accept the cookie: yes=1. Cookie policy",
+        "curl -u $USER:$PASSWORD https://x.org, curl -u ada https://x.org, curl -s http://localhost:8080",
+        "SKU0123456789, SKIP, EAA meeting, ATATT, key-value, key-0123, sq0, lin_api_, xai-explainable-models",
+        "MyModule.models.Thing, primary-key-0123456789abcdef0123456789abcdef, 12345678:30, 1700000000:abc",
+        "\u200b\u200b, １２３, ｗｉｄｅ，１００％",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
@@ -250,7 +299,9 @@ def test_what_was_redacted_once_is_not_redacted_again() -> None:
 UNITS = """a|1|1 |a@|a.|-|AB12|ab12 |gb29 |gb29|://a:|://|password |password: |password=|password="|a@b.co |
 eyJaaaaaaaa.|eyJaaaaaaaa-|-eyJaaaaaaaa|+1 (|+49 |0049 |020 7|call |call 4|tel number |call is  |-----BEGIN|
 -----BEGIN PRIVATE KEY-----|-----BEGIN PRIVATE KEY-----a-|sk-|ghp_|SG.a.|basic |bearer a|--token |--a-|pin: 1|4111 |
-4111-|415-|00|a_|aA|token=\\|token is |shpat_|<bbox>1 |click(1, |click(a=""".replace("\n", "").split("|")
+4111-|415-|00|a_|aA|token=\\|token is |shpat_|<bbox>1 |click(1, |click(a="|curl |curl -u a|curl -u |
+Set-Cookie: a=|Cookie: a=1; |; a=1|authorization: |authorization: a |a'|ä|é@|\u200b|１|1:|
+M1|EAA|o'b@a.""".replace("\n", "").split("|")
 
 
 @pytest.mark.parametrize("unit", [*UNITS, "\n", "password:\n"])
