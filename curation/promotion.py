@@ -87,7 +87,7 @@ def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, un
         alpha: as in `Rule`.
         beta: as in `Rule`.
         undecided: what becomes of what is undecided at the last seed: promoted within the tolerance, or so that `alpha`
-            bounds every promotion, or held.
+            bounds every promotion (on suites of many tasks: docs/promotion.md), or held.
     """
     enough = None if undecided == "hold" else -tolerance
     return Rule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
