@@ -1,6 +1,11 @@
 """A user's own HTML pages as tasks, in a real headless Chromium."""
 
 import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -12,10 +17,17 @@ from environments.html.environment import HtmlConfig, HtmlEnvironment
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from schemas.action import Click, Type
+from schemas.config.sections import LakeConfig
 from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Outcome
 from schemas.tables.task import TaskEntry
+from storage.lake import Lake
+from tests.prefect_home import prefect_home
 
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "docs" / "your-task.md"
+WRITTEN = re.compile(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A file of the guide: its name, then its text."""
 T = TypeVar("T")
 FORM = """<!DOCTYPE html>
 <link rel="stylesheet" href="form.css">
@@ -239,3 +251,30 @@ def test_a_task_without_a_page_is_refused_before_a_browser_starts(tmp_path: Path
     (tmp_path / "form.html").unlink()
     assert "environments.mine.tasks.form" in environment.probes()[0].check().detail
     assert "names no page" in pages(tmp_path).probes()[0].check().detail
+
+
+@pytest.mark.slow
+def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Path) -> None:
+    for name, text in WRITTEN.findall(GUIDE.read_text()):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    prefect_home(tmp_path / "home" / "prefect")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLYWHEEL_HOME": str(tmp_path / "home")}
+
+    def flywheel(*asked: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "apps.cli", *asked, "lake.min_free_mb=10"]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=280, check=False
+        )
+
+    checks = {one["name"]: one for one in json.loads(flywheel("doctor", "--json").stdout)["checks"]}
+    assert checks["html: pages start"]["detail"] == "each starts, and looks the same twice"
+    smaller = ("collect.trajectories_per_task=16", "train.steps=4", "train.batch=4", "train.processes=1",
+               "policy.hidden=96", "policy.layers=1", "policy.vision_hidden=64", "policy.vision_layers=1",
+               "policy.max_new_tokens=12")  # fmt: skip
+    measured = ("evaluate.seeds=2", "evaluate.explorer_seeds=6", "evaluate.untrained_seeds=1")
+    done = flywheel("run", "--iterations", "1", *smaller, *measured)
+    assert done.returncode == 0, done.stderr
+    rows = Lake.open(LakeConfig(uri=str(tmp_path / "lake")), create=False).read("trajectories").to_pylist()
+    assert {row["task_id"] for row in rows} == {"html/colour"} and not any(row["failure_boundary"] for row in rows)
+    assert {row["success"] for row in rows} == {True, False}
