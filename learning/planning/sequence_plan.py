@@ -26,7 +26,7 @@ from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, Mi
 from learning.planning.sequence_cut import Arc, Edges, cut, even, shortest
 from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
 from learning.planning.sequence_mix import FILLS, quickest, refined
-from learning.planning.sequence_pack import SHARES, Bin, filled, least, packed, packed_ms
+from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, least, packed, packed_ms
 from schemas.failure import PlanError
 
 __all__ = ["ClusterCost", "Group", "MicroBatch", "cut", "legal_degrees", "plan", "total"]
@@ -48,6 +48,8 @@ ABORTED = 4
 """Of so many fillings about one is not cut short."""
 FAR = 16
 """Over all micro-batches of a path, how many degrees apart a change of a mixture may be."""
+FEW = 256
+"""Sequences up to which first fit is tried at each degree; of more it was never the quickest."""
 SLACK = 0.001
 """Plans that would be quicker by less than this share are not looked for."""
 
@@ -55,8 +57,8 @@ SLACK = 0.001
 def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[MicroBatch]:
     """The quickest plan found for one global batch.
 
-    Never slower than even cuts with the best single degree in each, nor than best-fit packing at any one degree. Every
-    batch whose sequences each fit on a group has one.
+    Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, nor, of
+    few sequences, than first fit at one. Every batch whose sequences each fit on a group has one.
 
     Args:
         lengths: tokens of the sequences.
@@ -145,6 +147,14 @@ class _Search:
         for share, floor in product(SHARES, range(len(load.degrees))):
             if (share == 1.0 or left > 0) and least(load, ranks, floor, share) < min(best, limit):
                 made = packed(load, ranks, floor, share)
+                load.work.left -= self._size
+                left -= 1
+                if (time := packed_ms(load, made)) < best:
+                    best, found = time, made
+        for kind, degree in enumerate(load.degrees):
+            holds = self._size <= FEW and degree <= ranks and load.sizes[0] <= load.room[kind]
+            if holds and left > 0 and least(load, ranks, kind, 1.0) < min(best, limit):
+                made = first_fit(load, ranks, kind)
                 load.work.left -= self._size
                 left -= 1
                 if (time := packed_ms(load, made)) < best:

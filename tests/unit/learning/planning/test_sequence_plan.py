@@ -124,6 +124,37 @@ def test_a_plan_is_never_slower_than_best_fit_packing_at_any_one_degree(batch: l
         assert total(made) <= packed_at_one_degree(found, 4, TIGHT, degree, share) + 1e-6
 
 
+def first_fit_at_one_degree(batch: np.ndarray, ranks: int, cost: ClusterCost, degree: int) -> float:
+    """Milliseconds, the longest first into the first micro-batch with room, there to the group with the least time."""
+    room, made = cost.capacity(degree), list[list[list[int]]]()
+    if batch.max() > room or degree > ranks:
+        return np.inf
+
+    def work(group: list[int]) -> float:
+        return float(cost.milliseconds(np.array(group, dtype=int), degree).sum())
+
+    for length in sorted(batch.tolist(), reverse=True):
+        fits = ([group for group in one if sum(group) + length <= room] for one in made)
+        groups = next((one for one in fits if one), None)
+        if groups is None:
+            made.append([[] for _ in range(ranks // degree)])
+            groups = made[-1]
+        min(groups, key=work).append(length)
+    return sum(cost.fixed + max(map(work, one)) for one in made)
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_a_plan_of_few_sequences_is_never_slower_than_first_fit_at_any_one_degree(case: int):
+    dice = np.random.default_rng(case)
+    ranks = int(dice.choice([1, 2, 4, 8]))
+    cost = dataclasses.replace(COST, degrees=tuple(degree for degree in COST.degrees if degree <= ranks))
+    batch = dice.integers(100, min(6_000, cost.capacity(ranks)), dice.integers(3, 25))
+    made = plan(batch.tolist(), ranks, cost)
+    check(made, batch, ranks, cost)
+    for degree in cost.degrees:
+        assert total(made) <= first_fit_at_one_degree(batch, ranks, cost, degree) * (1 + 1e-9)
+
+
 def test_long_and_short_sequences_share_memory_where_that_saves_a_micro_batch():
     single = dataclasses.replace(TIGHT, degrees=(1,))
     made = plan([60, 60, 40, 40], 1, single)
