@@ -102,4 +102,4 @@ def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what
             quoted += len(said)
             seen += sum(word in there for word in said)
     assert whole.recall >= LEAST_RECALL and whole.precision >= LEAST_PRECISION, whole
-    assert quoted > 80 and seen / quoted >= LEAST_RECALL
+    assert quoted > 60 and seen / quoted >= LEAST_RECALL

@@ -12,7 +12,7 @@ from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
 from models.serving.local import TransformersModel
 from schemas.config import load_config
 from schemas.failure import CheckpointError
-from tasks.preflight.preflight import parts
+from tasks.preflight.preflight import planned
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("apps", "flows", "tasks", "rollout", "curation", "learning", "models", "environments", "storage", "schemas")
@@ -66,7 +66,7 @@ def test_a_directory_with_pickled_weights_is_refused_by_the_file_s_name_and_noth
     (model / "config.json").write_text(json.dumps({"model_type": "qwen2_5_vl"}))
     (model / "pytorch_model.bin").write_bytes(pickle.dumps(Runs(mark)))
     config = load_config("laptop", [f"policy.base={model}"], {})
-    check = next(part for part in parts(config) if part.name == "policy").check()
+    check = next(part for part in planned(config) if part.name == "policy").check()
     assert not check.ok and "pytorch_model.bin, which can run code" in check.detail
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin, which can run code"):
         require_safetensors(model)
