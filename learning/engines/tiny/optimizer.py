@@ -78,7 +78,7 @@ class FlatOptimizer:
     """
 
     def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
-        self.master = net.flat.detach().float()
+        self.master = net.flat.detach().to(torch.float32, copy=True)
         """The weights in fp32; of the matrices only this rank's stretch is kept up."""
         self._flat, self._config, self._layout = net.flat, config, net.layout()
         blocks = _blocks(net)

@@ -98,6 +98,7 @@ def test_the_weights_of_the_network_are_those_that_are_written_whatever_it_compu
         optimizer = FlatOptimizer(net, TRAIN)
         optimizer.step(torch.linspace(-1, 1, len(net.flat)), 1e-3)
         assert torch.equal(net.flat.float(), optimizer.master.bfloat16().float())
+        assert not torch.equal(net.flat.float(), optimizer.master)
         found.append(net.flat.float())
     assert torch.equal(*found)
 
