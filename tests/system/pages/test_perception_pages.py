@@ -91,7 +91,7 @@ def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what
 ) -> None:
     reader, whole = RapidReader(), Agreement()
     quoted = seen = 0
-    for screen, _ in screens[::2]:  # a screen takes the reader half a second
+    for screen, _ in screens[::3] + screens[1::3]:  # a screen takes the reader half a second
         lines = reader.read(screen.png)
         whole += agreement(screen, lines)
         there = words(" ".join(line.name for line in lines))
@@ -102,4 +102,4 @@ def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what
             quoted += len(said)
             seen += sum(word in there for word in said)
     assert whole.recall >= LEAST_RECALL and whole.precision >= LEAST_PRECISION, whole
-    assert quoted > 60 and seen / quoted >= LEAST_RECALL
+    assert quoted > 80 and seen / quoted >= LEAST_RECALL
