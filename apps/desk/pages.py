@@ -22,6 +22,7 @@ from tasks.running.budget import short
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
 Position = Annotated[int, InPath(le=10_000)]
+Beside = Annotated[int, Query(ge=-1, le=1)]
 Number = Annotated[int, Query(alias="page", ge=0, le=10_000)]
 Chosen = Annotated[Iteration, BeforeValidator(lambda given: given or None)]
 """The iteration of the queue's form, where an empty box is any."""
@@ -42,8 +43,9 @@ def router(desk: Desk) -> APIRouter:
         )  # fmt: skip
 
     @routes.get("/queue/{position}")
-    def place(position: Position, asking: Asking) -> RedirectResponse:
-        """The item at a place of the queue: what is decided leaves it, so the same place is then the next one."""
+    def place(position: Position, asking: Asking, of: str = "", by: Beside = 0) -> RedirectResponse:
+        """The item at a place of the queue, or the one before or after item `of` that was there when it was opened."""
+        position = desk.queue.beside(of, by, position, asking) if of else position
         found = desk.queue.places(1, max(0, position), person=asking)
         if not found:
             return RedirectResponse("/queue", 303)

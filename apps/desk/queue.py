@@ -96,13 +96,23 @@ class Queue:
     ) -> list[Place]:
         """The next `limit` places after the first `offset`, of one task or iteration alone if given, as they come for
         a person."""
+        number, elsewhere = self._of(person)
         order = self._order(iteration, task)
-        done, number, elsewhere = looked_at(self._lake), *self._of(person)
-        left = [row for row in order.rows if row.trajectory_id not in done]
-        rows = spread(left, number, elsewhere)[offset : offset + limit]
+        rows = spread(self._left(order), number, elsewhere)[offset : offset + limit]
         if len(rows) < limit and len(order.rows) == KEPT:
             rows = self._ask(limit, offset, iteration, task)
         return self._shown(rows, elsewhere)
+
+    def beside(self, name: str, by: int, position: int, person: str = "") -> int:
+        """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened:
+        the order is renewed meanwhile, and what is decided leaves it, so that the next one moves to its place."""
+        rows = spread(self._left(self._order(None, None)), *self._of(person))
+        now = next((at for at, row in enumerate(rows) if row.trajectory_id == name), None)
+        return position + min(by, 0) if now is None else now + by
+
+    def _left(self, order: _Order) -> list[Rated]:
+        done = looked_at(self._lake)
+        return [row for row in order.rows if row.trajectory_id not in done]
 
     def _of(self, person: str) -> tuple[int, dict[str, str]]:
         return self.openings.number(person), self.openings.with_others(person)

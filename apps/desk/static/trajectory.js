@@ -150,10 +150,10 @@ function list(reviews) {
   draw();
 }
 
-const next = (by) => { location.href = `/queue/${Math.max(0, Number(root.dataset.at) + by)}`; };
+const next = (by) => { location.href = `/queue/${root.dataset.at}?of=${encodeURIComponent(item.trajectory_id)}&by=${by}`; };
 
 async function word(decision, fields = {}) {
-  if (await decide(decision, fields)) next(0);
+  if (await decide(decision, fields)) next(1);
 }
 
 async function save() {

@@ -79,6 +79,22 @@ def test_pages_of_the_queue_follow_each_other_and_can_be_of_one_task(fresh: Plac
     assert {one.iteration for one in queue.places(60, iteration=1)} == {1}
 
 
+def test_next_and_previous_go_on_from_the_item_wherever_a_new_order_has_put_it(
+    desk: TestClient, first: dict[str, Any], fresh: Place
+) -> None:
+    order = [one.trajectory_id for one in Queue(fresh.lake, 0.5).places(10)]
+
+    def gone_to(name: str, at: int, by: int) -> str:
+        answer = desk.get(f"/queue/{at}?of={name}&by={by}", follow_redirects=False)
+        return answer.headers["location"].split("/")[2].split("?")[0]
+
+    assert gone_to(order[3], 3, 1) == order[4] and gone_to(order[3], 3, -1) == order[2]
+    assert gone_to(order[3], 2, 1) == order[4]  # it was the third when it was opened
+    assert gone_to(order[3], 4, -1) == order[2]
+    assert gone_to("decided", 3, 1) == order[3] and gone_to("decided", 3, -1) == order[2]  # it has left
+    assert desk.get(f"/queue/3?of={order[3]}&by=7").status_code == 422
+
+
 def test_what_was_decided_on_leaves_the_queue_at_once_and_comes_back_when_that_is_undone(
     desk: TestClient, first: dict[str, Any]
 ) -> None:
