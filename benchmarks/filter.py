@@ -2,7 +2,7 @@
 
 `python -m benchmarks.filter [--short] --json PATH`
 
-A thousand clean, really different trajectories, half of them acted in the fake sandbox, and 60 with each of 18 faults
+A thousand clean, really different trajectories, half of them acted in the fake sandbox, and 60 with each of 19 faults
 (`benchmarks.shared.planted`, which shares nothing with the gates). They are written to a lake as two iterations, and
 the stages of the wheel filter and annotate them. A gate's precision is the share of its own faults among what it turned
 away; its recall the share of its faults that it turned away. Then the queries that training reads by are asked for what
@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ SIZES = {False: (1000, 60), True: (400, 10)}
 """Clean trajectories, and trajectories with each fault; of a full and of a short run."""
 CLEAN = "clean"
 HACKS = ("hack: nothing done", "hack: no change", "hack: shortcut", "finished spam")
-NEVER = (*HACKS, "no-op loop", "near-duplicate")
+NEVER = (*HACKS, "no-op loop", "near-duplicate", "near-duplicate that idles")
 """What must not reach a training set."""
 BAR = 0.95
 
@@ -94,7 +95,7 @@ def fill(lake: Lake, clean: list[Script], each: int) -> dict[str, str]:
 
 def later(script: Script) -> Script:
     """The same in the second iteration."""
-    return Script(script.trajectory.model_copy(update={"iteration": 1}), script.shots, script.end)
+    return replace(script, trajectory=script.trajectory.model_copy(update={"iteration": 1}))
 
 
 def judged(script: Script) -> Verdict:

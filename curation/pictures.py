@@ -19,7 +19,12 @@ def difference_hash(png: bytes) -> str:
     Noise, another encoder or a cursor flip up to 8 bits of a MiniWoB++ page; another text or a button moved by a few
     pixels flips tens.
     """
-    grey = Image.open(io.BytesIO(png)).convert("L")
+    return f"{edges(Image.open(io.BytesIO(png))):0{BITS // 4}x}"
+
+
+def edges(picture: Image.Image) -> int:
+    """The bits of a picture's difference hash."""
+    grey = picture.convert("L")
     across = grey.resize((CELLS + 1, CELLS), Image.Resampling.BOX).tobytes()
     down = grey.resize((CELLS, CELLS + 1), Image.Resampling.BOX).transpose(Image.Transpose.TRANSPOSE).tobytes()
     bits = 0
@@ -28,7 +33,7 @@ def difference_hash(png: bytes) -> str:
             line = cells[row * (CELLS + 1) : (row + 1) * (CELLS + 1)]
             for left, right in pairwise(line):
                 bits = bits << 1 | (right > left + CONTRAST)
-    return f"{bits:0{BITS // 4}x}"
+    return bits
 
 
 def bits_of(phash: str) -> int | None:

@@ -13,7 +13,7 @@ from schemas.tables.reflection import RULES, Reflection
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
-VERSION = "1"
+VERSION = "2"
 """Of the rules; raise it whenever they may find something else of the same step."""
 
 

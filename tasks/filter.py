@@ -18,13 +18,10 @@ from tasks.running.cluster import shares_out
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.known import Known
+from tasks.shared.known import TOGETHER, Known
 from tasks.shared.opinions import Opinions
 from tasks.shared.packed import Packed
 from tasks.shared.trajectories import stored, trajectories_of
-
-TOGETHER = 64
-"""Trajectories that are in memory together, with the screens that a judge is shown of them."""
 
 
 def decide_routes(run: Run, iteration: int) -> Metrics:
@@ -91,7 +88,7 @@ def _found(
     trajectories = trajectories_of(lake, iteration)
     while chunk := list(islice(trajectories, TOGETHER)):
         judged = opinions.of(chunk) if opinions else {}
-        for trajectory, steps in chunk:
+        for (trajectory, _), steps in zip(chunk, known.still(chunk), strict=True):
             verdict = judged.get(trajectory.trajectory_id)
             probation = standing.probation(verdict.gate_version) if verdict else ""
             context = known.context(trajectory, verdict, probation)

@@ -24,7 +24,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     """Turns away successes that do the same on the same screens as an accepted one that was asked the same."""
 
     name = "duplicates"
-    rule = "2"
+    rule = "3"
     sends_to = "rl"
     section = DuplicateOptions
 

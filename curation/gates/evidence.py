@@ -26,6 +26,7 @@ class EvidenceGate(Gate[EvidenceOptions]):
     """Holds back successes without an action, with `finished` again and again, or without a change."""
 
     name = "evidence"
+    rule = "2"
     sends_to = "quarantine"
     section = EvidenceOptions
 
@@ -59,6 +60,7 @@ class ShortcutGate(Gate[ShortcutOptions]):
     """Holds back successes that are too short to be true."""
 
     name = "shortcut"
+    rule = "2"
     sends_to = "quarantine"
     section = ShortcutOptions
 

@@ -26,34 +26,45 @@ class TaskFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class _Done:
+    """One step, as far as it is compared."""
+
+    action: Mapping[str, Any]
+    screen: str
+    look: int | None
+    next_screen: str | None
+    next_look: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """One accepted trajectory, as far as it is compared."""
 
     trajectory_id: str
     group_id: str | None
-    actions: tuple[Mapping[str, Any], ...]
-    screens: tuple[str, ...]
-    looks: tuple[int | None, ...]
+    steps: Sequence[_Done]
 
 
 @dataclass(slots=True)
 class Accepted:
     """The accepted trajectories of earlier iterations and, so far, of this one."""
 
-    _seen: dict[tuple[str, str, int], list[_Seen]] = field(default_factory=dict[tuple[str, str, int], list[_Seen]])
+    _seen: dict[tuple[str, str], list[_Seen]] = field(default_factory=dict[tuple[str, str], list[_Seen]])
 
     def add(self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> None:
-        """Notes an accepted trajectory; only its steps' actions and screenshots are read."""
+        """Notes an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
         if all(step.action is not None for step in steps):
-            self._seen.setdefault(_key(trajectory, steps), []).append(_seen(trajectory, steps, looks))
+            key = asked(trajectory.task_id, trajectory.instruction)
+            self._seen.setdefault(key, []).append(_seen(trajectory, steps, looks))
 
     def like(
         self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks, most_bits: int, distance: float
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It was asked the same (`asked`) and does the same on the same screens. Those of its own group are left out:
-        there repeats are meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
+        It was asked the same (`asked`) and does the same on the same screens; one of the two may have idle steps
+        besides, which wait or change nothing, but for the last. Those of its own group are left out: there repeats are
+        meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the one that is held against the accepted ones.
@@ -61,7 +72,7 @@ class Accepted:
             most_bits: in which the hashes of two screens may differ and be of one screen.
             distance: of the screen, within which two points are one.
         """
-        others = self._seen.get(_key(trajectory, steps))
+        others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
         if not others or any(step.action is None for step in steps):
             return None
         own = _seen(trajectory, steps, looks)
@@ -70,8 +81,7 @@ class Accepted:
             for other in others
             if other.trajectory_id != own.trajectory_id
             and (own.group_id is None or other.group_id != own.group_id)
-            and _shows_the_same(own, other, most_bits)
-            and all(_does_the_same(one, two, distance) for one, two in zip(own.actions, other.actions, strict=True))
+            and _is_copy(own.steps, other.steps, most_bits, distance)
         )
         return next((other.trajectory_id for other in found), None)
 
@@ -86,27 +96,48 @@ def asked(task_id: str, instruction: str) -> tuple[str, str]:
     return (environment, " ".join(instruction.split()).lower()) if environment == IMPORTED else (task_id, instruction)
 
 
-def _key(trajectory: Trajectory, steps: Sequence[Step]) -> tuple[str, str, int]:
-    return *asked(trajectory.task_id, trajectory.instruction), len(steps)
-
-
 def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:
-    return _Seen(
-        trajectory.trajectory_id,
-        trajectory.group_id,
-        tuple(json.loads(step.action or "{}") for step in steps),
-        tuple(step.screenshot for step in steps),
-        tuple(looks.get(step.screenshot) for step in steps),
-    )
+    done = [
+        _Done(
+            json.loads(step.action or "{}"), step.screenshot, looks.get(step.screenshot),
+            step.next_screenshot, looks.get(step.next_screenshot or ""),
+        )
+        for step in steps
+    ]  # fmt: skip
+    return _Seen(trajectory.trajectory_id, trajectory.group_id, done)
 
 
-def _shows_the_same(one: _Seen, two: _Seen, most_bits: int) -> bool:
-    for screen, look, other_screen, other_look in zip(one.screens, one.looks, two.screens, two.looks, strict=True):
-        if screen == other_screen:
-            continue
-        if look is None or other_look is None or (look ^ other_look).bit_count() > most_bits:
+def _is_copy(one: Sequence[_Done], other: Sequence[_Done], most_bits: int, distance: float) -> bool:
+    """Whether the longer of two does what the shorter does, in order, and is idle besides.
+
+    The last step of each is never idle: it was rewarded, whatever it showed.
+    """
+    short, long = sorted((one, other), key=len)
+
+    def same(one: _Done, two: _Done) -> bool:
+        shown = _shows_the_same(one.screen, one.look, two.screen, two.look, most_bits)
+        return shown and _does_the_same(one.action, two.action, distance)
+
+    if not short or not same(short[-1], long[-1]):
+        return False
+    reached: set[int] = {0}
+    for step in long[:-1]:
+        on: set[int] = {at + 1 for at in reached if at < len(short) - 1 and same(short[at], step)}
+        reached = on | (reached if len(short) < len(long) and _is_idle(step, most_bits) else set())
+        if not reached:
             return False
-    return True
+    return len(short) - 1 in reached
+
+
+def _is_idle(step: _Done, most_bits: int) -> bool:
+    waits = step.action.get("type") == "wait"
+    return waits or _shows_the_same(step.screen, step.look, step.next_screen, step.next_look, most_bits)
+
+
+def _shows_the_same(one: str, look: int | None, two: str | None, other_look: int | None, most_bits: int) -> bool:
+    if one == two:
+        return True
+    return look is not None and other_look is not None and (look ^ other_look).bit_count() <= most_bits
 
 
 def _does_the_same(one: Mapping[str, Any], two: Mapping[str, Any], distance: float) -> bool:

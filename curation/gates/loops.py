@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from curation.gates.gate import Gate, GateContext, GateResult
+from schemas.action import TERMINAL
 from schemas.config.section import Count, Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -24,6 +25,7 @@ class LoopsGate(Gate[LoopOptions]):
     """Turns away loops, even those that ended in success: what is imitated is not to learn them."""
 
     name = "loops"
+    rule = "2"
     section = LoopOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
@@ -39,9 +41,10 @@ class LoopsGate(Gate[LoopOptions]):
 def loop_of(steps: Sequence[Step], max_repeats: int, max_cycles: int) -> tuple[int, int] | None:
     """The step at which the shortest cycle begins that is repeated too often, and how many steps it has; None for none.
 
-    A cycle of p steps is repeated n times where n p steps in succession equal those p before them.
+    A cycle of p steps is repeated n times where n p steps in succession equal those p before them. Saying again that it
+    is done is none: where that was believed in the end, it is a suspicious success.
     """
-    keys = [(step.screenshot, step.action) for step in steps]
+    keys = [(step.screenshot, step.step if step.action_type in TERMINAL else step.action) for step in steps]
     for size in range(1, min(LONGEST, len(keys) // 2) + 1):
         run, needed = 0, size * (max_repeats if size == 1 else max_cycles)
         for at in range(size, len(keys)):

@@ -28,6 +28,7 @@ class RedundantGate(Gate[RedundantOptions]):
     """Turns away who is stuck, and who mostly goes astray."""
 
     name = "redundant"
+    rule = "2"
     section = RedundantOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:

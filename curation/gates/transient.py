@@ -27,6 +27,7 @@ class TransientGate(Gate[TransientOptions]):
     """Turns away actions on blank or loading screens, and on screens that changed after they were taken."""
 
     name = "transient"
+    rule = "2"
     section = TransientOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:

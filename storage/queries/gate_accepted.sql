@@ -1,23 +1,23 @@
 -- The steps, in order, of the accepted trajectories before iteration $iteration that a success of it may be a copy of: they
--- have its number of steps, its task and its instruction; of imported ones, whose task is only the file that they came
--- with, the instruction, its case and white space aside. Imports come before the wheel's iterations, an older one first
+-- have its task and its instruction; of imported ones, whose task is only the file that they came with, the instruction,
+-- its case and white space aside. Imports come before the wheel's iterations, an older one first
 -- (`schemas.tables.stage.turn`).
 WITH
 named AS (
     SELECT
-        trajectory_id, iteration, success, task_id, instruction, group_id, n_steps,
+        trajectory_id, iteration, success, task_id, instruction, group_id,
         if(starts_with(task_id, 'import/'), 'import', task_id) AS origin,
         if(origin = 'import', lower(trim(regexp_replace(instruction, '\s+', ' ', 'g'))), instruction) AS words
     FROM trajectories
 ),
-asked AS (SELECT DISTINCT origin, words, n_steps FROM named WHERE iteration = $iteration AND success),
+asked AS (SELECT DISTINCT origin, words FROM named WHERE iteration = $iteration AND success),
 accepted AS (
     SELECT trajectory_id, task_id, instruction, group_id
-    FROM named JOIN asked USING (origin, words, n_steps)
+    FROM named JOIN asked USING (origin, words)
     WHERE (iteration > -2, if(iteration > -2, iteration, -iteration))
         < ($iteration::INTEGER > -2, if($iteration::INTEGER > -2, $iteration::INTEGER, -$iteration::INTEGER))
         AND trajectory_id IN (SELECT trajectory_id FROM decisions WHERE route = 'sft')
 )
-SELECT a.*, s.step, s.action, s.screenshot, p.phash
+SELECT a.*, s.step, s.action, s.screenshot, s.next_screenshot, p.phash
 FROM accepted a JOIN steps s USING (trajectory_id) LEFT JOIN screenshots p ON p.sha256 = s.screenshot
 ORDER BY a.trajectory_id, s.step

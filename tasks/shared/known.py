@@ -1,22 +1,29 @@
-"""What the lake knows beyond one trajectory, for the gates: what screens look like, its task's successes, and the
-accepted trajectories that it may be a copy of."""
+"""What the lake knows beyond one trajectory, for the gates: what screens look like and what changes on them by itself,
+its task's successes, and the accepted trajectories that it may be a copy of."""
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 from curation.gates.gate import GateContext
 from curation.gates.known import Accepted, TaskFacts
-from curation.pictures import bits_of
+from curation.pictures import bits_of, edges
+from curation.restless import Still, restless_cells
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask, stream
 from storage.lake import Lake
+from tasks.shared.material import pngs_of
+from tasks.shared.opinions import Stored
 
 ENOUGH = 20
 """Accepted successes of a task from which on those of the iteration that is filtered need not be asked what they are
 like."""
+TOGETHER = 64
+"""Trajectories whose screens are in memory together."""
+IDLE = 64
+"""Idle steps of a task that are looked at for what changes by itself."""
 
 
 class Known:
@@ -32,11 +39,13 @@ class Known:
         self.see((row["sha256"], row["phash"]) for row in ask(lake, "gate_looks", iteration=iteration).to_pylist())
         facts = ask(lake, "gate_tasks", iteration=iteration, enough=ENOUGH).to_pylist()
         self._tasks = {row["task_id"]: TaskFacts(row["successes"], row["changed"], row["screens"]) for row in facts}
+        self._lake, self._still = lake, _still_of(lake, iteration)
         self._accepted = Accepted()
         with stream(lake, "gate_accepted", iteration=iteration) as batches:
             rows = (row for batch in batches for row in batch.to_pylist())
-            for _, steps in groupby(rows, key=lambda row: row["trajectory_id"]):
-                self._accept(list(steps))
+            of_each = (list(of_one) for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"]))
+            while chunk := list(islice(of_each, TOGETHER)):
+                self._accept(chunk)
 
     def see(self, pictures: Iterable[tuple[str, str]]) -> None:
         """Notes the hashes of pictures, each with its sha256."""
@@ -47,16 +56,61 @@ class Known:
         task = self._tasks.get(trajectory.task_id, TaskFacts())
         return GateContext(judged, self.looks, task, self._accepted, probation)
 
-    def note(self, trajectory: Trajectory, steps: list[Step], decision: Verdict) -> None:
+    def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
+        """The steps of each of these trajectories, with one screenshot for all screens that differ only in what
+        changes by itself in its task."""
+        changing = [steps for one, steps in stored if one.task_id in self._still]
+        names = {name for steps in changing for step in steps for name in _shown(step)}
+        pngs = pngs_of(self._lake, sorted(names)) if names else {}
+        return [self._steps(self._still.get(one.task_id), steps, pngs) for one, steps in stored]
+
+    def _steps(self, still: Still | None, steps: Sequence[Step], pngs: Mapping[str, bytes]) -> list[Step]:
+        if still is None:
+            return list(steps)
+        same: dict[str | None, str] = {}
+        for name in dict.fromkeys(name for step in steps for name in _shown(step) if name in pngs):
+            screen = still.without(pngs[name])
+            same[name] = still.first_like(name, screen)
+            self.looks[name] = edges(screen)
+        fields = ("screenshot", "next_screenshot")
+        return [
+            step.model_copy(update={name: same.get(shown := getattr(step, name), shown) for name in fields})
+            for step in steps
+        ]
+
+    def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
         """Remembers what was decided of a trajectory: later ones are held against it if it was accepted."""
         if decision.route == "sft":
             self._accepted.add(trajectory, steps, self.looks)
 
-    def _accept(self, rows: list[Mapping[str, Any]]) -> None:
-        """An accepted trajectory of an earlier iteration, from rows of `gate_accepted.sql`."""
-        looks = {row["screenshot"]: bits for row in rows if (bits := bits_of(row["phash"] or "")) is not None}
-        steps = [
-            Step.model_construct(step=row["step"], action=row["action"], screenshot=row["screenshot"]) for row in rows
+    def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        """Accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
+        fields = ("step", "action", "screenshot", "next_screenshot")
+        named = ("trajectory_id", "task_id", "instruction", "group_id")
+        stored = [
+            (
+                Trajectory.model_construct(**{name: rows[0][name] for name in named}),
+                [Step.model_construct(**{name: row[name] for name in fields}) for row in rows],
+            )
+            for rows in chunk
         ]
-        named = {name: rows[0][name] for name in ("trajectory_id", "task_id", "instruction", "group_id")}
-        self._accepted.add(Trajectory.model_construct(**named), steps, looks)
+        for rows, (trajectory, _), steps in zip(chunk, stored, self.still(stored), strict=True):
+            looks = {row["screenshot"]: bits for row in rows if (bits := bits_of(row["phash"] or "")) is not None}
+            self._accepted.add(trajectory, steps, self.looks if trajectory.task_id in self._still else looks)
+
+
+def _shown(step: Step) -> list[str]:
+    return [name for name in (step.screenshot, step.next_screenshot) if name]
+
+
+def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
+    """By task, where something changes by itself: what its screens are without it."""
+    rows = ask(lake, "gate_idle", iteration=iteration, most=IDLE).to_pylist()
+    found: dict[str, Still] = {}
+    for task, of_task in groupby(rows, key=lambda row: row["task_id"]):
+        pairs = [(row["screenshot"], row["next_screenshot"]) for row in of_task]
+        pngs = pngs_of(lake, sorted({name for pair in pairs for name in pair}))
+        restless = restless_cells([(pngs[one], pngs[two]) for one, two in pairs if one in pngs and two in pngs])
+        if restless is not None:
+            found[task] = Still(restless)
+    return found

@@ -1,8 +1,8 @@
 """Clean trajectories, and the same with one fault each: what `benchmarks.filter` gives the gates to find.
 
 Half of the clean ones are real: a solver that now and then looks around acts in the fake sandbox. The others are forms
-of 3 to 6 boxes to tick, drawn here. Nothing of the gates is used: a fault is what this module does to screens, actions
-and outcomes.
+of 3 to 6 boxes to tick, drawn here; on one in four of those a clock ticks. Nothing of the gates is used: a fault is
+what this module does to screens, actions and outcomes.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -89,18 +90,33 @@ class Script:
     end: bytes
     missing: tuple[int, ...] = field(default=())
     """Steps that are lost on their way to the lake."""
+    clock: bool = False
+    """Whether a clock ticks in a corner of every screen."""
 
     def record(self) -> FinishedTrajectory:
         """The rows."""
         trajectory = self.trajectory.model_copy(update={"n_steps": len(self.shots)})
-        after = [*(shot.png for shot in self.shots[1:]), self.end]
+        shots, end = self._shown()
+        after = [*(shot.png for shot in shots[1:]), end]
         steps = [
             _step(trajectory, number, shot, shot.after or then)
-            for number, (shot, then) in enumerate(zip(self.shots, after, strict=True))
+            for number, (shot, then) in enumerate(zip(shots, after, strict=True))
             if number not in self.missing
         ]
-        pngs = {png for shot in self.shots for png in (shot.png, shot.after) if png} | {self.end}
+        pngs = {png for shot in shots for png in (shot.png, shot.after) if png} | {end}
         return FinishedTrajectory(trajectory, steps, {digest_of(png): _observation(png) for png in pngs})
+
+    def _shown(self) -> tuple[Sequence[Shot], bytes]:
+        """The steps and the last screen with the time of each."""
+        if not self.clock:
+            return self.shots, self.end
+        chance = random.Random(self.trajectory.trajectory_id)
+        times = list(accumulate((chance.randint(1, 3) for _ in self.shots), initial=chance.randrange(86_000)))
+        shots = [
+            replace(shot, png=pictures.clock(shot.png, now), after=shot.after and pictures.clock(shot.after, now + 1))
+            for shot, now in zip(self.shots, times, strict=False)
+        ]
+        return shots, pictures.clock(self.end, times[-1])
 
 
 def digest_of(text: bytes) -> str:
@@ -135,20 +151,22 @@ def different(scripts: Sequence[Script]) -> list[Script]:
 
 
 def form(number: int, iteration: int) -> Script:
-    """A form of 3 to 6 boxes to tick in order, unlike any other: drawn, and done right."""
+    """A form of 3 to 6 boxes to tick in order, unlike any other: drawn, and done right. Where a clock ticks, whoever
+    fills it says when it is done."""
     chance = random.Random(f"form {number}")
-    boxes = 3 + number % 4
+    boxes, clock = 3 + number % 4, number % 4 == 3
     places = chance.sample([(x, y) for x in range(10, 200, 48) for y in range(50, 160, 26)], boxes + 4)
     names = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=5)) for _ in places]
     screens = [_page(names, places, ticked, number) for ticked in range(boxes + 1)]
     clicks = [act.to_json(act.Click(x=(x + 6) / WIDTH, y=(y + 6) / HEIGHT)) for x, y in places[:boxes]]
     trajectory = Trajectory(
         trajectory_id=digest_of(f"form {number}".encode())[:24], iteration=iteration, run_id="planted",
-        task_id=f"forms/tick-{boxes}", seed=number, split="train", attempt=0, policy="explorer",
-        policy_version="solver", instruction=f"Tick {', '.join(names[:boxes])} in form {number}.", n_steps=boxes,
-        reward=1.0, success=True, termination="done", sampling="{}", started_at=utc_now(), wall_s=1.0,
+        task_id=f"forms/{'clock' if clock else 'tick'}-{boxes}", seed=number, split="train", attempt=0,
+        policy="explorer", policy_version="solver", instruction=f"Tick {', '.join(names[:boxes])} in form {number}.",
+        n_steps=boxes, reward=1.0, success=True, termination="done", sampling="{}", started_at=utc_now(), wall_s=1.0,
     )  # fmt: skip
-    return Script(trajectory, tuple(Shot(*pair) for pair in zip(screens, clicks, strict=False)), screens[-1])
+    shots = tuple(Shot(*pair) for pair in zip(screens, [*clicks, *[_FINISHED] * clock], strict=False))
+    return Script(trajectory, shots, screens[-1], clock=clock)
 
 
 def _page(names: Sequence[str], places: Sequence[tuple[int, int]], ticked: int, number: int) -> bytes:
@@ -232,7 +250,7 @@ def blank(script: Script, chance: random.Random) -> Script:
 
 def mid_change(script: Script, chance: random.Random) -> Script:
     """What was taken as an action's effect is half of it: the rest of the page is not there yet."""
-    at = chance.randrange(len(script.shots) - 1)
+    at = chance.randrange(len(script.shots) - 1 - script.clock)  # who only says that it is done acts on no screen
     image = Image.open(io.BytesIO(script.shots[at + 1].png)).convert("RGB")
     wide, high = image.size
     ImageDraw.Draw(image).rectangle((0, chance.randint(20, high // 3), wide, high), fill="gray")
@@ -247,6 +265,13 @@ def near_duplicate(script: Script, chance: random.Random) -> Script:
     )
     changed = replace(script, shots=shots, end=how(script.end, chance))
     return _with(changed, seed=script.trajectory.seed + 500_000)
+
+
+def idle_duplicate(script: Script, chance: random.Random) -> Script:
+    """A near-duplicate that waits once, or clicks beside everything."""
+    at = _any(script, chance)
+    idle = Shot(script.shots[at].png, chance.choice(['{"type":"wait"}', _somewhere(chance)]))
+    return near_duplicate(_inserted(script, at, [idle]), chance)
 
 
 def hack_nothing(script: Script, chance: random.Random) -> Script:
@@ -306,6 +331,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "finished spam": ("evidence", finished_spam),
     "hack: shortcut": ("shortcut", hack_shortcut),
     "near-duplicate": ("duplicates", near_duplicate),
+    "near-duplicate that idles": ("duplicates", idle_duplicate),
     "failure": ("verifier", failure),
     "judged failure": ("judge", judged_failure),
 }

@@ -16,6 +16,14 @@ def menu(screen: bytes, chance: random.Random) -> bytes:
     return png(image)
 
 
+def clock(screen: bytes, seconds: int) -> bytes:
+    """The time in the lower right corner of a page."""
+    image = Image.open(io.BytesIO(screen)).convert("RGB")
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    ImageDraw.Draw(image).text((image.width - 52, image.height - 12), text, fill="black")
+    return png(image)
+
+
 def noise(screen: bytes, chance: random.Random) -> bytes:
     """The same page with noise of two in 255."""
     pixels = np.asarray(Image.open(io.BytesIO(screen)).convert("RGB"), dtype=float)

@@ -57,7 +57,7 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
     rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
     assert [verdict.gate for verdict in found] == ["environment", *rules, "verifier", "route"]
     assert {verdict.route for verdict in found} == {"sft"}
-    raised = {"thoughts": 2, "duplicates": 2}
+    raised = {"thoughts": 2, "loops": 2, "redundant": 2, "transient": 2, "evidence": 2, "shortcut": 2, "duplicates": 3}
     versions = " ".join(f"{gate}@{raised.get(gate, 1)}" for gate in rules)
     assert found[-1].gate_version == f"environment@1 {versions} verifier@2 judge@1 people@1"
 

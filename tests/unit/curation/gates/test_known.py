@@ -107,7 +107,25 @@ def test_imported_trajectories_of_different_files_are_compared_by_what_they_were
 
 def test_pictures_that_cannot_be_compared_are_the_same_only_where_they_are_the_same_pixels() -> None:
     assert same(steps("a", "b"), {}) and not same(steps("near", "b"), {})
-    assert not same(steps("a", "b", "b")) and not same(steps("a", "b", action=None))
+    assert not same(steps("a", "b", action=None))
+
+
+def test_a_copy_that_waits_or_clicks_in_vain_besides_is_a_copy_and_so_is_what_it_was_copied_from() -> None:
+    waits = steps("a", "a", "b")
+    waits[0] = waits[0].model_copy(update=WAIT)
+    assert same(steps("a", "b", "b")) and same(steps("a", "near", "b")) and same(waits)
+    accepted = Accepted()
+    accepted.add(trajectory(trajectory_id="old"), steps("a", "a", "b"), LOOKS)
+    context = GateContext(looks=LOOKS, accepted=accepted)
+    found = DuplicatesGate(DuplicateOptions()).check(trajectory(), steps("a", "b"), context)
+    assert found is not None and not found.passed
+
+
+def test_a_trajectory_that_does_more_or_ends_otherwise_is_no_copy() -> None:
+    elsewhere = '{"type":"click","x":0.9,"y":0.1}'
+    assert not same(steps("a", "c", "b")) and not same(steps("a", "b", "c"))
+    assert not same([*steps("a"), *steps("b", action=elsewhere)])
+    assert not same(steps("a", "far", "b"))
 
 
 def test_a_duplicate_goes_to_groups_alone_and_a_suspicious_success_to_quarantine() -> None:

@@ -1,0 +1,65 @@
+"""What the gates are told of screens on which something changes by itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.shared.planted.faults import Script, form, planted
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.collect.records import write
+from tasks.filter import decide
+from tasks.shared.decisions import decisions_of
+
+CLOCKS = [form(number, 0) for number in range(3, 124, 4)]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    suite = {"tasks": ["two-steps"], "held_out": []}
+    return config_of({"lake": {"uri": str(tmp_path / "lake")}, "environments": {"fake": {}}, "suite": suite})
+
+
+def decided(config: Config, *scripts: Script) -> dict[str, str]:
+    """Which gate turned each of them away, after thirty clean forms with a clock; empty for none."""
+    lake = Lake.open(config.lake)
+    write(lake, [one.record() for one in (*CLOCKS, *scripts)])
+    decide(config, lake, 0)
+    return {name: "" if one.passed else one.decided_by for name, one in decisions_of(lake, 0).items()}
+
+
+def test_no_clean_trajectory_is_lost_where_a_clock_ticks(config: Config) -> None:
+    assert all(one.clock for one in CLOCKS) and set(decided(config).values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("fault", "gate"),
+    [
+        ("no-op loop", "loops"),
+        ("stuck", "redundant"),
+        ("near-duplicate", "duplicates"),
+        ("near-duplicate that idles", "duplicates"),
+    ],
+)
+def test_what_changed_nothing_but_the_clock_is_found_out(config: Config, fault: str, gate: str) -> None:
+    wrong = planted(fault, 1, CLOCKS[4], 0)
+    assert decided(config, wrong)[wrong.trajectory.trajectory_id] == gate
+
+
+def test_what_a_step_changed_is_told_from_the_clock(config: Config) -> None:
+    lake, wrong = Lake.open(config.lake), planted("no-op loop", 1, CLOCKS[4], 0)
+    write(lake, [one.record() for one in (*CLOCKS, wrong)])
+    decide(config, lake, 0)
+    rows = lake.read("reflections").to_pylist()
+    redundant = {row["step"] for row in rows if row["last_step_redundant"]}
+    assert {row["trajectory_id"] for row in rows} == {wrong.trajectory.trajectory_id}
+    assert len(redundant) == len(wrong.shots) - len(CLOCKS[4].shots)
+
+
+def test_a_lake_without_some_of_its_pictures_is_filtered_as_before(config: Config) -> None:
+    lake = Lake.open(config.lake)
+    still = [replace(one, clock=False) for one in CLOCKS[:3]]
+    write(lake, [one.record() for one in (*still, *CLOCKS[3:])])
+    lake.delete("screenshots", "true")
+    assert {one.passed for one in decide(config, lake, 0)[0]} == {True}
