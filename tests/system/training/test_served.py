@@ -19,10 +19,12 @@ from schemas.failure import FlywheelError
 from storage.lake import Lake
 from tasks.shared.policies import policies
 from tests.flows.conftest import prefect_server  # noqa: F401  (pytest finds the fixture by its name)
+from tests.tier import FULL
 
 UPDATES = {"vllm": "/collective_rpc", "sglang": "/update_weights_from_disk"}
 """What brings weights."""
 pytestmark = pytest.mark.slow
+EACH = [(stream, kind) for stream in (False, True) for kind in ("vllm", "sglang")]
 
 
 def config_in(folder: Path, **train: Any) -> Config:
@@ -85,8 +87,7 @@ def calls(log: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-@pytest.mark.parametrize("stream", [False, True], ids=["grpo", "stream"])
+@pytest.mark.parametrize(("stream", "kind"), EACH if FULL else EACH[::3], ids=str)
 def test_two_iterations_turn_by_themselves_and_every_step_is_by_the_weights_that_it_names(
     folder: Path, kind: str, stream: bool
 ) -> None:

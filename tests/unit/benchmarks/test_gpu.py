@@ -13,7 +13,9 @@ import torch
 from transformers import AutoModelForImageTextToText
 
 from benchmarks.gpu.learning import base_of, timed
+from tests.tier import FULL
 
+NAMES = ["cost_model", "replay", "save_stall", "train_step"]
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -34,7 +36,7 @@ def test_without_a_gpu_a_gpu_benchmark_says_so_in_one_line(
     assert said.startswith("skipped: there is no GPU here") and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["cost_model", "replay", "save_stall", "train_step"])
+@pytest.mark.parametrize("name", NAMES if FULL else NAMES[-1:])
 def test_the_tiny_setting_measures_every_arm(name: str, tmp_path: Path) -> None:
     done = started(name, "--device", "cpu", "--short", "--json", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from learning.engines.engine import SampleRef
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
+from tests.tier import IN_FULL
 from tests.unit.learning import chats, samples
 from tests.unit.learning.algorithms.test_objectives import started
 
@@ -50,6 +51,7 @@ def test_before_the_first_step_the_parent_is_the_policy(job: Callable[..., Job],
     learner.close()
 
 
+@IN_FULL
 @pytest.mark.slow
 def test_two_ranks_train_by_it_as_one_does(tmp_path: Path) -> None:
     losses = []

@@ -33,6 +33,7 @@ from models.vlm import VlmPolicy
 from schemas.config.training import GroupConfig, PpoConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
+from tests.tier import FULL
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.replies import job, model, preferences, rolled_out, streamed
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
@@ -45,7 +46,7 @@ class Start(NamedTuple):
     kind: str
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS if FULL else KINDS[1:2])
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
     folder = tmp_path_factory.mktemp("model")
     model(folder, request.param)
