@@ -7,7 +7,7 @@ canonical JSON form, which is what the lake stores.
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
@@ -182,6 +182,8 @@ Action = Annotated[
     | CallUser,
     Field(discriminator="type"),
 ]
+TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(get_args(Action)[0]))
+"""The names of all actions."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)

@@ -1,9 +1,9 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor (RFC 0001, v1.8): a JSON file per trajectory.
 
 The first step is the user's: the instruction and the first screen. An agent's step is a tool call, named as our
-actions are with their fields as arguments (in fractions), the thought as `reasoning_content`, and the screen
-after it as the observation. Files of other agents are read where their calls have these names; a file that came as
-one goes as it came.
+actions are with their fields as arguments (in fractions), the thought as `reasoning_content`, and the screen after it
+as the observation. What an agent of others does before any screen, such as asking for one, is no step. Files of other
+agents are read where their calls have these names; a file that came as one goes as it came.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
-from schemas.action import Action, action_of, numeric
+from schemas.action import TYPES, Action, action_of, numeric
 from schemas.text import Storable, storable
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
@@ -127,11 +127,11 @@ class Atif(Format):
         steps: list[ExchangedStep] = []
         for number, step in enumerate(document.steps):
             where = f"steps.{number}"
-            if step.source == "agent":
-                if screen is None:
-                    raise Refused(place, f"{where}.observation", "a step of the agent before any screen")
+            if step.source == "agent" and screen is not None:
                 steps.append(_read(step, screen, unit, place, where))
                 answered = True
+            elif step.source == "agent" and _acts(step):
+                raise Refused(place, f"{where}.observation", "a step of the agent before any screen")
             elif step.source == "user" and not asked:
                 asked = _text(step.message)
             shown = list(_shown(step, source, place, where))
@@ -225,6 +225,11 @@ def _read(step: _Step, screen: Picture, unit: str, place: Place, where: str) -> 
     except (ValueError, TypeError) as error:
         raise Refused(place, f"{where}.tool_calls.0.arguments", f"{error}") from error
     return ExchangedStep(screen, thought, action)
+
+
+def _acts(step: _Step) -> bool:
+    """Whether a step does what is no mere asking for the screen: a call that has the name of an action."""
+    return any(call.function_name in TYPES for call in step.tool_calls or [])
 
 
 def _action(call: _Call, screen: Picture, unit: str) -> Action:

@@ -227,6 +227,28 @@ def test_a_document_of_atif_stays_as_it_is(tmp_path: Path) -> None:
     assert "true is no number" in refused(form, source(tmp_path / "in", "theirs.json", document), unit="pixels")
 
 
+def test_an_atif_agent_that_first_asks_for_the_screen_has_done_nothing_yet(tmp_path: Path) -> None:
+    def shown(number: int) -> list[dict[str, object]]:
+        return [{"type": "image", "source": {"media_type": "image/png", "path": f"{number}.png"}}]
+
+    def called(number: int, name: str, **arguments: object) -> dict[str, object]:
+        call = {"tool_call_id": f"c{number}", "function_name": name, "arguments": arguments}
+        seen = {"results": [{"source_call_id": f"c{number}", "content": shown(number)}]}
+        return {"step_id": number + 2, "source": "agent", "message": "", "tool_calls": [call], "observation": seen}
+
+    asked = {"step_id": 1, "source": "user", "message": "Click."}
+    steps = [asked, called(0, "screenshot"), called(1, "click", x=25, y=10)]
+    document = {"schema_version": "ATIF-v1.7", "session_id": "s", "agent": {}, "steps": steps}
+    form = FORMATS.class_of("atif")()
+    (read,) = taken(form, source(tmp_path / "in", "theirs.json", document), unit="pixels")
+    assert [step.action for step in read.steps] == [Click(x=0.5, y=0.25)]
+    assert (read.steps[0].screen, read.after) == (picture(0), picture(1))
+    assert len(json.loads(next(written(form, [read], tmp_path / "out").glob("*/*.json")).read_text())["steps"]) == 3
+    document["steps"] = [asked, called(0, "click", x=25, y=10)]
+    file = source(tmp_path / "blind", "theirs.json", document)
+    assert "before any screen" in refused(form, file, unit="pixels")
+
+
 def test_a_data_set_of_robots_or_of_videos_is_refused_by_its_features(tmp_path: Path) -> None:
     form = FORMATS.class_of("lerobot")()
     (tmp_path / "meta").mkdir()
