@@ -117,7 +117,7 @@ def led_nowhere(
         found[wrong.screenshot] = {wrong.action: from_json(wrong.action)}
     for trajectory, steps in trajectories:
         for step in steps:
-            ended = step is steps[-1] and trajectory.termination != "max_steps"
+            ended = step is steps[-1] and trajectory.termination not in ("max_steps", "truncated")
             lost = ended and trajectory.success is False
             still = step.next_screenshot == step.screenshot and not (ended and trajectory.success)
             if step.action is not None and (lost or still or step.action_error):

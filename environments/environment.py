@@ -92,4 +92,5 @@ class Environment(ABC, Generic[Options]):
             max_steps=max_steps or entry.max_steps,
             verifier=entry.verifier or self.verifier,
             lineage=entry.lineage or self.lineage,
+            deterministic=entry.deterministic,
         )

@@ -18,6 +18,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "fake": "environments.fake.environment:FakeEnvironment",
         "site": "environments.site.environment:SiteEnvironment",
         "html": "environments.html.environment:HtmlEnvironment",
+        "openenv": "environments.openenv.environment:OpenEnvEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(
@@ -28,6 +29,7 @@ VERIFIERS: Registry[Verifier] = Registry(
         "html": "environments.chromium.in_page:InPageReward",
         "fake": "environments.fake.sandbox:FakeVerifier",
         "state": "environments.state:StateReward",
+        "openenv": "environments.openenv.sandbox:OpenEnvReward",
     },
 )
 

@@ -1,7 +1,8 @@
 """The seam between a policy and where it acts: one sandbox, one task, one seed, one final lifecycle.
 
-`start`, then any number of `observe`, `perform` and `verify`, then `stop`. The public methods are final: they keep
-the time and turn a hung sandbox into a `SandboxFailure`; an environment writes the underscored ones.
+`start`, then any number of `observe`, `perform` and `verify`, at most one `conclude`, then `stop`. The public methods
+are final: they keep the time and turn a hung sandbox into a `SandboxFailure`; an environment writes the underscored
+ones.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Awaitable
 from typing import TypeVar, final
 
 from environments.verifier import Verifier
-from schemas.action import TERMINAL, Action
+from schemas.action import TERMINAL, Action, CallUser, Finished
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure
 from schemas.observation import Observation, Outcome
@@ -37,19 +38,30 @@ class Sandbox(ABC):
 
     @final
     async def observe(self, elements: bool = False) -> Observation:
-        """What the screen shows now, with its elements if asked and there are any; raises SandboxFailure."""
+        """What the screen shows now, of whatever size, with its elements if asked and there are any; raises
+        SandboxFailure."""
         return await self._in_time(self._observe(elements), "screenshot")
 
     @final
-    async def perform(self, action: Action) -> None:
-        """Performs one action and lets the page react. `finished` and `call_user` touch nothing.
+    async def perform(self, action: Action) -> str | None:
+        """Performs one action and lets the page react. `finished` and `call_user` touch nothing: `conclude` takes them.
+
+        Returns:
+            Why the action came to nothing, where the environment says so and goes on; None where it was performed.
 
         Raises:
-            ActionFailure: this environment cannot perform such an action.
+            ActionFailure: this environment cannot perform such an action, which ends the trajectory.
             SandboxFailure: the box died or hung.
         """
-        if action.type not in TERMINAL:
-            await self._in_time(self._perform(action), action.type)
+        if action.type in TERMINAL:
+            return None
+        return await self._in_time(self._perform(action), action.type)
+
+    @final
+    async def conclude(self, action: Finished | CallUser) -> None:
+        """Tells the environment how the policy ends the trajectory, once, before the last verdict; raises as `perform`
+        does."""
+        await self._in_time(self._conclude(action), action.type)
 
     @final
     async def verify(self, verifier: Verifier) -> Outcome:
@@ -94,10 +106,14 @@ class Sandbox(ABC):
     async def _observe(self, elements: bool) -> Observation: ...
 
     @abstractmethod
-    async def _perform(self, action: Action) -> None: ...
+    async def _perform(self, action: Action) -> str | None: ...
 
     @abstractmethod
     async def _stop(self) -> None: ...
+
+    async def _conclude(self, action: Finished | CallUser) -> None:
+        """For environments that score an answer, or the word that a task cannot be done."""
+        return
 
     async def _abandon(self) -> None:
         """Called when the box hangs: ends what may hang with it."""

@@ -18,7 +18,7 @@ from environments.verifier import Verifier
 from models.policy import Context
 from rollout.actor import Acts
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, Reply, given
-from schemas.action import Action, point_of, to_json
+from schemas.action import Action, CallUser, Finished, point_of, to_json
 from schemas.failure import ActionFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, Turn, elements_json
 from schemas.table import utc_now
@@ -85,11 +85,17 @@ class _Session:
             self._remember(Turn(completion.thought, completion.action_text, _without_elements(seen)))
             seen, observe_ms = await self._observe(sandbox)
             self._amend(next_screenshot=_digest(seen.png))
-            if self.outcome.done or completion.action.type in _ENDS:
-                self.termination = "done" if self.outcome.done else _ENDS[completion.action.type]
+            if (ended := self._ended(completion.action)) is not None:
+                self.termination = ended
                 break
         if verifier is not None and not verifier.each_step:
             self.outcome = await sandbox.verify(verifier)
+
+    def _ended(self, action: Action) -> Termination | None:
+        """How the trajectory ended with this action; None where it goes on."""
+        if self.outcome.done:
+            return "done"
+        return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
     async def _asked(self, number: int, seen: Observation) -> Reply:
         """What the actor whose turn it is replies."""
@@ -106,8 +112,10 @@ class _Session:
     async def _perform(self, sandbox: Sandbox, action: Action, verifier: Verifier | None) -> None:
         clock = time.perf_counter()
         try:
-            if action.type not in _ENDS:
-                await sandbox.perform(action)
+            if isinstance(action, Finished | CallUser):
+                await sandbox.conclude(action)
+            elif refused := await sandbox.perform(action):
+                self._amend(action_error=refused)
         except ActionFailure as failure:
             self._amend(action_error=failure.reason)
             raise

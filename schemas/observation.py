@@ -79,6 +79,13 @@ class Outcome:
     done: bool
     reward: float
     """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done."""
+    truncated: bool = False
+    """Whether the environment ended the trajectory by a limit of its own, without saying that the task is done."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be performed."""
+        return self.done or self.truncated
 
     @property
     def success(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apps.commands import checkpoint, data, quality, upkeep, versions
+from apps.commands import checkpoint, data, quality, sandboxes, upkeep, versions
 from apps.commands.curation import synthesis
 from apps.commands.init import init
 from apps.commands.parsing import parse
@@ -373,6 +373,7 @@ VERBS = (
     export,
     serve,
     desk,
+    *sandboxes.VERBS,
     judge,
     parse,
     upgrade,

@@ -61,7 +61,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        name = _name_of(host)
+        name = name_of(host)
         if name is None:
             return _refused(421, f"`host`: {host[:60]!r} is no name of a machine.")
         if self._token is None and name not in self._hosts:
@@ -77,10 +77,10 @@ class Guard:
         """What is answered to whoever does not carry the token, or brings it in the address."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         carried = [given if kind.lower() == "bearer" else "", cookie_parser(headers.get("cookie", "")).get(COOKIE, "")]
-        if any([_same(one, token) for one in carried]):
+        if any([same_text(one, token) for one in carried]):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"))
-        if scope["method"] == "GET" and any([_same(value, token) for key, value in query if key == "token"]):
+        if scope["method"] == "GET" and any([same_text(value, token) for key, value in query if key == "token"]):
             left = urlencode([(key, value) for key, value in query if key != "token"])
             path = "/" + scope["path"].lstrip("/")  # of two slashes a browser reads the name of another site
             answer = RedirectResponse(path + (f"?{left}" if left else ""), 303)
@@ -94,11 +94,11 @@ def _foreign(headers: Headers, host: str, changes: bool) -> bool:
     site = headers.get("sec-fetch-site", "none")
     if changes:
         origin = headers.get("origin")
-        return site not in ("none", "same-origin") or (origin is not None and _place_of(origin) != host)
+        return site not in ("none", "same-origin") or (origin is not None and place_of(origin) != host)
     return site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
 
 
-def _name_of(host: str) -> str | None:
+def name_of(host: str) -> str | None:
     """The name in a `Host`, in small letters; None where it is none, such as half of an IPv6 address."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
@@ -106,7 +106,7 @@ def _name_of(host: str) -> str | None:
         return None
 
 
-def _place_of(origin: str) -> str | None:
+def place_of(origin: str) -> str | None:
     """The name and port in an `Origin`; None where it holds none that can be read."""
     try:
         return urlsplit(origin).netloc
@@ -128,7 +128,7 @@ def _unfit(headers: Headers) -> Response | None:
     return None
 
 
-def _same(given: str, token: str) -> bool:
+def same_text(given: str, token: str) -> bool:
     """In a time that does not tell how much of it is right."""
     return hmac.compare_digest(given.encode(), token.encode())
 

@@ -30,7 +30,7 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
     host, port = host or config.desk.host, config.desk.port if port is None else port
     token = token_for(host, config.desk.token_variable)
     app = make_app(config, open_lake(config), token, (*LOOPBACK, host.lower()))
-    with _listening(host, port) as listening:
+    with listening_at(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         also = f"  {page} {address}{page}" if page else ""
@@ -40,8 +40,13 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
         uvicorn.Server(running).run(sockets=[listening])
 
 
-def token_for(host: str, variable: str) -> str | None:
+def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
     """The token of the environment; None where there is none and only this machine can ask.
+
+    Args:
+        host: where is listened.
+        variable: the environment variable.
+        key: what says the host, for messages.
 
     Raises:
         UsageError: there is none, or a short one, and others can ask.
@@ -49,7 +54,7 @@ def token_for(host: str, variable: str) -> str | None:
     token = os.environ.get(variable) or None
     if token is None and not is_loopback(host):
         raise UsageError(
-            f"`desk.host`: others can reach {host}, and {variable} holds no token.",
+            f"`{key}`: others can reach {host}, and {variable} holds no token.",
             f"Set {variable} to a long random text, or listen at 127.0.0.1.",
         )
     if token is not None and len(token) < 16:
@@ -65,7 +70,8 @@ def is_loopback(host: str) -> bool:
         return host.lower() in LOOPBACK
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_at(host: str, port: int, key: str = "desk.port") -> socket.socket:
+    """A socket that listens; raises FlywheelError, naming what says the port, where another does already."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,6 +80,6 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.listen()  # so that whoever reads the address can connect at once, and waits
     except OSError as error:
         listening.close()
-        problem = f"`desk.port`: cannot listen at {host}, port {port}: {error.strerror or error}."
-        raise FlywheelError(problem, "Choose another one: `desk.port=0` takes any that is free.") from error
+        problem = f"`{key}`: cannot listen at {host}, port {port}: {error.strerror or error}."
+        raise FlywheelError(problem, f"Choose another one: 0 for `{key}` takes any that is free.") from error
     return listening

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from schemas.config.section import Count, Section
-from schemas.table import Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
+from schemas.table import Flag, Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
 JUDGED = "judge"
 """The verifier of a task whose environment has none: a judge scores its trajectories."""
@@ -25,6 +25,9 @@ class TaskEntry(Section):
     verifier: str = ""
     """A built-in one, `package.module:Verifier`, or `judge`; the environment's own if not set."""
     lineage: str | None = None
+    deterministic: bool = True
+    """Whether the same seed and the same actions always show the same; where not, no failed trajectory is gone back
+    to."""
 
 
 class GuiTask(Row):
@@ -47,6 +50,8 @@ class GuiTask(Row):
     """Where the task comes from: a catalog and its version, or the task it was made from."""
     setup: Text | None = None
     """Of a made task: JSON of the state it starts from and of the checks that its reward is (`schemas.world.Setup`)."""
+    deterministic: Flag = True
+    """Whether the same seed and the same actions always show the same, so that a trajectory can be replayed."""
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
@@ -60,7 +65,7 @@ TABLE = Table(
     name="tasks",
     row=GuiTask,
     key=("task_id",),
-    added={"setup": "NULL::VARCHAR"},
+    added={"setup": "NULL::VARCHAR", "deterministic": "TRUE"},
     expectations=(
         unique(("task_id",)),
         *not_null(

@@ -6,7 +6,8 @@ from typing import Literal
 from schemas.failure import BOUNDARIES, Boundary
 from schemas.table import Flag, Float32, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
 
-Termination = Literal["done", "finished", "call_user", "max_steps", "failure"]
+Termination = Literal["done", "finished", "call_user", "max_steps", "truncated", "failure"]
+"""`max_steps` is our limit, from which one could go on; `truncated` one of the environment's, from which none can."""
 Route = Literal["sft", "ct", "rl", "quarantine", "none"]
 SeedSplit = Literal["train", "validation", "test"]
 IMPORT = "import"

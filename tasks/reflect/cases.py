@@ -58,9 +58,9 @@ class Case:
 
 
 def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
-    """The failed trajectories that are gone back to: of training tasks and seeds, with a verifier, that no gate holds
-    back."""
-    tasks = {one.task_id: one for one in tasks_of(config, lake) if one.split == "train" and one.verifier != JUDGED}
+    """The failed trajectories that are gone back to: of deterministic training tasks and training seeds, with a
+    verifier, that no gate holds back."""
+    tasks = {one.task_id: one for one in tasks_of(config, lake) if can_be_replayed(one)}
     decisions = decisions_of(lake, iteration)
     rolled = [one for one in trajectories_of(lake, iteration) if one[0].continues is None]
     errors = [one for one in lake.rows(Reflection, {"iteration": iteration}) if one.last_step_correct is False]
@@ -87,6 +87,11 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
         ]
         found.append(Case(failed, steps, task, search, beside))
     return found
+
+
+def can_be_replayed(task: GuiTask) -> bool:
+    """Whether trajectories of a task are gone back to."""
+    return task.split == "train" and task.verifier != JUDGED and task.deterministic
 
 
 def _chosen(failed: Mapping[str, Rolled], most: int) -> list[str]:

@@ -20,13 +20,13 @@ from schemas.action import from_json
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.pair import Pair
-from schemas.tables.task import JUDGED, GuiTask
+from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.catalog import answers
 from storage.lake import Lake
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
-from tasks.reflect.cases import Rolled
+from tasks.reflect.cases import Rolled, can_be_replayed
 from tasks.running.boundary import boundary
 from tasks.running.console import err
 from tasks.running.run import Run, run_of
@@ -105,10 +105,8 @@ def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None)
 
 
 def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
-    """Those of training tasks with a verifier that are worth a try, by iteration."""
-    tasks = {
-        one.task_id: one for one in tasks_of(run.config, run.lake) if one.split == "train" and one.verifier != JUDGED
-    }
+    """Those of tasks that are gone back to that are worth a try, by iteration."""
+    tasks = {one.task_id: one for one in tasks_of(run.config, run.lake) if can_be_replayed(one)}
     most = run.config.reflect.attempts
     left = [
         one

@@ -1,0 +1,196 @@
+"""The server's pages and its WebSocket, as OpenEnv has them (docs/sandboxes.md)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from apps.desk.security import LOOPBACK
+from apps.sandboxes.guard import Guard
+from apps.sandboxes.serving import Serving
+from apps.sandboxes.session import CAPACITY, INVALID_JSON, SESSION, Message, WireSession
+from environments.openenv.wire import refused, schemas
+from schemas.tables.task import GuiTask
+from tasks.shared.version import version
+
+NAME = "flywheel"
+ABOUT = "Sandboxes of GUI tasks: a screenshot is what is seen, a click or a key is what is done."
+STATELESS = "An episode is a session: open the WebSocket /ws."
+
+
+class TasksAsked(BaseModel):
+    """Which tasks are asked for."""
+
+    split: str = "train"
+    index: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+
+def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
+    """The server of some tasks.
+
+    Args:
+        serving: tasks and sandboxes; its pool is started and closed with the server.
+        idle_s: a session that sends nothing for so long is ended.
+        token: what is asked for; None asks for none.
+        hosts: the names that it may be asked by where no token is asked for.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with serving.pool:
+            yield
+
+    app = FastAPI(title=NAME, description=ABOUT, version=version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    _add_pages(app)
+    _add_tasks(app, serving)
+
+    @app.websocket("/ws")
+    async def session(socket: WebSocket) -> None:
+        await socket.accept()
+        if serving.sessions >= serving.most_sessions:
+            said = f"All {serving.most_sessions} sessions are open."
+            await _say(socket, refused(CAPACITY, said, active_sessions=serving.sessions, max_sessions=serving.sessions))
+            await socket.close()
+            return
+        serving.sessions += 1
+        wire = WireSession(serving)
+        try:
+            await _converse(socket, wire, idle_s)
+        except WebSocketDisconnect:
+            pass
+        finally:
+            serving.sessions -= 1
+            await asyncio.shield(wire.close())
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await socket.close()
+
+    return Guard(app, token, hosts)
+
+
+async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None:
+    """Answers until the session is over. It is listened to meanwhile: a client that goes ends what it asked for, and
+    one that does not wait for its answer could take it for another one."""
+    heard = asyncio.ensure_future(_next(socket))
+    try:
+        while True:
+            done, _ = await asyncio.wait([heard], timeout=idle_s)
+            if not done:
+                return await _say(socket, refused(SESSION, f"Nothing was sent for {idle_s:g} s: the session is ended."))
+            text = heard.result()
+            heard = asyncio.ensure_future(_next(socket))
+            try:
+                message = json.loads(text or "")
+            except ValueError:
+                await _say(socket, refused(INVALID_JSON, "The message is no JSON."))
+                continue
+            if isinstance(message, dict) and message.get("type") == "close":
+                return None
+            reply = await _answered(wire, message, heard)
+            if reply is None:
+                return await _say(socket, refused(SESSION, "A message came before the last was answered."))
+            await _say(socket, reply)
+            if reply["data"].get("code") == CAPACITY:
+                return None
+    finally:
+        heard.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+            await heard
+
+
+async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[str | None]") -> Message | None:
+    """The answer, or None where another message came first; raises WebSocketDisconnect if the client went."""
+    answer = asyncio.ensure_future(wire.answer(message))
+    try:
+        await asyncio.wait([answer, heard], return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        heard.result()
+        return None
+    finally:
+        if not answer.done():
+            answer.cancel()
+            await asyncio.wait([answer])
+
+
+async def _next(socket: WebSocket) -> str | None:
+    """The text of the next message; None of one that has none. Raises WebSocketDisconnect."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    return message.get("text")
+
+
+async def _say(socket: WebSocket, message: Mapping[str, Any]) -> None:
+    with suppress(RuntimeError):  # it has gone
+        await socket.send_text(json.dumps(message, separators=(",", ":")))
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "healthy"}
+
+    @app.get("/metadata")
+    async def metadata() -> dict[str, str]:
+        return {"name": NAME, "description": ABOUT, "version": version()}
+
+    @app.get("/schema")
+    async def schema() -> dict[str, Any]:
+        return schemas()
+
+    async def stateless() -> JSONResponse:
+        return JSONResponse({"detail": STATELESS}, 409)
+
+    app.get("/state")(stateless)
+    app.post("/reset")(stateless)
+    app.post("/step")(stateless)
+
+    @app.post("/mcp")
+    async def mcp() -> dict[str, Any]:
+        error = {"code": -32601, "message": f"No tools are called here. {STATELESS}"}
+        return {"jsonrpc": "2.0", "id": None, "error": error}
+
+
+def _add_tasks(app: FastAPI, serving: Serving) -> None:
+    """OpenEnv's pages about tasks; one is chosen by `reset(task_id=)`, or by `reset(split=, index=)`."""
+
+    @app.get("/list_environments")
+    async def environments() -> list[str]:
+        return [NAME]
+
+    @app.get(f"/{NAME}/splits")
+    async def splits() -> list[str]:
+        return ["train", "held_out"] if serving.held_out else ["train"]
+
+    @app.post(f"/{NAME}/num_tasks")
+    async def count(asked: Annotated[TasksAsked, Body()]) -> dict[str, int]:
+        return {"num_tasks": len(serving.of_split(asked.split))}
+
+    @app.post(f"/{NAME}/tasks")
+    async def tasks(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any]:
+        return {"tasks": [_shown(task) for task in serving.of_split(asked.split)]}
+
+    @app.post(f"/{NAME}/task_range")
+    async def some(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any]:
+        return {"tasks": [_shown(task) for task in serving.of_split(asked.split)[asked.start : asked.stop]]}
+
+    @app.post(f"/{NAME}/task", response_model=None)
+    async def one(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any] | JSONResponse:
+        found = serving.of_split(asked.split)
+        if asked.index is None or not 0 <= asked.index < len(found):
+            return JSONResponse({"detail": f"`index` is not below {len(found)}"}, 404)
+        return {"task": _shown(found[asked.index])}
+
+
+def _shown(task: GuiTask) -> dict[str, Any]:
+    names = {"task_id", "environment", "instruction", "tags", "max_steps", "deterministic"}
+    return task.model_dump(include=names)

@@ -1,0 +1,49 @@
+"""Who may ask for a sandbox: checked on every request and every handshake, before a session is opened.
+
+As at the desk (`apps.desk.security`): on the loopback interface whoever can start programs here may; elsewhere a token
+is asked for. Pages of other sites may not, even in a browser that may: a WebSocket is theirs to open, but carries their
+`Origin`, or another `Host`.
+"""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from apps.desk.security import LOOPBACK, name_of, place_of, same_text
+
+OPEN = "/health"
+"""What is answered without a token, for whoever waits for the server."""
+
+
+class Guard:
+    """Answers itself what may not be asked.
+
+    Args:
+        app: the server.
+        token: what every request must carry as `Authorization: Bearer`; None asks for none.
+        hosts: the names that it may be asked by where no token is asked for.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str] = LOOPBACK) -> None:
+        self._app, self._token, self._hosts = app, token, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hands on what may be asked."""
+        refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._token is None and name_of(host) not in self._hosts:
+            return PlainTextResponse(f"The server is not called {host[:60]!r}.\n", 421)
+        if origin is not None and place_of(origin) != host:
+            return PlainTextResponse("A page of another site asked for this.\n", 403)
+        if self._token is None or scope["path"] == OPEN:
+            return None
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and same_text(given, self._token):
+            return None
+        return PlainTextResponse("Send the server's token: Authorization: Bearer ...\n", 401)

@@ -1,0 +1,69 @@
+"""`flywheel serve-sandboxes`: starts the pool, then answers until it is ended."""
+
+from collections.abc import Sequence
+
+import uvicorn
+
+from apps.desk.security import LOOPBACK
+from apps.desk.serve import listening_at, token_for
+from apps.sandboxes.app import make_app
+from apps.sandboxes.serving import Serving
+from schemas.config import Config
+from schemas.text import counted
+from tasks.running.console import out
+
+MOST_BYTES = 1 << 20
+"""Of one message: an action is short."""
+PING_S, PONG_S = 20.0, 60.0
+"""How often a quiet client is asked whether it is there, and how long that may take: it may be busy."""
+
+
+def serve_sandboxes(
+    config: Config,
+    host: str,
+    port: int,
+    token_variable: str,
+    names: Sequence[str] | None,
+    held_out: bool,
+    idle_s: float,
+) -> None:
+    """Serves sandboxes of the config's environments until a signal ends it.
+
+    Args:
+        config: the resolved config.
+        host: the address to listen at.
+        port: 0 takes any that is free.
+        token_variable: the environment variable with the token.
+        names: the tasks that are served; the suite's, if not given.
+        held_out: whether held-out tasks and seeds are, too.
+        idle_s: a session that sends nothing for so long is ended.
+
+    Raises:
+        UsageError: a task that there is not; or the address is not this machine's own and there is no token.
+        FlywheelError: the port is taken, or there is no browser for the environments that need one.
+    """
+    token = token_for(host, token_variable, "--host")
+    serving = Serving(config, names, held_out)
+    app = make_app(serving, idle_s, token, (*LOOPBACK, host.lower()))
+    with listening_at(host, port, "--port") as listening:
+        shown = f"[{host}]" if ":" in host else host
+        how = "" if token is None else f"  (the token is in {token_variable})"
+        what = f"{counted(len(serving.tasks), 'task')}, {counted(serving.most_sessions, 'session')}"
+        address = f"http://{shown}:{listening.getsockname()[1]}"
+        out().print(f"sandboxes {address}  {what}{how}", highlight=False, soft_wrap=True)
+        uvicorn.Server(running(app)).run(sockets=[listening])
+
+
+def running(app: object) -> uvicorn.Config:
+    """How it runs. Frames are not compressed: a screenshot is, and it would cost ten times the rest of a step."""
+    return uvicorn.Config(
+        app,  # pyright: ignore[reportArgumentType]
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        ws_max_size=MOST_BYTES,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PONG_S,
+    )

@@ -1,0 +1,79 @@
+"""What is served: some tasks of a config, the pool that they are leased from, and how much of it is in use."""
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from environments.catalog import catalog, tasks_named
+from environments.pool import SandboxPool
+from environments.registry import environments_of
+from schemas.config import Config
+from schemas.failure import UsageError
+from schemas.tables.task import GuiTask, Split
+from schemas.tables.trajectory import SPLIT_STARTS
+
+
+class Serving:
+    """Tasks and sandboxes of one server.
+
+    Args:
+        config: the resolved config.
+        names: the tasks that are served; the suite's, if not given.
+        held_out: whether held-out tasks and seeds are served, too: a policy that trains on them can no longer be
+            measured.
+
+    Raises:
+        UsageError: a task that there is not, or one that is held out and not to be served.
+    """
+
+    def __init__(self, config: Config, names: Sequence[str] | None = None, held_out: bool = False) -> None:
+        self.held_out = held_out
+        splits: tuple[Split, ...] = ("train", "held_out") if held_out else ("train",)
+        if names is None:
+            tasks = [task for task in catalog(config) if task.split in splits]
+        else:
+            kept = set(config.suite.held_out)
+            tasks = tasks_named(config, names, "--tasks")
+            if not held_out and (closed := [one.task_id for one in tasks if kept & {one.task_id, one.template}]):
+                raise UsageError(f"`--tasks`: {closed[0]} is held out.", "Add --held-out, if it is to be played.")
+        self.tasks = {task.task_id: task for task in tasks}
+        self.environments = environments_of(config, tasks)
+        self.pool = SandboxPool(self.environments)
+        self.leased: Counter[str] = Counter()
+        """Leases by environment."""
+        self.sessions = 0
+        """Open connections."""
+
+    @property
+    def most_sessions(self) -> int:
+        """How many connections can be open: as many as there are sandboxes."""
+        return sum(self.pool.sizes.values())
+
+    def full(self, environment: str) -> bool:
+        """Whether all of an environment's sandboxes are leased."""
+        return self.leased[environment] >= self.pool.sizes[environment]
+
+    def of_split(self, split: str) -> list[GuiTask]:
+        """The tasks of a split, in the config's order."""
+        return [task for task in self.tasks.values() if task.split == split]
+
+    def task(self, name: object) -> GuiTask:
+        """A served task by its id, or by its template where only one has it; raises ValueError, naming the nearest."""
+        if not isinstance(name, str):
+            raise ValueError("`task_id` names no task: write, for example, environment/template")
+        having = [task for task in self.tasks.values() if name in (task.task_id, task.template)]
+        if len(having) == 1:
+            return having[0]
+        if having:
+            raise ValueError(f"`task_id`: {name!r} is a task of several environments: write environment/template")
+        near = get_close_matches(name, [*self.tasks, *(task.template for task in self.tasks.values())], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(list(self.tasks)[:8])} and so on"
+        raise ValueError(f"`task_id`: no task {name[:80]!r} is served; {hint}")
+
+    def seed(self, given: object) -> int:
+        """A seed that is served; raises ValueError for one that is none, or held out."""
+        end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
+            more = "" if self.held_out else "; seeds from there on are held out (--held-out)"
+            raise ValueError(f"`seed`: {str(given)[:40]} is no whole number from 0 to {end - 1:,}{more}")
+        return given

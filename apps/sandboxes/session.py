@@ -1,0 +1,214 @@
+"""A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
+
+An episode begins with `reset`, which gives the sandbox of the one before back, and is over with an answer that is
+`done`; what is sent before the one or after the other is refused. A box that dies is told as `metadata.failure`, with
+no reward: an outage must not look like a failure of whoever acts.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from apps.sandboxes.serving import Serving
+from environments.openenv.wire import GuiState, observation_of, observed, refused
+from environments.registry import verifier_of
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas.action import Action, CallUser, Finished, action_of
+from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.observation import Observation, Outcome
+from schemas.tables.task import GuiTask
+from schemas.tables.trajectory import SPLIT_STARTS
+
+RESETS = {"task_id", "seed", "episode_id", "elements", "split", "index"}
+INVALID_JSON, UNKNOWN, INVALID = "INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR"
+EXECUTION, CAPACITY, SESSION = "EXECUTION_ERROR", "CAPACITY_REACHED", "SESSION_ERROR"
+Ended = Literal["done", "finished", "call_user", "truncated", "failure"]
+Message = dict[str, Any]
+_NOTHING = Observation(b"", 0, 0, "")
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A lease with what has come of it."""
+
+    name: str
+    task: GuiTask
+    seed: int
+    sandbox: Sandbox
+    elements: bool
+    verifier: Verifier | None
+    lease: AsyncExitStack
+    """Closed, it is given back; again, nothing happens."""
+    seen: Observation = _NOTHING
+    since: float = field(default_factory=time.monotonic)
+    steps: int = 0
+    over: bool = False
+
+
+class WireSession:
+    """One session; its methods are called one after the other. `close` gives its sandbox back.
+
+    Args:
+        serving: tasks and sandboxes.
+    """
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._episode: _Episode | None = None
+
+    async def answer(self, message: object) -> Message:
+        """What is answered to a message; a refusal of code `CAPACITY_REACHED` ends the session."""
+        fields = message if isinstance(message, dict) else {}
+        kind, data = fields.get("type"), fields.get("data", {})
+        if kind == "state":
+            return {"type": "state", "data": self._state().model_dump()}
+        if kind == "mcp":
+            failed = {"code": -32601, "message": "No tools are called here: send `step`."}
+            return {"type": "mcp", "data": {"jsonrpc": "2.0", "id": None, "error": failed}}
+        if kind not in ("reset", "step"):
+            return refused(UNKNOWN, f"There is no message {str(kind)[:40]!r}: reset, step, state, close.")
+        if not isinstance(data, dict):
+            return refused(INVALID, "`data` is no object.", errors=[])
+        try:
+            return await (self._reset(data) if kind == "reset" else self._step(data))
+        except ValidationError as error:
+            errors = error.errors(include_url=False, include_context=False, include_input=False)
+            return refused(INVALID, "Invalid action", errors=errors)
+        except ValueError as error:
+            return refused(INVALID, str(error), errors=[])
+
+    async def close(self) -> None:
+        """Gives the sandbox back."""
+        episode, self._episode = self._episode, None
+        if episode is not None:
+            await episode.lease.aclose()
+
+    async def _reset(self, data: Mapping[str, Any]) -> Message:
+        task, seed = self._asked(data)
+        await self.close()
+        if self._serving.full(task.environment):
+            size = self._serving.pool.sizes[task.environment]
+            said = f"All {size} sandboxes of {task.environment} are leased."
+            return refused(CAPACITY, said, active_sessions=self._serving.leased[task.environment], max_sessions=size)
+        try:
+            episode = await self._begun(task, seed, data)
+            episode.seen = await episode.sandbox.observe(episode.elements)
+        except TrajectoryFailure as failure:
+            await self.close()
+            return refused(EXECUTION, f"No sandbox: {failure.reason}", failure=failure.boundary)
+        about = {"task_id": task.task_id, "seed": seed, "episode_id": episode.name, "max_steps": task.max_steps}
+        return observed(observation_of(episode.seen, episode.elements), None, False, about)
+
+    def _asked(self, data: Mapping[str, Any]) -> tuple[GuiTask, int]:
+        """The task and the seed of a `reset`; raises ValueError for what there is not."""
+        if unknown := sorted(map(str, data.keys() - RESETS)):
+            raise ValueError(f"`reset` takes no `{unknown[0][:40]}`: it takes {', '.join(sorted(RESETS))}")
+        name = data.get("episode_id")
+        if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255):
+            raise ValueError("`episode_id` is no text of at most 255 characters")
+        if not isinstance(data.get("elements", False), bool):
+            raise ValueError("`elements` is neither true nor false")
+        seed = data.get("seed")
+        seed = random.randrange(SPLIT_STARTS["validation"]) if seed is None else self._serving.seed(seed)
+        if "task_id" in data and data["task_id"] is not None:
+            return self._serving.task(data["task_id"]), seed
+        split, index = data.get("split") or "train", data.get("index")
+        tasks = self._serving.of_split(str(split))
+        if index is None and len(self._serving.tasks) == 1:
+            return next(iter(self._serving.tasks.values())), seed
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
+            some = ", ".join(list(self._serving.tasks)[:4])
+            raise ValueError(
+                f"`reset` names no task: send `task_id`, such as {some}; or `split` and an `index` below {len(tasks)}"
+            )
+        return tasks[index], seed
+
+    async def _begun(self, task: GuiTask, seed: int, data: Mapping[str, Any]) -> _Episode:
+        lease = AsyncExitStack()
+        self._serving.leased[task.environment] += 1
+        lease.callback(self._serving.leased.subtract, [task.environment])
+        try:
+            sandbox = await lease.enter_async_context(self._serving.pool.lease(task, seed))
+        except BaseException:
+            await lease.aclose()
+            raise
+        name = data.get("episode_id") or uuid.uuid4().hex
+        elements, verifier = data.get("elements", False), verifier_of(task.verifier)
+        self._episode = _Episode(name, task, seed, sandbox, elements, verifier, lease)
+        return self._episode
+
+    async def _step(self, data: Mapping[str, Any]) -> Message:
+        action = action_of({key: value for key, value in data.items() if key != "metadata"})
+        episode = self._episode
+        if episode is None or episode.over:
+            why = "No episode has begun" if episode is None else "The episode is over"
+            return refused(EXECUTION, f"{why}: send `reset`.")
+        try:
+            refusal = await _performed(episode.sandbox, action)
+            episode.steps += 1
+            outcome, ended = await self._judged(episode, action)
+            episode.seen = await episode.sandbox.observe(episode.elements)
+        except TrajectoryFailure as failure:
+            return await self._failed(episode, failure)
+        reward = None if outcome is None else outcome.reward
+        metadata: dict[str, Any] = {} if refusal is None else {"action_error": refusal}
+        if ended is not None:
+            episode.over = True
+            metadata |= {"ended": ended, "truncated": ended == "truncated"}
+        return observed(observation_of(episode.seen, episode.elements), reward, ended is not None, metadata)
+
+    async def _judged(self, episode: _Episode, action: Action) -> tuple[Outcome | None, Ended | None]:
+        """What the verifier says, where it is asked by now, and how the episode has ended."""
+        verifier, outcome = episode.verifier, None
+        if verifier is not None and verifier.each_step:
+            outcome = await episode.sandbox.verify(verifier)
+        ended = _ended(episode, action, outcome)
+        if ended is not None and verifier is not None and outcome is None:
+            outcome = await episode.sandbox.verify(verifier)
+        return outcome, ended
+
+    async def _failed(self, episode: _Episode, failure: TrajectoryFailure) -> Message:
+        """An episode that fails is over, and shows what was seen last. An action that makes no sense there earns
+        nothing; of the rest there is no telling."""
+        episode.over = True
+        self._serving.pool.metrics.deaths += isinstance(failure, SandboxFailure)
+        await episode.lease.aclose()
+        reward = 0.0 if failure.boundary == "action" else None
+        about = {"ended": "failure", "failure": failure.boundary, "reason": failure.reason}
+        return observed(observation_of(episode.seen, episode.elements), reward, True, about)
+
+    def _state(self) -> GuiState:
+        episode = self._episode
+        if episode is None:
+            return GuiState()
+        return GuiState(
+            episode_id=episode.name,
+            step_count=episode.steps,
+            task_id=episode.task.task_id,
+            seed=episode.seed,
+            environment=episode.task.environment,
+            lease_s=round(time.monotonic() - episode.since, 3),
+        )
+
+
+async def _performed(sandbox: Sandbox, action: Action) -> str | None:
+    """Why the action came to nothing, where the sandbox says so and goes on."""
+    if isinstance(action, Finished | CallUser):
+        await sandbox.conclude(action)
+        return None
+    return await sandbox.perform(action)
+
+
+def _ended(episode: _Episode, action: Action, outcome: Outcome | None) -> Ended | None:
+    if outcome is not None and outcome.over:
+        return "done" if outcome.done else "truncated"
+    if isinstance(action, Finished | CallUser):
+        return action.type
+    return "truncated" if episode.steps >= episode.task.max_steps else None

@@ -1,0 +1,74 @@
+"""The wire's client for code that waits: gymnasium's loops, TRL's tools, a notebook.
+
+Its loop runs in a thread of its own, so that the server's pings are answered while a model is asked.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from environments.openenv.client import Answer, Fields, Lost, WireClient
+
+T = TypeVar("T")
+WAIT_S = 60.0
+"""How long an answer is waited for, if nothing else is said."""
+
+
+class BlockingClient:
+    """Episodes one after the other. A connection that was lost is made anew by the next `reset`, and by nothing else.
+
+    Args:
+        url: the server's base URL.
+        token: what it asks for, if anything.
+        wait_s: how long an answer is waited for; what comes later is never taken for another one.
+    """
+
+    def __init__(self, url: str, token: str | None = None, wait_s: float = WAIT_S) -> None:
+        self._url, self._token, self._wait_s = url, token, wait_s
+        self._client: WireClient | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="flywheel-wire", daemon=True)
+        self._thread.start()
+
+    def reset(self, **fields: Any) -> Answer:
+        """Begins an episode; raises Refused or Lost."""
+        if self._client is None:
+            client = WireClient(self._url, self._token)
+            self._waited("connect", client.open())
+            self._client = client
+        return self._waited("reset", self._client.reset(fields))
+
+    def step(self, action: Fields) -> Answer:
+        """Performs an action; raises Refused, or Lost, also where no episode has begun."""
+        if self._client is None:
+            raise Lost("no episode has begun, or its connection was lost: reset first")
+        return self._waited("step", self._client.step(action))
+
+    def close(self) -> None:
+        """Ends the session and its thread; may be called again."""
+        if self._loop.is_closed():
+            return
+        if self._client is not None:
+            self._run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(self._wait_s)
+        self._loop.close()
+
+    def _waited(self, what: str, work: Coroutine[Any, Any, T]) -> T:
+        async def in_time() -> T:
+            async with asyncio.timeout(self._wait_s):
+                return await work
+
+        try:
+            return self._run(in_time())
+        except (Lost, TimeoutError, KeyboardInterrupt) as error:
+            lost, self._client = self._client, None
+            if lost is not None:
+                self._loop.call_soon_threadsafe(lost.drop)
+            if isinstance(error, TimeoutError):
+                raise Lost(f"{self._url} gave no answer to {what} within {self._wait_s:g} s") from error
+            raise
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

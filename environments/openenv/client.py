@@ -1,0 +1,187 @@
+"""One session on an OpenEnv server: JSON messages over its WebSocket `/ws`, an answer for each before the next.
+
+A session is an episode after another in one connection, and the connection is never made anew: a server gives whoever
+comes again another environment, in which nothing was reset. What breaks or comes late ends the session for good. Frames
+are not compressed: of a screenshot, which is, that costs ten times what it saves (docs/sandboxes.md).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+MOST_BYTES = 64 << 20
+"""Of one answer."""
+PING_S, PONG_S = 20.0, 60.0
+"""How often a quiet server is asked whether it is there, and how long that may take: it may be busy."""
+CAPACITY = "CAPACITY_REACHED"
+INVALID = "VALIDATION_ERROR"
+Fields = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """The server answered with an error.
+
+    Args:
+        code: one of OpenEnv's, such as `VALIDATION_ERROR`.
+        message: what it said.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(f"{message} ({code})")
+
+
+class Lost(Exception):
+    """There is no such server, it is gone, or what it sends is not OpenEnv's wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answers to `reset` and `step`."""
+
+    observation: dict[str, Any]
+    reward: float | None
+    done: bool
+    metadata: dict[str, Any]
+
+
+def address_of(url: str) -> str:
+    """The WebSocket of a server's base URL; raises ValueError for what is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise ValueError(f"{url!r} is no address: write, for example, http://127.0.0.1:8000")
+    return urlunsplit((SCHEMES[parts.scheme], parts.netloc, f"{parts.path.rstrip('/')}/ws", "", ""))
+
+
+class WireClient:
+    """A session. Its methods are called one after the other, in one event loop.
+
+    Args:
+        url: the server's base URL, with `http`, `https`, `ws` or `wss`.
+        token: sent as `Authorization: Bearer`, if there is one.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url, self._token = url, token
+        self._connection: ClientConnection | None = None
+        self._waits_for = ""
+
+    async def open(self) -> None:
+        """Connects; raises Lost."""
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else None
+        local = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
+        try:
+            self._connection = await connect(
+                address_of(self.url),
+                additional_headers=headers,
+                compression=None,
+                max_size=MOST_BYTES,
+                ping_interval=PING_S,
+                ping_timeout=PONG_S,
+                proxy=None if local else True,
+            )
+        except InvalidStatus as error:
+            status = error.response.status_code
+            hint = ": it asks for another token" if status in (401, 403) else ""
+            raise Lost(f"{self.url} opens no session (HTTP {status}){hint}") from error
+        except (OSError, WebSocketException, TimeoutError) as error:
+            raise Lost(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+
+    async def reset(self, fields: Fields) -> Answer:
+        """Begins an episode; raises Refused or Lost."""
+        return _answer("reset", await self._call("reset", "observation", fields))
+
+    async def step(self, action: Fields) -> Answer:
+        """Performs an action; raises Refused or Lost."""
+        return _answer("step", await self._call("step", "observation", action))
+
+    async def state(self) -> dict[str, Any]:
+        """What the server says of the episode; raises Refused or Lost."""
+        return await self._call("state", "state", None)
+
+    async def close(self) -> None:
+        """Ends the session; raises nothing."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._waits_for:
+            connection.transport.abort()
+            return
+        try:
+            await connection.send('{"type":"close"}')
+            await connection.close()
+        except (OSError, WebSocketException):
+            return
+
+    def drop(self) -> None:
+        """Cuts the connection at once."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.transport.abort()
+
+    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
+        connection = self._connection
+        if connection is None:
+            raise Lost("the session is closed")
+        if self._waits_for:
+            raise Lost(f"the session is lost: its {self._waits_for} was never answered")
+        self._waits_for = kind
+        try:
+            await connection.send(json.dumps({"type": kind} if data is None else {"type": kind, "data": data}))
+            text = await connection.recv()
+        except (OSError, WebSocketException) as error:
+            self.drop()
+            raise Lost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
+        self._waits_for = ""
+        return _data(kind, wanted, text)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
+    """What a frame holds; raises Refused for an error, and Lost for another message than the one that is wanted."""
+    try:
+        message = json.loads(text)
+    except ValueError as error:
+        raise Lost(f"the answer to {kind} is not JSON") from error
+    data = message.get("data") if isinstance(message, dict) else None
+    if not isinstance(data, dict):
+        raise Lost(f"the answer to {kind} is no message of OpenEnv's")
+    if message.get("type") == "error":
+        raise Refused(str(data.get("code", "UNKNOWN")), _reason(data))
+    if message.get("type") != wanted:
+        raise Lost(f"the answer to {kind} is a {str(message.get('type'))[:40]!r}, and not a {wanted!r}")
+    return data
+
+
+def _reason(data: dict[str, Any]) -> str:
+    """What an error says, with the fields that it is about."""
+    message = str(data.get("message", "no reason given"))
+    errors = data.get("errors")
+    if not isinstance(errors, list):
+        return message[:400]
+    fields = [f"{'.'.join(map(str, one.get('loc', ())))}: {one.get('msg')}" for one in errors if isinstance(one, dict)]
+    return f"{message}: {'; '.join(fields)}"[:400]
+
+
+def _answer(kind: str, data: dict[str, Any]) -> Answer:
+    """The fields of an observation, of the kinds that the wire has for them; raises Lost."""
+    observation, reward, done = data.get("observation"), data.get("reward"), data.get("done", False)
+    metadata = data.get("metadata")
+    if not isinstance(observation, dict):
+        raise Lost(f"the answer to {kind} has no `observation`")
+    if not isinstance(done, bool):
+        raise Lost(f"the answer to {kind} has a `done` that is no truth value: {str(done)[:40]!r}")
+    if reward is not None and not (isinstance(reward, bool | int | float) and math.isfinite(reward)):
+        raise Lost(f"the answer to {kind} has a `reward` that is no number: {str(reward)[:40]!r}")
+    given = None if reward is None else float(reward)
+    return Answer(observation, given, done, metadata if isinstance(metadata, dict) else {})

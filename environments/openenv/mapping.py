@@ -1,0 +1,145 @@
+"""How another's environment is read and written: where its picture is, and which of its actions is which of ours."""
+
+import base64
+import binascii
+import io
+import string
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from schemas import action as act
+
+LARGEST = 16_384
+"""Pixels of a side that a screen may have."""
+_SIGNATURE, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+_POINTS = ("x", "y", "to_x", "to_y")
+_AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
+TYPES: Mapping[str, type[act.Action]] = {
+    one.model_fields["type"].default: one for one in get_args(get_args(act.Action)[0])
+}
+"""Our actions by the name of their type."""
+
+
+def found(data: Mapping[str, Any], path: str) -> Any:
+    """What is at a dotted path such as `metadata.error`; None where nothing is."""
+    here: Any = data
+    for name in path.split("."):
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here
+
+
+def picture_of(value: Any) -> tuple[bytes, int, int]:
+    """A screenshot as PNG with its width and height in pixels.
+
+    Args:
+        value: base64 of a PNG or JPEG, with or without `data:...;base64,` before it, or rows of pixels (height, width,
+            3) of whole numbers from 0 to 255.
+
+    Raises:
+        ValueError: it is none of these; says what is wrong.
+    """
+    if isinstance(value, list):
+        return _drawn(value)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"is {type(value).__name__}, and no picture")
+    try:
+        content = base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("is text, and no base64") from error
+    if not content.startswith(_SIGNATURE):
+        return _as_png(content)
+    if len(content) < 33 or not content.endswith(_END):
+        raise ValueError("is a PNG that is cut short")
+    width, height = struct.unpack(">II", content[16:24])
+    if not (0 < width <= LARGEST and 0 < height <= LARGEST):
+        raise ValueError(f"is a picture of {width} x {height} pixels")
+    return content, width, height
+
+
+def _drawn(rows: list[Any]) -> tuple[bytes, int, int]:
+    import numpy as np
+    from PIL import Image
+
+    try:
+        pixels = np.asarray(rows)
+    except ValueError as error:
+        raise ValueError("is a list whose rows differ") from error
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape or pixels.dtype.kind not in "iu":
+        raise ValueError(f"is a list of shape {pixels.shape}, and not (height, width, 3) of whole numbers")
+    if pixels.min() < 0 or pixels.max() > 255:
+        raise ValueError("has pixels outside 0 to 255")
+    return _saved(Image.fromarray(pixels.astype(np.uint8)))
+
+
+def _as_png(content: bytes) -> tuple[bytes, int, int]:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "WEBP", "GIF", "BMP")) as picture:
+            return _saved(picture.convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError("is base64 of no picture") from error
+
+
+def _saved(picture: Any) -> tuple[bytes, int, int]:
+    stream = io.BytesIO()
+    picture.save(stream, "png", compress_level=1)
+    return stream.getvalue(), picture.width, picture.height
+
+
+def names_for(kind: str) -> frozenset[str]:
+    """What stands between braces in the fields of an action of this type (see `values_of`)."""
+    fields = set(TYPES[kind].model_fields)
+    fields |= {f"{name}_px" for name in _POINTS if name in fields} | {"width", "height"}
+    fields |= {"across", "down"} if "direction" in fields else set()
+    return frozenset(fields | {"keys"} if "key" in fields else fields)
+
+
+def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
+    """An action's own fields; its points in whole pixels of the screen as `x_px` and so on; where a scroll goes as
+    `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the screen's `width` and `height`."""
+    values: dict[str, Any] = {**action.model_dump(), "width": width, "height": height}
+    for name in _POINTS:
+        if name in values:
+            side = width if name.endswith("x") else height
+            values[f"{name}_px"] = min(int(values[name] * side), side - 1)
+    if "direction" in values:
+        values["across"], values["down"] = _AWAY[values["direction"]]
+    if "key" in values:
+        values["keys"] = values["key"].split()
+    return values
+
+
+def filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """A template with its braces filled: a text that is nothing but `{name}` becomes the value, as a number or a list
+    too; others become text, with `{name!r}` for a Python literal."""
+    if isinstance(template, Mapping):
+        return {key: filled(one, values) for key, one in template.items()}
+    if isinstance(template, list | tuple):
+        return [filled(one, values) for one in template]
+    if not isinstance(template, str):
+        return template
+    if template[:1] == "{" and template[-1:] == "}" and template[1:-1] in values:
+        return values[template[1:-1]]
+    return template.format_map(values)
+
+
+def unknown_names(kind: str, template: Any) -> list[str]:
+    """What stands between braces in a template and is no name for this type; raises ValueError for odd braces."""
+    return sorted({name for text in _texts(template) for name in _named(text)} - names_for(kind))
+
+
+def _named(text: str) -> Iterator[str]:
+    return (name for _, name, _, _ in string.Formatter().parse(text) if name is not None)
+
+
+def _texts(template: Any) -> Iterator[str]:
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, Mapping):
+        for one in template.values():
+            yield from _texts(one)
+    elif isinstance(template, Sequence):
+        for one in template:
+            yield from _texts(one)

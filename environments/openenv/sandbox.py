@@ -1,0 +1,160 @@
+"""An episode on an OpenEnv server as a sandbox: each step's answer brings the screen, the reward and the end."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from environments.openenv.client import CAPACITY, INVALID, Answer, Lost, Refused, WireClient
+from environments.openenv.mapping import filled, found, picture_of, values_of
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas.action import Action, CallUser, Finished
+from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
+from schemas.observation import Observation, Outcome
+from schemas.tables.task import GuiTask
+
+if TYPE_CHECKING:
+    from environments.openenv.environment import OpenEnvConfig
+
+AGAIN_S = 0.2
+"""How long a server that has no session left is waited for before it is asked again."""
+WAITED = 0.9
+"""The part of `start_timeout_s` after which it is given up."""
+
+
+class OpenEnvSandbox(Sandbox):
+    """One episode in a session of its own; nothing of it outlives the lease.
+
+    Args:
+        config: the section, with the server's address and how its environment is read and written.
+        token: what the server asks for, if anything.
+    """
+
+    def __init__(self, config: "OpenEnvConfig", token: str | None) -> None:
+        super().__init__(config)
+        self._config, self._token = config, token
+        self._client = WireClient(config.url, token)
+        self._answer: Answer | None = None
+        self._seen = Observation(b"", 0, 0, "")
+        self._instruction = ""
+        self._rewards = 0.0
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the last answer says; raises TrajectoryFailure of boundary `verifier` for what is no reward."""
+        answer = self._answer
+        assert answer is not None
+        summed = self._config.rewards == "summed"
+        if answer.done and answer.reward is None and not summed:
+            raise TrajectoryFailure("verifier", "the episode is done, and its `reward` is null")
+        reward = (self._rewards if summed else answer.reward or 0.0) / self._config.full_reward
+        if not -1.0 <= reward <= 1.0:
+            problem = f"a reward of {reward:g}, and rewards are in [-1, 1] (`full_reward` is what a success is worth)"
+            raise TrajectoryFailure("verifier", problem)
+        truncated = answer.done and found(_data(answer), self._config.truncated) is True
+        ended_by_us = answer.metadata.get("ended") in ("finished", "call_user")
+        return Outcome(answer.done and not truncated and not ended_by_us, reward, truncated)
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._instruction = task.instruction
+        fields = self._config.reset_of(task.template, seed)
+        await self._take("reset", await self._begun(fields))
+        assert self._answer is not None
+        if self._answer.done:
+            raise SandboxFailure("the episode is over as it begins: `done` at reset")
+
+    async def _begun(self, fields: dict[str, Any]) -> Answer:
+        """The answer to a reset in a new session; asks again while the server has none left."""
+        until = asyncio.get_running_loop().time() + WAITED * self._config.start_timeout_s
+        while True:
+            try:
+                await self._client.open()
+                return await self._client.reset(fields)
+            except Lost as error:
+                raise SandboxFailure(str(error)) from error
+            except Refused as error:
+                if error.code != CAPACITY or asyncio.get_running_loop().time() + AGAIN_S > until:
+                    raise SandboxFailure(f"{self._config.url} refuses the reset: {error}") from error
+            await self._client.close()
+            await asyncio.sleep(AGAIN_S)
+            self._client = WireClient(self._config.url, self._token)
+
+    async def _observe(self, elements: bool) -> Observation:
+        return self._seen
+
+    async def _perform(self, action: Action) -> str | None:
+        if self._answer is not None and self._answer.done:
+            return None  # of a task that a judge scores: the screen stays
+        await self._take(action.type, await self._sent(action))
+        assert self._answer is not None
+        refused = found(_data(self._answer), self._config.action_error)
+        return str(refused)[:400] if refused else None
+
+    async def _conclude(self, action: Finished | CallUser) -> None:
+        over = self._answer is not None and self._answer.done
+        if not over and (not self._config.actions or action.type in self._config.actions):
+            await self._take(action.type, await self._sent(action))
+
+    async def _sent(self, action: Action) -> Answer:
+        try:
+            return await self._client.step(self._written(action))
+        except Lost as error:
+            raise SandboxFailure(str(error)) from error
+        except Refused as error:
+            if error.code == INVALID:
+                raise ActionFailure(f"the environment takes no such {action.type}: {error.message}") from error
+            raise SandboxFailure(f"{self._config.url} refuses {action.type}: {error}") from error
+
+    def _written(self, action: Action) -> dict[str, Any]:
+        """The action as the environment takes it."""
+        if not self._config.actions:
+            return action.model_dump()
+        template = self._config.actions.get(action.type)
+        if template is None:
+            raise ActionFailure(f"this environment cannot perform {action.type}")
+        return filled(template, values_of(action, self._seen.width, self._seen.height))
+
+    async def _take(self, what: str, answer: Answer) -> None:
+        """Takes an answer in; raises TrajectoryFailure for one that says so itself, or whose screen cannot be read."""
+        if (boundary := answer.metadata.get("failure")) is not None:
+            reason = str(answer.metadata.get("reason") or "no reason given")[:400]
+            raise _failure(str(boundary), reason)
+        try:
+            png, width, height = picture_of(found(answer.observation, self._config.screenshot))
+        except ValueError as error:
+            has = ", ".join(sorted(answer.observation)[:12]) or "nothing"
+            where = f"the answer to {what}: its `{self._config.screenshot}`"
+            raise SandboxFailure(f"{where} {error}; the observation has {has}") from error
+        instruction = found(answer.observation, self._config.instruction)
+        if isinstance(instruction, str) and instruction:
+            self._instruction = instruction
+        self._answer, self._rewards = answer, self._rewards + (answer.reward or 0.0)
+        self._seen = Observation(png, width, height, self._instruction)
+
+    async def _stop(self) -> None:
+        await self._client.close()
+
+    async def _abandon(self) -> None:
+        self._client.drop()
+
+
+class OpenEnvReward(Verifier):
+    """The reward that the server told with the last step."""
+
+    each_step = True
+    reads = OpenEnvSandbox
+
+    async def outcome(self, sandbox: OpenEnvSandbox) -> Outcome:
+        """From the answer that is there already."""
+        return sandbox.outcome
+
+
+def _data(answer: Answer) -> dict[str, Any]:
+    """An answer's observation with its metadata, for dotted paths."""
+    return {**answer.observation, "metadata": answer.metadata}
+
+
+def _failure(boundary: str, reason: str) -> TrajectoryFailure:
+    """What a server blames on the action or its verifier; whatever else it names, the policy here is not to blame."""
+    if boundary == "action":
+        return ActionFailure(reason)
+    return TrajectoryFailure("verifier", reason) if boundary == "verifier" else SandboxFailure(reason)

@@ -1,0 +1,75 @@
+"""What our own sandboxes look like on OpenEnv's wire: the fields of their actions, observations and episodes."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from schemas.action import Action
+from schemas.observation import Observation, elements_json
+
+
+class GuiObservation(BaseModel):
+    """What a step shows."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    screenshot: str
+    """A PNG in base64."""
+    width: int
+    """Of the screenshot in pixels; it may change from step to step."""
+    height: int
+    instruction: str
+    elements: list[tuple[str, str, tuple[float, float, float, float], int, str]] | None = None
+    """Name, kind, box in fractions of the screen, whether it is live, and value of what is on the screen, where `reset`
+    was sent `elements`: true."""
+
+
+class GuiState(BaseModel):
+    """What is known of an episode besides what it shows."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    episode_id: str | None = None
+    step_count: int = 0
+    task_id: str | None = None
+    seed: int | None = None
+    environment: str | None = None
+    lease_s: float = 0.0
+    """How long the sandbox has been leased."""
+
+
+def schemas() -> dict[str, Any]:
+    """JSON schemas of `action`, `observation` and `state`."""
+    action = {**TypeAdapter(Action).json_schema(), "title": "GuiAction", "type": "object"}
+    return {
+        "action": action,
+        "observation": GuiObservation.model_json_schema(),
+        "state": GuiState.model_json_schema(),
+    }
+
+
+def observation_of(seen: Observation, elements: bool) -> dict[str, Any]:
+    """The fields of a `GuiObservation`."""
+    fields: dict[str, Any] = {
+        "screenshot": base64.b64encode(seen.png).decode("ascii"),
+        "width": seen.width,
+        "height": seen.height,
+        "instruction": seen.instruction,
+    }
+    return {**fields, "elements": json.loads(elements_json(seen.elements))} if elements else fields
+
+
+def observed(
+    observation: Mapping[str, Any], reward: float | None, done: bool, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The message that answers `reset` and `step`."""
+    data = {"observation": observation, "reward": reward, "done": done, "metadata": metadata}
+    return {"type": "observation", "data": data}
+
+
+def refused(code: str, message: str, **more: Any) -> dict[str, Any]:
+    """The message that refuses one."""
+    return {"type": "error", "data": {"message": message, "code": code, **more}}
