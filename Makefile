@@ -29,4 +29,4 @@ docs: .venv/ready
 	@.venv/bin/python -m sphinx -q -W --keep-going -b html docs site
 
 bench: .venv/ready
-	@.venv/bin/python -m benchmarks.sandbox --short && .venv/bin/python -m benchmarks.wheel --short
+	@.venv/bin/python -m benchmarks.sandbox --short && .venv/bin/python -m benchmarks.wheel --short && .venv/bin/python -m benchmarks.wire --short

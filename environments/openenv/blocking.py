@@ -33,7 +33,7 @@ class BlockingClient:
 
     def reset(self, **fields: Any) -> Answer:
         """Begins an episode; raises Refused or Lost."""
-        if self._client is None:
+        if self._client is None or not self._client.is_open:
             client = WireClient(self._url, self._token)
             self._waited("connect", client.open())
             self._client = client

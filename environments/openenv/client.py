@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
@@ -22,6 +22,8 @@ PING_S, PONG_S = 20.0, 60.0
 """How often a quiet server is asked whether it is there, and how long that may take: it may be busy."""
 CAPACITY = "CAPACITY_REACHED"
 INVALID = "VALIDATION_ERROR"
+ENDS = (CAPACITY, "FACTORY_ERROR", "SESSION_ERROR")
+"""Errors after which the server hangs up."""
 Fields = Mapping[str, Any]
 
 
@@ -72,6 +74,11 @@ class WireClient:
         self.url, self._token = url, token
         self._connection: ClientConnection | None = None
         self._waits_for = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more can be asked of it."""
+        return self._connection is not None
 
     async def open(self) -> None:
         """Connects; raises Lost."""
@@ -133,14 +140,29 @@ class WireClient:
         if self._waits_for:
             raise Lost(f"the session is lost: its {self._waits_for} was never answered")
         self._waits_for = kind
+        message = json.dumps({"type": kind} if data is None else {"type": kind, "data": data})
         try:
-            await connection.send(json.dumps({"type": kind} if data is None else {"type": kind, "data": data}))
+            sent = await _sent(connection, message)
             text = await connection.recv()
         except (OSError, WebSocketException) as error:
             self.drop()
             raise Lost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
         self._waits_for = ""
-        return _data(kind, wanted, text)
+        try:
+            return _data(kind, wanted if sent else "error", text)
+        except Refused as error:
+            if error.code in ENDS:
+                self.drop()
+            raise
+
+
+async def _sent(connection: ClientConnection, message: str) -> bool:
+    """Whether a message could be sent: a server that has no room says so, and hangs up, before it is asked."""
+    try:
+        await connection.send(message)
+    except ConnectionClosed:
+        return False
+    return True
 
 
 def _said(error: Exception) -> str:

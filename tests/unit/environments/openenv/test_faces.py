@@ -1,0 +1,154 @@
+"""The client's thin faces, against a running server: gymnasium's environment and TRL's tools."""
+
+import inspect
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from PIL import Image
+from transformers.utils import get_json_schema
+
+from environments.openenv.blocking import BlockingClient
+from environments.openenv.client import Lost, Refused
+from environments.openenv.gym import ID, TYPED, GuiEnv
+from environments.openenv.trl import GuiTools, trl_environment
+from tests.unit.apps.sandboxes.served import served_apart, serving
+from tests.unit.environments.openenv.wire import answering, observed
+
+MAKE = f"environments.openenv.gym:{ID}"
+
+
+def acting(kind: str, x: float = 0.5, y: float = 0.5, text: str = "") -> dict[str, Any]:
+    point = np.array([x, y], np.float32)
+    return {"type": TYPED.index(kind), "point": point, "to": point, "direction": 0, "text": text}
+
+
+def test_gymnasiums_own_checker_warns_of_nothing() -> None:
+    with served_apart(serving()) as url, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gymnasium.make(MAKE, url=url, task_id="fake/enter-text", render_mode="rgb_array")
+        check_env(made.unwrapped)
+        made.close()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_vector_of_two_environments_acts_for_a_hundred_steps(mode: Any) -> None:
+    with served_apart(serving(sandboxes=2)) as url:
+        several = gymnasium.make_vec(
+            MAKE, 2, mode, vector_kwargs={"shared_memory": False} if mode == "async" else None,
+            url=url, task_id="click-one", size=(160, 210),
+        )  # fmt: skip
+        several.reset(seed=3)
+        ended = 0
+        for _ in range(100):
+            _, _, terminated, truncated, _ = several.step(several.action_space.sample())
+            ended += int(np.sum(terminated | truncated))
+        several.close()
+    assert ended > 0
+
+
+def test_a_seed_shows_the_same_and_a_limit_is_no_end_of_the_task() -> None:
+    with served_apart(serving()) as url:
+        one = GuiEnv(url, "click-one", render_mode="rgb_array")
+        first, about = one.reset(seed=5)
+        again, _ = one.reset(seed=5)
+        assert np.array_equal(first["screenshot"], again["screenshot"])
+        assert first["screenshot"].shape == (210, 160, 3)
+        assert np.array_equal(one.render(), again["screenshot"])
+        assert about["seed"] == 5
+        ends = [one.step(acting("click", 0.01, 0.99))[2:4] for _ in range(3)]
+        assert ends == [(False, False), (False, False), (False, True)]
+        one.close()
+        one.close()
+
+
+def test_an_action_that_is_not_taken_changes_nothing_and_an_outage_is_no_reward() -> None:
+    with served_apart(serving()) as url:
+        one = GuiEnv(url, "dies")
+        before, _ = one.reset(seed=3)
+        seen, reward, terminated, truncated, info = one.step(acting("hotkey", text="a b c d"))
+        assert (reward, terminated, truncated) == (0.0, False, False)
+        assert "String should match pattern" in info["action_error"]
+        assert np.array_equal(seen["screenshot"], before["screenshot"])
+        _, _, terminated, truncated, info = one.step(acting("wait"))
+        assert (terminated, truncated, info["failure"]) == (False, True, "sandbox")
+        with pytest.raises(Refused, match="no task 'none' is served"):
+            one.reset(options={"task_id": "none"})
+        assert one.reset(seed=1, options={"task_id": "click-one"})[1]["task_id"] == "fake/click-one"
+        one.close()
+
+
+def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> None:
+    import asyncio
+    import threading
+
+    from tests.unit.environments.openenv.wire import late
+
+    def answers(message: dict[str, Any]) -> Any:
+        return observed() if message["type"] == "reset" else late(1.0, observed(1.0, True))
+
+    url, loops, up, down = list[str](), list[asyncio.AbstractEventLoop](), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        async with answering(answers) as address:
+            url.append(address)
+            up.set()
+            await down.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert up.wait(20)
+    client = BlockingClient(url[0], wait_s=0.2)
+    client.reset(seed=1)
+    with pytest.raises(Lost, match=r"gave no answer to step within 0\.2 s"):
+        client.step({"type": "wait"})
+    with pytest.raises(Lost, match="reset first"):
+        client.step({"type": "wait"})
+    assert not client.reset(seed=1).done
+    client.close()
+    loops[0].call_soon_threadsafe(down.set)
+    thread.join(20)
+
+
+TOOLS = ("click", "drag", "scroll", "type_text", "hotkey", "wait", "finish")
+
+
+def test_trls_contract_holds_for_every_tool() -> None:
+    public = {name for name, _ in inspect.getmembers(GuiTools, inspect.isfunction) if not name.startswith("_")}
+    assert public == {*TOOLS, "reset", "get_reward"}
+    for name in TOOLS:
+        schema = get_json_schema(getattr(GuiTools, name))["function"]
+        taken = {key for key in inspect.signature(getattr(GuiTools, name)).parameters if key != "self"}
+        assert set(schema["parameters"]["properties"]) == taken
+        assert all(one["description"] for one in schema["parameters"]["properties"].values())
+
+
+def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures() -> None:
+    with served_apart(serving()) as url:
+        one = trl_environment(url)()
+        first = one.reset(task_id="click-one", seed=5, prompt="not read")
+        assert first[0]["image"].size == (160, 210)
+        assert first[1]["text"].startswith("Click the ")
+        assert one.get_reward() == 0.0
+        with pytest.raises(ValueError, match="Invalid action"):
+            one.click(1.5, 0.5)
+        picture: Image.Image = one.wait()[0]["image"]
+        red, green, blue = (channel.load() for channel in picture.split())
+        assert red and green and blue
+        button = next(
+            (x, y) for y in range(60, 210) for x in range(160) if (red[x, y], green[x, y], blue[x, y]) not in _PLAIN
+        )
+        shown = one.click((button[0] + 5) / 160, (button[1] + 5) / 210)
+        assert (one.get_reward(), shown[1]["text"]) == (1.0, "Episode over.")
+        with pytest.raises(ValueError, match="Episode over"):
+            one.wait()
+        one.reset(task_id="dies", seed=3)
+        with pytest.raises(RuntimeError, match="sandbox: the fake box died"):
+            one.wait()
+
+
+_PLAIN = {(255, 255, 255), (255, 255, 0)}
