@@ -82,4 +82,7 @@ def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
         "precision": train.precision != default.precision,
         "device": train.device == "cuda",
     }
-    return [name for name, is_set in found.items() if is_set]
+    memory = [
+        name for name in type(train.memory).model_fields if getattr(train.memory, name) != getattr(default.memory, name)
+    ]
+    return [*(name for name, is_set in found.items() if is_set), *(f"memory.{name}" for name in memory)]

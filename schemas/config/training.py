@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.config.memory import MemoryConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole
 from schemas.registry import Registry, seam
 
@@ -280,6 +281,7 @@ class TrainConfig(StepSection):
     """With `sft` and `rft`: share of the samples that is perception data (`annotate.perception`), where there is
     any."""
     lora: LoraConfig = LoraConfig()
+    memory: MemoryConfig = MemoryConfig()
     ct_every: Whole = 0
     """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised
     one; never in iteration 0. 0 for never."""
@@ -306,6 +308,20 @@ class TrainConfig(StepSection):
     def _keeps(self) -> "TrainConfig":
         if self.keep == "masters+moments" and self.lora.rank:
             raise ValueError("keep is masters+moments, and the moments of adapters end with them: take masters")
+        if self.keep == "masters+moments" and self.memory.freeze_vision:
+            raise ValueError("keep is masters+moments, and a frozen vision tower has no moments: take masters")
+        return self
+
+    @model_validator(mode="after")
+    def _held(self) -> "TrainConfig":
+        if self.memory.frozen != "float32" and not (self.lora.rank or self.memory.freeze_vision):
+            raise ValueError("memory.frozen is bfloat16 and nothing is frozen: set lora.rank or memory.freeze_vision")
+        if self.memory.freeze_vision and self.lora.rank and self.lora.vision:
+            raise ValueError("memory.freeze_vision is set, and lora.vision trains the vision tower: take one")
+        if self.memory.offload and self.lora.rank:
+            raise ValueError("memory.offload is set, and adapters have little to offload: take memory.frozen=bfloat16")
+        if self.memory.offload and self.device == "cpu":
+            raise ValueError("memory.offload is set and device is cpu: there is nowhere else to hold weights")
         return self
 
     @model_validator(mode="after")

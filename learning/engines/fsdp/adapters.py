@@ -58,6 +58,19 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
         except ValueError as error:
             hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
             raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {error}", hint) from error
+        _draw(model)
+
+
+def _draw(model: Any) -> None:
+    """Gives the adapters of a model without numbers theirs: peft leaves them without, as the layers they stand beside.
+
+    They are in fp32, whatever those are in.
+    """
+    for layer in model.modules():
+        if hasattr(layer, "reset_lora_parameters") and layer.lora_A[_NAME].weight.is_meta:
+            for part in (layer.lora_A, layer.lora_B):
+                part[_NAME].to(torch.float32).to_empty(device="cpu")
+            layer.reset_lora_parameters(_NAME, True)
 
 
 def is_adapter(name: str) -> bool:
@@ -65,11 +78,16 @@ def is_adapter(name: str) -> bool:
     return _ADAPTER in name
 
 
+def unadapted(name: str) -> str:
+    """The name of a weight as it is without adapters beside it."""
+    return name.replace(_BASE, ".")
+
+
 def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights by their names without adapters, as this rank holds them; those that adapters change as they were."""
     for name, weight in model.named_parameters():
         if not is_adapter(name):
-            yield name.replace(_BASE, "."), weight
+            yield unadapted(name), weight
 
 
 @torch.no_grad()
@@ -82,9 +100,9 @@ def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
             delta = layer.scaling[_NAME] * (up @ down)
             if isinstance(weight, DTensor):  # every rank has it whole, and keeps its own rows
                 delta = distribute_tensor(delta, weight.device_mesh, weight.placements, src_data_rank=None)
-            yield name.replace(_BASE, "."), weight + delta
+            yield unadapted(name), weight + delta
         elif not is_adapter(name):
-            yield name.replace(_BASE, "."), weight.detach()
+            yield unadapted(name), weight.detach()
 
 
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:

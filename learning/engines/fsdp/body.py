@@ -11,7 +11,8 @@ from torch.distributed.tensor import DTensor
 from learning.checkpoint import State
 from learning.engines.engine import Body
 from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
-from learning.engines.fsdp.model import device_of, load_model, optimizer_of, shard, start_group, state_of
+from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
+from learning.engines.fsdp.model import device_of, freeze, optimizer_of, shard, start_group, state_of
 from learning.engines.fsdp.phases import Work
 from learning.engines.optimizer import moments_of
 from learning.job import Job
@@ -33,14 +34,19 @@ class FsdpBody(Body):
     """
 
     def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
-        self._rank, self._clip = rank, job.train.clip
+        self._rank, self._clip, self._dtype = rank, job.train.clip, dtype
         self._device = device_of(job.train)
         start_group(world, self._device)
-        self._model = load_model(job.parent, dtype)
+        self._model = empty_model(job.parent, dtype)
         if weights:
-            _fill(self._model, weights, job)
+            _check(self._model, weights, job)
+        freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
         self._net = shard(self._model, self._device, world, dtype, job.train)
+        if weights:
+            fill_with(self._model, weights, job.parent)
+        else:
+            fill_from(self._model, job.parent)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self._device)
 
@@ -84,11 +90,11 @@ class FsdpBody(Body):
 
     def weights(self) -> State:
         """As the policy's."""
-        return {f"model.{name}": weight for name, weight in plain(self._model)}
+        return {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self._dtype}
 
     def masters(self) -> State:
         """As the policy's."""
-        return {f"model.{name}": weight for name, weight in joined(self._model)}
+        return {f"model.{name}": weight.to(self._dtype) for name, weight in joined(self._model)}
 
     def restored(self, steps: int) -> None:
         """Goes on after so many steps."""
@@ -101,11 +107,10 @@ class FsdpBody(Body):
         return {name: full.to("cpu", torch.bfloat16) for name, full in found if self._rank == 0}
 
 
-def _fill(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
+def _check(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
     wanted = {name: weight.shape for name, weight in model.named_parameters()}
     if wanted != {name: weight.shape for name, weight in weights.items()}:
         raise CheckpointError(
             f"{job.parent / CRITIC}: the network in it is not of the policy's architecture.",
             "Remove the file: a critic is then begun anew.",
         )
-    model.load_state_dict(dict(weights), strict=False)  # tied weights have one name here

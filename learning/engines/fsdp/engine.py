@@ -30,10 +30,12 @@ from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
+from learning.engines.fsdp.loading import empty_model, fill_from
 from learning.engines.fsdp.model import (
+    check_offload,
     device_of,
+    freeze,
     gradients_of,
-    load_model,
     optimizer_of,
     shard,
     start_group,
@@ -43,6 +45,7 @@ from learning.engines.fsdp.model import (
 from learning.engines.fsdp.phases import Work, WorkMaker
 from learning.engines.optimizer import moments_of
 from learning.job import Job
+from learning.launch import send
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
 from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
@@ -78,14 +81,18 @@ class FsdpEngine(Engine):
         super().__init__(job, rank, world)
         self.dtype, self.device = dtype, device_of(job.train)
         start_group(world, self.device)
-        self._model = load_model(job.parent, dtype)
+        check_offload(job.train, self.device)
+        self._model = empty_model(job.parent, dtype)
         self._written = self._model.config.dtype or torch.bfloat16  # later `save_pretrained` makes a word of it
+        freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
         """What the model costs."""
         self.rules = self._rules_of(job.train, self.shape)
         self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
+        if not fill_from(self._model, job.parent) and rank == 0:
+            send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self.device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
@@ -195,15 +202,25 @@ class FsdpEngine(Engine):
         return self._job.train.lora.rank > 0
 
     def weights(self) -> State:
-        """As the state, but for adapters: they change in the course of a training, the weights beside them do not."""
-        return {f"model.{name}": weight for name, weight in plain(self._model)} if self.adapted else self.state()
+        """As the state, but for adapters: they change in the course of a training, the weights beside them do not.
+
+        Frozen weights that are held in bf16 are left out: the parent's files have them as they are.
+        """
+        held = {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype}
+        return held | self._moments()
 
     def masters(self) -> State:
-        """The same with the adapters merged in; every rank its shard."""
-        return {f"model.{name}": weight for name, weight in joined(self._model)} if self.adapted else self.state()
+        """All weights in `dtype`, adapters merged in; every rank its shard."""
+        return {f"model.{name}": weight.to(self.dtype) for name, weight in joined(self._model)} | self._moments()
+
+    def _moments(self) -> State:
+        """Those of the weights that are trained; none of adapters, which end with their training."""
+        state = {} if self.adapted else self.state()
+        return {name: part for name, part in state.items() if not name.startswith("model.")}
 
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
+        self.zero()  # the step that they were for is made
         state = {}
         for name, full in merged(self._model):
             if self.rank == 0:

@@ -9,18 +9,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
+from learning.engines.fsdp.loading import check_interface, materialize
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
 from models.safe import SAFE_WEIGHTS
 from schemas.config.training import TrainConfig
-from schemas.failure import CheckpointError, FlywheelError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 
 BETAS = (0.9, 0.95)
 SHARD = 5 << 30
@@ -38,6 +39,14 @@ def device_of(train: TrainConfig) -> torch.device:
     return device
 
 
+def check_offload(train: TrainConfig, device: torch.device) -> None:
+    """Raises `UsageError` if weights are to lie beside a GPU and there is none."""
+    if train.memory.offload and device.type == "cpu":
+        raise UsageError(
+            "`train.memory.offload`: this training runs on the CPU, which holds them anyway.", "Remove it."
+        )
+
+
 def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     """The model of a directory, on the CPU, with packed attention; `dtype` is what it will be trained in.
 
@@ -53,16 +62,14 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
         )
     except Exception as error:  # whatever the library raises, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
-    core, text = model.base_model, model.config.get_text_config()
-    lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
-    if lacks:
-        raise CheckpointError(
-            f"{directory}: a {model.config.model_type!r} model has no {', '.join(lacks)}.",
-            "The trainer takes models of the Qwen-VL family and those with the same interface.",
-        )
-    if any("sliding" in kind for kind in getattr(text, "layer_types", None) or ()):
-        raise CheckpointError(f"{directory}: sliding-window attention.", "The trainer runs full attention only.")
+    check_interface(model, directory)
     return model
+
+
+def freeze(model: Any, train: TrainConfig) -> None:
+    """Marks what `train.memory` says is not trained."""
+    if train.memory.freeze_vision:
+        model.base_model.visual.requires_grad_(False)
 
 
 def shard(
@@ -73,31 +80,41 @@ def shard(
     train: TrainConfig,
     exchange: AllToAll = all_to_all,
 ) -> TwoPhases:
-    """The model, sharded block by block over all ranks, its weights in `dtype`, computing as `train.precision` says."""
+    """The model, sharded block by block over all ranks, computing as `train.precision` says.
+
+    Trained weights are in `dtype`, frozen ones as `train.memory.frozen` says. Of a model without numbers the shards
+    have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
+    """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
     mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
     half = train.precision == "bfloat16" or (train.precision == "auto" and device.type == "cuda")
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
-    net = TwoPhases(model, exchange).train()
+    compute = torch.bfloat16 if half else dtype
+    frozen = torch.bfloat16 if train.memory.frozen == "bfloat16" else dtype
+    mixed = compute != dtype or frozen != dtype
+    policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
+    offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
+    net = TwoPhases(model, exchange, train.memory.logits_chunk).train()
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
-        _widen(block, dtype)
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    _widen(net, dtype)
-    fully_shard(net, mesh=mesh, mp_policy=policy)
+        _widen(block, dtype, frozen)
+        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
+    _widen(net, dtype, frozen)
+    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload)
     for module in net.modules():
         if isinstance(module, FSDPModule):  # sums, no means: a rank's part of the loss is its part of the batch's
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+    if any(weight.is_meta for weight in net.parameters()):
+        materialize(net, torch.device("cpu") if train.memory.offload else device)
     return net
 
 
-def _widen(module: nn.Module, dtype: torch.dtype) -> None:
+def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None:
     for weight in module.parameters():
         if not isinstance(weight, DTensor):
-            weight.data = weight.data.to(dtype)
+            weight.data = weight.data.to(trained if weight.requires_grad else frozen)
 
 
 def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:

@@ -7,12 +7,14 @@ without samples reads one token of padding, with no target: both then take part 
 gradient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from learning.algorithms.losses import token_logprobs
 from learning.data.documents import Document
@@ -65,11 +67,17 @@ _TENSORS = ("pixels", "grids", "ids", "positions", "places", "targets", "tokens"
 
 
 class TwoPhases(nn.Module):
-    """A model that is called with `Work`: one forward pass, so that what its blocks share is gathered once."""
+    """A model that is called with `Work`: one forward pass, so that what its blocks share is gathered once.
 
-    def __init__(self, model: Any, exchange: AllToAll = all_to_all) -> None:
+    Args:
+        model: what computes.
+        exchange: the all-to-all between the phases.
+        chunk: targets whose logits are held at a time; None for all of them.
+    """
+
+    def __init__(self, model: Any, exchange: AllToAll = all_to_all, chunk: int | None = None) -> None:
         super().__init__()
-        self.model, self._exchange = model, exchange
+        self.model, self._exchange, self._chunk = model, exchange, chunk
 
     def forward(self, work: Work) -> tuple[Tensor, Tensor]:
         """The log probability of each of this rank's targets, (m,), and the hidden states behind it, (m, width)."""
@@ -89,8 +97,26 @@ class TwoPhases(nn.Module):
             use_cache=False,
         )
         hidden = out.last_hidden_state[0, work.places]
-        logits = self.model.get_output_embeddings()(hidden)
-        return token_logprobs(logits, work.targets, work.temperatures), hidden
+        return self._logprobs(hidden, work.targets, work.temperatures), hidden
+
+    def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> Tensor:
+        """(m,); more targets than a chunk go through the head one chunk after the other, and once more on the way
+        back, so that the logits of one chunk are all that is ever held (as in Cut Cross-Entropy, arXiv 2411.09009)."""
+        head = self.model.get_output_embeddings()
+        if self._chunk is None or len(targets) <= self._chunk:
+            return token_logprobs(head(hidden), targets, temperatures)
+
+        def made(part: Tensor, asked: Tensor, divisors: Tensor | None) -> Tensor:
+            return token_logprobs(head(part), asked, divisors)
+
+        parts = zip(
+            hidden.split(self._chunk), targets.split(self._chunk), _split(temperatures, self._chunk), strict=False
+        )
+        return torch.cat([checkpoint(made, *part, use_reentrant=False) for part in parts])
+
+
+def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:
+    return repeat(None) if values is None else values.split(size)
 
 
 class WorkMaker:

@@ -1,0 +1,164 @@
+"""A directory's weights, read by every rank for its own shard: no rank ever holds the whole model.
+
+The model is made without numbers (`torch`'s meta device; what its modules compute of their own settings, such as rotary
+frequencies, is real), sharded so, given memory for the shards alone, and filled with ranges of the safetensors files.
+Names in files are turned into the modules' by the rules of `transformers` itself. A directory in which a weight is not
+stored in its own shape, which those rules would turn first, is read whole by every rank, and that is said.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from learning.engines.fsdp.adapters import is_adapter, unadapted
+from learning.parallel.packed_attention import NAME
+from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
+from schemas.failure import CheckpointError
+
+_HINT = "Name an image-text-to-text model directory."
+
+
+def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """The model of a directory without its weights, with packed attention; `dtype` is what it will be trained in.
+
+    Raises:
+        CheckpointError: it is none that can be trained.
+    """
+    from accelerate import init_empty_weights
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    require_safetensors(directory)
+    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
+    try:
+        config = AutoConfig.from_pretrained(directory, **SAFE)
+        with init_empty_weights(include_buffers=False):
+            model: Any = AutoModelForImageTextToText.from_config(config, attn_implementation=NAME, **experts)
+        model.tie_weights()
+    except Exception as error:  # whatever the library raises, the directory is what is wrong
+        raise CheckpointError(f"{directory}: {error}.", _HINT) from error
+    check_interface(model, directory)
+    return model
+
+
+def check_interface(model: Any, directory: Path) -> None:
+    """Raises `CheckpointError` for a model that does not take encoded screens or packed documents."""
+    core, text = model.base_model, model.config.get_text_config()
+    lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
+    if lacks:
+        raise CheckpointError(
+            f"{directory}: a {model.config.model_type!r} model has no {', '.join(lacks)}.",
+            "The trainer takes models of the Qwen-VL family and those with the same interface.",
+        )
+    if any("sliding" in kind for kind in getattr(text, "layer_types", None) or ()):
+        raise CheckpointError(f"{directory}: sliding-window attention.", "The trainer runs full attention only.")
+
+
+def materialize(net: nn.Module, device: torch.device) -> None:
+    """Gives a sharded model without numbers the memory of this rank's shards; adapters and buffers stay as they are."""
+    kept = {name: one for name, one in net.named_buffers()}
+    drawn = {name: one for name, one in net.named_parameters() if one.device.type != "meta"}
+    drawn = {
+        name: (one.to_local() if isinstance(one, DTensor) else one).detach().clone() for name, one in drawn.items()
+    }
+    net.to_empty(device=device)
+    with torch.no_grad():
+        for name, one in net.named_buffers():
+            one.copy_(kept[name])
+        for name, one in net.named_parameters():
+            if name in drawn:
+                _local(one).copy_(drawn[name])
+
+
+@torch.no_grad()
+def fill_from(model: Any, directory: Path) -> bool:
+    """Fills this rank's shards from a directory's files; whether ranges of them were enough.
+
+    Raises:
+        CheckpointError: a weight is missing or of another shape, or a file cannot be read.
+    """
+    wanted = dict(_weights(model))
+    with ExitStack() as files:
+        try:
+            stored = _stored(directory, model, files)
+        except Exception as error:  # whatever the library raises, the directory is what is wrong
+            raise CheckpointError(f"{directory}: {error}.", _HINT) from error
+        missing = sorted(wanted.keys() - stored.keys())
+        turned = any(
+            list(stored[name].get_shape()) != list(wanted[name].shape) for name in wanted.keys() & stored.keys()
+        )
+        if not missing and not turned:
+            for name, weight in wanted.items():
+                here = _range(weight)
+                if all(part.stop > part.start for part in here):
+                    _local(weight).copy_(stored[name][here] if here else stored[name][:])
+            return True
+    fill_with(model, _read_whole(directory, missing), directory)
+    return False
+
+
+@torch.no_grad()
+def fill_with(model: Any, weights: Mapping[str, Tensor], directory: Path) -> None:
+    """Fills this rank's shards from whole weights by their `transformers` names.
+
+    Raises:
+        CheckpointError: one is missing or of another shape.
+    """
+    for name, weight in _weights(model):
+        if name not in weights or weights[name].shape != weight.shape:
+            raise CheckpointError(f"{directory}: the weight {name!r} is missing or of another shape.", _HINT)
+        _local(weight).copy_(weights[name][_range(weight)])
+
+
+def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
+    return ((unadapted(name), weight) for name, weight in model.named_parameters() if not is_adapter(name))
+
+
+def _local(weight: Tensor) -> Tensor:
+    return weight.to_local() if isinstance(weight, DTensor) else weight
+
+
+def _range(weight: Tensor) -> tuple[slice, ...]:
+    """What of the whole this rank holds."""
+    if not isinstance(weight, DTensor):
+        return tuple(slice(0, size) for size in weight.shape)
+    sizes, starts = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
+    return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def _stored(directory: Path, model: Any, files: ExitStack) -> dict[str, Any]:
+    """By the name of a weight, the place in an open file where it is stored."""
+    from safetensors import safe_open
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
+
+    rules = get_model_conversion_mapping(model)
+    renamings = [rule for rule in rules if isinstance(rule, WeightRenaming)]
+    converters = [rule for rule in rules if isinstance(rule, WeightConverter)]
+    expected = {unadapted(name): weight for name, weight in model.state_dict().items() if not is_adapter(name)}
+    found = {}
+    for path in sorted(directory.glob("model*.safetensors")):
+        file = files.enter_context(safe_open(path, framework="pt"))
+        for key in file.keys():  # noqa: SIM118  (it cannot be iterated)
+            name, _ = rename_source_key(key, renamings, converters, model.base_model_prefix, expected)
+            found[name] = file.get_slice(key)
+    return found
+
+
+def _read_whole(directory: Path, missing: list[str]) -> dict[str, Tensor]:
+    """All weights as the library reads them; raises `CheckpointError` if some are in none of the files."""
+    from transformers import AutoModelForImageTextToText
+
+    try:
+        model, told = AutoModelForImageTextToText.from_pretrained(directory, output_loading_info=True, **SAFE_WEIGHTS)
+    except Exception as error:
+        raise CheckpointError(f"{directory}: {error}.", _HINT) from error
+    lacks = sorted(set(told["missing_keys"]) & set(missing))
+    if lacks:
+        raise CheckpointError(f"{directory}: no file has the weight {lacks[0]!r}.", "The checkpoint is broken.")
+    return dict(model.named_parameters())

@@ -1,0 +1,22 @@
+"""The `train.memory` section of the config: what a training holds, in what precision and where."""
+
+from typing import Literal
+
+from schemas.config.section import Count, Section
+
+
+class MemoryConfig(Section):
+    """What a training holds and where (docs/memory.md); not for the small policy. `flywheel plan` chooses these."""
+
+    frozen: Literal["float32", "bfloat16"] = "float32"
+    """What weights that are not trained are held in, 4 bytes or 2 each: those beside adapters, and those of a frozen
+    vision tower. They are computed with as `train.precision` says."""
+    freeze_vision: bool = False
+    """Whether the vision tower, its merger included, stays as it is: it then has no gradients, moments and kept
+    activations."""
+    offload: bool = False
+    """Whether the fp32 weights, their gradients and moments lie in the machine's memory, and the optimiser steps there;
+    the GPU holds what it computes with. For a GPU, and without adapters."""
+    logits_chunk: Count | None = None
+    """Targets whose logits are computed at a time; what is above is computed again on the way back, chunk by chunk. If
+    not set, the logits of all targets of a micro-batch are held together."""
