@@ -38,6 +38,7 @@ def build_random(
     head_width: int = 16,
     vision_hidden: int = 64,
     vision_layers: int = 2,
+    vocabulary: int = 0,
 ) -> None:
     """Writes a random model with its processor.
 
@@ -48,6 +49,7 @@ def build_random(
         out: directory to make.
         hidden, layers, heads, kv_heads, head_width: the text stack; the width is a multiple of 16.
         vision_hidden, vision_layers: the vision tower; heads are 32 wide.
+        vocabulary: words of its tables, where those of the tokeniser are fewer.
 
     Raises:
         UsageError: no such kind.
@@ -59,7 +61,7 @@ def build_random(
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
     tokenizer = _tokenizer(texts)
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
-    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads, head_width), vision)
+    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads, head_width), vision, vocabulary)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: Any = AutoModelForImageTextToText.from_config(config)
@@ -69,7 +71,7 @@ def build_random(
     _write_processor(kind, tokenizer, out)
 
 
-def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, Any]) -> Any:
+def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, Any], vocabulary: int) -> Any:
     """The model's configuration: its sizes, and the tokeniser's special tokens."""
     from transformers import AutoConfig
 
@@ -77,7 +79,7 @@ def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, 
     marks = {"pad_token_id": ids["pad"], "bos_token_id": None, "eos_token_id": ids["end"]}
     return AutoConfig.for_model(
         kind,
-        text_config={**text, **marks, "vocab_size": -(-len(tokenizer) // 64) * 64},
+        text_config={**text, **marks, "vocab_size": max(vocabulary, -(-len(tokenizer) // 64) * 64)},
         vision_config=vision,
         image_token_id=ids["image"],
         video_token_id=ids["video"],

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from apps.commands import checkpoint, data, quality, sandboxes, upkeep, versions
+from apps.commands.capacity import plan
 from apps.commands.curation import synthesis
 from apps.commands.init import init
 from apps.commands.parsing import parse
@@ -359,6 +360,7 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJ
 
 VERBS = (
     init,
+    plan,
     run,
     status,
     report,

@@ -30,10 +30,21 @@ def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     Raises:
         CheckpointError: it is none that can be trained.
     """
+    require_safetensors(directory)
+    return model_of_config(directory, dtype)
+
+
+def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """The same of a directory that need hold nothing but `config.json`.
+
+    Raises:
+        CheckpointError: there is none, or it is of no model that can be trained.
+    """
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForImageTextToText
 
-    require_safetensors(directory)
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(f"{directory} has no config.json.", "Name a Hugging Face model directory.")
     experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
     try:
         config = AutoConfig.from_pretrained(directory, **SAFE)

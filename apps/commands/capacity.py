@@ -1,0 +1,210 @@
+"""`flywheel plan`: whether a training fits on some GPUs, with which knobs, how fast it goes, and the config for it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
+from schemas.config.sections import Config
+from schemas.failure import UsageError
+
+RANK = 16
+"""Of the adapters that `--lora` asks for."""
+GIB = 2**30
+MEASURED = "one H100 as measured (2.6e14 operations a second, a quarter of its peak)"
+ASSUMED = (
+    f"{MEASURED}; links between GPUs and nodes are assumed, and no run on several GPUs has been made",
+    "a GPU has 97.5 % of its name's GB in GiB, of which 1.5 GiB go to the driver and 5 % of what a step holds to gaps",
+    "all tokens are of screens, and one of eight has a target",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """What was found."""
+
+    model: str
+    weights: int
+    trained: int
+    method: str
+    gpus: str
+    fits: bool
+    gib: float
+    """What a GPU needs."""
+    room_gib: float
+    """What it has."""
+    host_gib: float
+    """Of the machine's memory, for each GPU."""
+    parts_gib: dict[str, float]
+    moment: str
+    """When a GPU holds most."""
+    knobs: dict[str, str]
+    """Config keys as `key=value`, and why."""
+    tokens_per_s: float
+    seconds_per_step: float
+    """Of as many tokens as all GPUs hold at once."""
+    would_fit: dict[str, float]
+    """What would make it fit, and the GiB of a GPU with it."""
+    assumed: tuple[str, ...]
+    written: str | None
+
+
+def plan(
+    model: Annotated[Path, typer.Option("--model", metavar="DIR", help="A model; config.json is all that is read.")],
+    gpus: Annotated[str, typer.Option("--gpus", metavar="NxGB", help="1x80, 8x80, or with nodes before: 2x8x80.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
+    lora: Annotated[bool, typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights.")] = False,
+    write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
+    given = list(overrides or ())
+    if write is not None and write.exists():
+        raise UsageError(f"`--write`: there is a {write} already.", "Name another file; nothing was written.")
+    given += [f"train.method={method}"] if method else []
+    given += [f"train.lora.rank={RANK}", "train.memory.frozen=bfloat16"] if lora else []
+    found = planned(resolve(config, given), model, gpus)
+    if write is not None and found.fits:
+        _write(write, config, [*given, *_keys(found, model)])
+        found = TrainingPlan(**{**_fields(found), "written": str(write.absolute())})
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, write)
+    if not found.fits:
+        raise typer.Exit(1)
+
+
+def planned(config: Config, model: Path, gpus: str) -> TrainingPlan:
+    """The plan.
+
+    Raises:
+        UsageError: the GPUs or an option cannot be read, or a knob is set that the plan chooses.
+        CheckpointError: the directory holds no model that can be trained.
+    """
+    from learning.planning.recipes import choose, read_gpus, suggestions
+
+    there = read_gpus(gpus)
+    train = config.train
+    _refuse_small(model)
+    from learning.algorithms.method import Source, method_of
+    from learning.engines.fsdp.census import sizes_at
+    from learning.planning.memory import Recipe
+
+    alone = train.method == "ppo" and train.ppo.critic == "alone"
+    asked = Recipe(
+        ranks=there.ranks, tokens=0, targets=0, patches=0, rank=train.lora.rank,
+        frozen=2 if train.memory.frozen == "bfloat16" else 4, freeze_vision=train.memory.freeze_vision,
+        offload=train.memory.offload, checkpointing=train.activation_checkpointing,
+        logits_chunk=train.memory.logits_chunk, compute=4 if train.precision == "float32" else 2,
+        networks=2 if alone else 1,
+    )  # fmt: skip
+    network, shape = sizes_at(model, train.lora)
+    tried, fits = choose(network, there, asked, train.token_cap)
+    others = {}
+    if not fits:
+        adapted, _ = sizes_at(model, train.lora.model_copy(update={"rank": RANK}))
+        found = suggestions(network, adapted, there, asked, train.token_cap, RANK)
+        others = {one.change: one.peak / GIB for one in found}
+    source = method_of(train).source
+    compares = source in (Source.GROUPS, Source.TRAJECTORIES, Source.PAIRS) and train.method != "rft"
+    speed = _pace(shape, network, there, tried.recipe, int(compares))
+    trained = network.adapters if train.lora.rank else network.weights
+    trained -= network.tower if train.memory.freeze_vision and not train.lora.rank else 0
+    prediction = tried.prediction
+    return TrainingPlan(
+        model=str(model.absolute()), weights=network.weights, trained=trained, method=train.method, gpus=str(there),
+        fits=fits, gib=prediction.peak / GIB, room_gib=there.room / GIB, host_gib=prediction.host / GIB,
+        parts_gib={name: size / GIB for name, size in prediction.parts.items() if size}, moment=prediction.moment,
+        knobs={f"train.token_cap={tried.recipe.tokens}": _cap(train.token_cap, tried.recipe.tokens), **dict(tried.why)},
+        tokens_per_s=speed, seconds_per_step=there.ranks * tried.recipe.tokens / speed, would_fit=others,
+        assumed=ASSUMED, written=None,
+    )  # fmt: skip
+
+
+def _refuse_small(model: Path) -> None:
+    from models.tiny.layout import is_tiny, read_config
+
+    if not (model / "config.json").is_file():
+        raise UsageError(f"`--model`: {model} has no config.json.", "Name a Hugging Face model directory.")
+    if is_tiny(read_config(model)):
+        raise UsageError(f"`--model`: {model} is the small policy, which trains on a CPU.", "It needs no plan.")
+
+
+def _cap(given: int | None, chosen: int) -> str:
+    from learning.planning.recipes import CAPS
+
+    if given:
+        return "as asked for"
+    if chosen == CAPS[0]:
+        return "holds six screens of 1920 x 1080 and their text"
+    return f"{CAPS[0]:,} do not fit; a longer sample is shared by several GPUs, or refused on one"
+
+
+def _pace(shape: Any, network: Any, gpus: Any, recipe: Any, forwards: int) -> float:
+    from learning.engines.fsdp.costs import GPU
+    from learning.planning.recipes import Speed, pace
+
+    by = Speed(GPU.operations, GPU.near, GPU.far, GPU.block)
+    return pace(shape.language, shape.vision, network, gpus, recipe, forwards, by)
+
+
+def _fields(found: TrainingPlan) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in TrainingPlan.__dataclass_fields__}
+
+
+def _keys(found: TrainingPlan, model: Path) -> list[str]:
+    """What the config must say, beside what was given."""
+    nodes = found.gpus.count("x") == 2
+    each = found.gpus.split("x")[-2]
+    return [
+        f"policy.base={model.absolute()}",
+        "train.device=cuda",
+        *found.knobs,
+        *([] if nodes else [f"train.processes={each}"]),
+    ]
+
+
+def _write(file: Path, config: Path | None, keys: list[str]) -> None:
+    from learning.engines.choice import without_ignored
+    from schemas.config.commented import commented
+    from schemas.config.load import load_config
+
+    made = load_config(config, keys)
+    made = made.model_copy(update={"train": without_ignored(made.train, small=False)})
+    try:
+        with file.open("x") as opened:
+            opened.write(commented(made))
+    except OSError as error:
+        raise UsageError(f"`--write`: {file} cannot be written: {error.strerror}.", "Name another file.") from error
+
+
+def _show(found: TrainingPlan, write: Path | None) -> None:
+    """The plan for people."""
+    verdict = "fits" if found.fits else "does not fit"
+    say(
+        f"{found.model}: {found.weights / 1e9:.2f} billion weights, {found.trained / 1e9:.2f} trained by {found.method}"
+    )
+    say(f"on {found.gpus}: {verdict}, {found.gib:.1f} GiB of {found.room_gib:.1f} on each GPU, most at {found.moment}")
+    for name, size in found.parts_gib.items():
+        say(f"  {name:<24}{size:>8.2f} GiB")
+    if found.host_gib:
+        say(f"  {'in the machine, each GPU':<24}{found.host_gib:>8.2f} GiB")
+    for key, why in found.knobs.items():
+        say(f"  {key}: {why}")
+    if found.fits:
+        say(f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for what all GPUs hold")
+    for change, size in found.would_fit.items():
+        say(f"would fit: {change}, {size:.1f} GiB")
+    if not found.fits and not found.would_fit:
+        say("neither more GPUs of this size nor adapters would make it fit: take GPUs with more memory")
+    for one in found.assumed:
+        say(f"assumed: {one}")
+    if found.written:
+        say(f"{found.written} is written")
+    elif write is not None:
+        say("nothing was written, as it does not fit")

@@ -1,0 +1,110 @@
+"""What a training holds at most, by recipe: measured on gloo ranks with a model of 100 million weights, beside what the
+memory model predicts.
+
+Every row is a training of its own, of two steps, on this machine's CPU. `peak` is the kernel's count of the process
+that held most, less what it holds after a training of a tiny model (`benchmarks.shared.memory_ranks`); memory that is
+free goes back to the system at once (`MALLOC_*`). `loaded` is the peak until the weights are in place, `read whole` the
+same where every process reads all of them, as it did before. Bytes are per weight of the model and process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.shared.mixed_samples import NAMES, mixed_job, mixed_samples
+from benchmarks.shared.report import Bar, finish, options
+from models.random_vlm import build_random
+from schemas.config.training import TrainConfig
+
+RANKS = 4
+BATCH = 8
+LORA = {"rank": 8}
+HALF = {"frozen": "bfloat16"}
+RECIPES: dict[str, dict[str, Any]] = {
+    "all weights": {},
+    "all weights, frozen vision tower in bf16": {"memory": {"freeze_vision": True, **HALF}},
+    "all weights, activations twice, logits in chunks": {
+        "activation_checkpointing": True,
+        "memory": {"logits_chunk": 16},
+    },
+    "adapters": {"lora": LORA},
+    "adapters, bf16 beside them": {"lora": LORA, "memory": HALF},
+    "adapters, bf16 beside them, activations twice": {
+        "lora": LORA,
+        "memory": {**HALF, "logits_chunk": 16},
+        "activation_checkpointing": True,
+    },
+}
+FULL, ADAPTED = "all weights", "adapters, bf16 beside them, activations twice"
+"""The rows that the bars per weight are held to."""
+MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+SIZES: dict[str, int] = {
+    "hidden": 768, "layers": 16, "heads": 12, "kv_heads": 4, "head_width": 64,
+    "vision_hidden": 384, "vision_layers": 4, "vocabulary": 4096,
+}  # fmt: skip
+"""Of 100 million weights, an eighth of them outside of blocks, as in a model of seven billion."""
+
+
+def measured(folder: Path, train: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each rank of a training held."""
+    config = TrainConfig.model_validate({"batch": BATCH, "processes": RANKS, "device": "cpu", **train})
+    job = mixed_job(folder, mixed_samples(2 * BATCH, 0), 2, 1e-5, config)
+    (folder / "job.json").write_text(job.model_dump_json())
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    command += ["-m", "benchmarks.shared.memory_ranks", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **MALLOC})
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    return json.loads((folder / "measured.json").read_text())
+
+
+def row_of(name: str, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row of the table: of the rank that held most."""
+    worst = max(ranks, key=lambda one: one["peak"])
+    weights = worst["weights"]
+    return {
+        "recipe": name,
+        "ranks": len(ranks),
+        "million_weights": weights / 1e6,
+        "read_whole": max(one["read_whole"] for one in ranks) / weights,
+        "loaded": max(one["loaded"] for one in ranks) / weights,
+        "peak": worst["peak"] / weights,
+        "predicted": worst["predicted"] / weights,
+        "off": worst["predicted"] / worst["peak"] - 1,
+        "moment": worst["moment"],
+        "parts": {part: size / weights for part, size in worst["parts"].items()},
+        "work": worst["work"],
+    }
+
+
+def main() -> int:
+    """Prints the table; exit code 1 if a bar is missed."""
+    chosen = options(__doc__ or "")
+    recipes = {name: RECIPES[name] for name in ((FULL, ADAPTED) if chosen.short else RECIPES)}
+    texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build_random("qwen3_vl", texts, 0, folder / "model", **SIZES)
+        build_random("qwen3_vl", texts, 0, folder / "tiny")
+        rows = [row_of(recipe, measured(folder, train)) for recipe, train in recipes.items()]
+    return finish("memory", rows, bars_of(rows), chosen.json)
+
+
+def bars_of(rows: list[dict[str, Any]]) -> list[Bar]:
+    """What must hold."""
+    by_name = {row["recipe"]: row for row in rows}
+    return [
+        Bar(f"bytes per weight and rank of {RANKS}: {FULL}", by_name[FULL]["peak"], 6.0, "lower"),
+        Bar(f"bytes per weight and rank of {RANKS}: {ADAPTED}", by_name[ADAPTED]["peak"], 2.5, "lower"),
+        Bar("prediction, furthest from what was measured", max(abs(row["off"]) for row in rows), 0.1, "lower"),
+        Bar("loading, most of a recipe / of reading whole",
+            max(row["loaded"] / row["read_whole"] for row in rows), 1.0, "lower"),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,246 @@
+"""What a training takes on one GPU, in bytes, from the sizes of a model alone: every part by its own formula.
+
+Sharded over R ranks (ZeRO-3, Rajbhandari et al., arXiv 1910.02054, section 5; FSDP2 is its form here) a trained weight
+takes 4 bytes of itself, 4 of its gradient and 8 of AdamW's two moments, each divided by R; a frozen one takes 4 / R or
+2 / R. On top comes what a step holds for a while. Its formulas are those of the engine's own code
+(`learning.engines.fsdp`), with c bytes per number computed with:
+
+- The weights outside of blocks (tables, head, mergers) stay gathered through a step; a block is gathered twice over
+  while it is unpacked, c each, and on the way back its gradient stands beside the buffer that is summed over the ranks.
+- A block keeps per token what autograd saves of its operations. The counts are exact for the classes of `transformers`
+  (`Stack.saved`; a test holds them against what is really saved). With checkpointing a block keeps its input, c per
+  number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
+- A target's logits take 12 bytes a word of the vocabulary: log probabilities, their gradient, and that of the logits.
+
+The largest moment counts, not the sum of all: the end of the forward pass, a block's way back, or the root's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MASTER = 4
+"""Bytes of a trained weight, and of each number kept for it."""
+LOGIT = 12
+"""Bytes per target and word of the vocabulary, in fp32: log probabilities, their gradient, the logits' gradient."""
+FRAGMENTS = 0.05
+"""The share of what a step holds for a while that a GPU's allocator cannot use. Assumed, not measured."""
+CONTEXT = 1.5 * 2**30
+"""Bytes of a GPU that the driver, its libraries and the communicator hold before a model is there. Assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack of equal blocks: the language model's or the vision tower's."""
+
+    blocks: int
+    weights: int
+    """Of one block."""
+    adapted: int
+    """Weights of the adapters in one block."""
+    width: int
+    inner: int
+    """Width of the feed-forward part; of one expert where there are some."""
+    queries: int
+    """Width of all query heads together."""
+    keys: int
+    """Width of all key heads together."""
+    square: bool = True
+    """Whether norms are RMS norms, which are computed in fp32 and keep that."""
+    gated: bool = True
+    """Whether the feed-forward part has a gate."""
+    normed: bool = False
+    """Whether queries and keys have norms of their own."""
+    fused: bool = False
+    """Whether queries, keys and values are one product, as in a vision tower."""
+    experts: int = 0
+    """That a token meets; 0 for a model without."""
+
+    def saved(self, compute: int, rank: int = 0, frozen: bool = False) -> float:
+        """Bytes per token that a block's operations save for the way back.
+
+        Args:
+            compute: bytes per number computed with.
+            rank: of adapters on all linear layers of the block; 0 for none.
+            frozen: nothing before or in the block is trained, so nothing is saved.
+        """
+        if frozen:
+            return 0.0
+        inner = (4 if self.gated else 2) * compute * self.inner
+        if self.fused:
+            return ((8 if self.square else 0) + 11 * compute) * self.width + inner
+        found = (8 + 4 * compute) * self.width + 3 * compute * self.queries + 2 * compute * self.keys
+        found += (4 + compute) * (self.queries + self.keys) * self.normed
+        found += inner * max(1, self.experts) + 2 * compute * self.width * self.experts
+        if rank:  # a frozen norm keeps no normalized input; every adapter keeps its inner numbers
+            found += 7 * rank * compute - 2 * compute * self.width
+            found -= compute * (self.queries + self.keys) * self.normed
+        return found
+
+    def working(self, compute: int) -> float:
+        """Bytes per token that one block holds for a while on the way back, beside what it saved."""
+        return compute * (3 * self.inner * max(1, self.experts) + 3 * self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The sizes of a model."""
+
+    language: Stack
+    vision: Stack
+    outside: int
+    """Weights outside of blocks: tables, head, mergers."""
+    outside_vision: int
+    """Of those, the vision tower's."""
+    head: int
+    """Weights of the head, which the table has too where the two are tied."""
+    vocabulary: int
+    merge: int
+    """Patches that make one token."""
+    mergers: int = 1
+    """Ways from the tower into the language model: one, and DeepStack's."""
+
+    @property
+    def weights(self) -> int:
+        """All of them, without adapters."""
+        return self.language.blocks * self.language.weights + self.vision.blocks * self.vision.weights + self.outside
+
+    @property
+    def adapters(self) -> int:
+        """Weights of all adapters."""
+        return self.language.blocks * self.language.adapted + self.vision.blocks * self.vision.adapted
+
+    @property
+    def tower(self) -> int:
+        """Weights of the whole vision tower."""
+        return self.vision.blocks * self.vision.weights + self.outside_vision
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a model is trained, as far as memory goes; its fields are those of `train` and `train.memory`."""
+
+    ranks: int
+    tokens: int
+    """That one rank holds in a micro-batch (`train.token_cap`)."""
+    targets: int
+    """Of them those with a target."""
+    patches: int
+    """That its vision tower takes in a micro-batch."""
+    compute: int = 2
+    """Bytes per number computed with: 2 for bf16, 4 for fp32."""
+    rank: int = 0
+    """Of adapters; 0: all weights are trained."""
+    frozen: int = MASTER
+    """Bytes of a frozen weight."""
+    freeze_vision: bool = False
+    offload: bool = False
+    checkpointing: bool = False
+    logits_chunk: int | None = None
+    networks: int = 1
+    """2 with a critic that stands alone."""
+    cuda: bool = True
+    """Whether a GPU computes; its driver and its allocator take their part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Bytes of one rank at its worst moment."""
+
+    parts: Mapping[str, int]
+    """By what they are for; they add up to `peak`."""
+    host: int
+    """In the machine's memory, beside the GPU's: what is offloaded, for each rank."""
+    moment: str
+    """When that is."""
+
+    @property
+    def peak(self) -> int:
+        """Of the GPU; of the process, where a CPU computes."""
+        return sum(self.parts.values())
+
+
+def predict(network: Network, recipe: Recipe) -> Prediction:
+    """What one rank of a training holds at its worst moment."""
+    kept = _kept(network, recipe)
+    host = 0
+    if recipe.offload:
+        host, kept = sum(kept.values()), dict.fromkeys(kept, 0)
+    moments = {name: one for name, one in _moments(network, recipe).items() if one}
+    moment = max(moments, key=lambda name: sum(moments[name].values()))
+    parts = {**kept, **moments[moment]}
+    if recipe.cuda:
+        parts["overhead"] = CONTEXT + FRAGMENTS * sum(moments[moment].values())
+    return Prediction({name: round(size) for name, size in parts.items()}, round(host), moment)
+
+
+def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
+    """What lasts from step to step."""
+    trained, frozen = _trained(network, recipe)
+    share = recipe.networks / recipe.ranks
+    return {
+        "weights": MASTER * trained * share,
+        "frozen weights": recipe.frozen * frozen * share,
+        "gradients": MASTER * trained * share,
+        "moments": 2 * MASTER * trained * share,
+    }
+
+
+def _trained(network: Network, recipe: Recipe) -> tuple[int, int]:
+    """How many weights are trained, and how many are not."""
+    if recipe.rank:
+        return network.adapters, network.weights
+    frozen = network.tower if recipe.freeze_vision else 0
+    return network.weights - frozen, frozen
+
+
+def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
+    """What is held for a while, at each of the moments that may be the worst."""
+    compute, root = recipe.compute, recipe.compute * network.outside
+    full = recipe.rank == 0
+    block = max(network.language.weights, network.vision.weights)
+    saved, again = _activations(network, recipe)
+    chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
+    head = compute * network.head if full else 0.0
+    summed = max(block if full else 0, network.language.adapted, network.vision.adapted)
+    outside = network.outside - (network.outside_vision if recipe.freeze_vision else 0) if full else 0
+    back = max(2 * compute * block, compute * (block + summed), (compute + MASTER) * summed) + MASTER * summed
+    return {
+        "logits": {
+            "gathered": root + compute * block,
+            "activations": saved,
+            "logits": LOGIT * network.vocabulary * chunk,
+            "gradients under way": head * (recipe.logits_chunk is not None and chunk < recipe.targets),
+        },
+        "a block's way back": {
+            "gathered": root,
+            "activations": saved + again,
+            "gradients under way": head + back,
+        },
+        "the root's way back": {
+            "gathered": root if not full else 0.0,
+            "gradients under way": max((compute + MASTER) * outside, compute * (network.outside + outside))
+            + MASTER * summed,
+        },
+    }
+
+
+def _activations(network: Network, recipe: Recipe) -> tuple[float, float]:
+    """What is saved for the way back, and what one block takes on it."""
+    compute, kept, again = recipe.compute, 0.0, 0.0
+    sides = ((network.language, recipe.tokens, False), (network.vision, recipe.patches, _still(network, recipe)))
+    for stack, tokens, frozen in sides:
+        each = stack.saved(compute, recipe.rank, frozen)
+        if recipe.checkpointing:
+            kept += 0.0 if frozen else tokens * stack.blocks * compute * stack.width
+            again = max(again, tokens * (each + stack.working(compute)))
+        else:
+            kept += tokens * stack.blocks * each
+            again = max(again, tokens * stack.working(compute))
+    merged = 0.0 if _still(network, recipe) else recipe.patches * network.vision.width * 3 * compute * network.mergers
+    embedded = recipe.tokens * network.language.width * (8 + (2 + network.mergers) * compute)
+    return kept + merged + embedded, again
+
+
+def _still(network: Network, recipe: Recipe) -> bool:
+    """Whether nothing in the vision tower is trained."""
+    return recipe.freeze_vision or (recipe.rank > 0 and network.vision.adapted == 0)

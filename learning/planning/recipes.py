@@ -1,0 +1,190 @@
+"""Which knobs of a training let it fit on some GPUs, tried in the order of what they cost; and how fast it then goes.
+
+Whoever plans says what is trained; what is chosen here changes memory and time, never what is learnt. What would change
+that (adapters, a frozen vision tower) and what costs money (more GPUs) is only suggested.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from learning.planning.balance import Cost
+from learning.planning.memory import Network, Prediction, Recipe, predict
+from schemas.failure import UsageError
+
+USABLE = 0.975
+"""GiB that a GPU has per GB of its name: an H100 of 80 GB has about 78, an H200 of 141 about 139."""
+CAPS = (16_384, 8_192, 4_096)
+"""Tokens of a micro-batch that are tried; the first holds six screens of 1920 x 1080 and their text."""
+TARGETS = 8
+"""Of so many tokens one has a target. Assumed: replies are shorter than what they answer to."""
+CHUNK = 512
+"""Targets whose logits are held at a time where that is chosen."""
+SAMPLE = 4_096
+"""Tokens of a sample, half of it a screen each, whose attention is counted. Assumed."""
+MOST_GPUS = 4_096
+"""Up to here more GPUs are suggested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """What there is to train on."""
+
+    nodes: int
+    each: int
+    """GPUs of a node."""
+    size: int
+    """GB of one."""
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.nodes * self.each
+
+    @property
+    def room(self) -> int:
+        """Bytes of one."""
+        return int(self.size * USABLE * 2**30)
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.each}x{self.size}" if self.nodes > 1 else f"{self.each}x{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What a pace is computed from."""
+
+    operations: float
+    """Per second and GPU, as reached."""
+    near: float
+    """GB per second between the GPUs of a node."""
+    far: float
+    """GB per second between nodes."""
+    block: float
+    """Seconds that a block of a micro-batch takes beside its operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A recipe, what it takes, and why it differs from the plainest."""
+
+    recipe: Recipe
+    prediction: Prediction
+    why: tuple[tuple[str, str], ...]
+    """Config keys as `key=value`, and the reason of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What would make it fit."""
+
+    change: str
+    peak: int
+    """Bytes of a GPU with it."""
+
+
+def read_gpus(text: str) -> Gpus:
+    """`8x80`: GPUs and GB of one; `2x8x80`: nodes before. Raises `UsageError` for anything else."""
+    found = re.fullmatch(r"(?:(\d{1,4})x)?(\d{1,4})x(\d{1,4})", text, re.ASCII)
+    numbers = [int(one or 1) for one in found.groups()] if found else []
+    if not numbers or not all(numbers):
+        raise UsageError(
+            f"`--gpus {text}` is not of the form GPUSxGB or NODESxGPUSxGB.", "Write, for example, 1x80, 8x80 or 2x8x80."
+        )
+    return Gpus(*numbers)
+
+
+def choose(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) -> tuple[Tried, bool]:
+    """The first recipe that fits, and whether one does; else the one that comes nearest.
+
+    Args:
+        network: the sizes of the model, adapters included if the recipe has a rank.
+        gpus: what there is.
+        asked: what is trained; its ranks, tokens, targets and patches are filled in here.
+        cap: tokens of a micro-batch, if they are given.
+    """
+    nearest: Tried | None = None
+    for recipe, why in _variants(network, gpus, asked, (cap,) if cap else CAPS):
+        tried = Tried(recipe, predict(network, recipe), tuple(why.items()))
+        if tried.prediction.peak <= gpus.room:
+            return tried, True
+        if nearest is None or tried.prediction.peak < nearest.prediction.peak:
+            nearest = tried
+    assert nearest is not None
+    return nearest, False
+
+
+def suggestions(
+    network: Network, adapted: Network, gpus: Gpus, asked: Recipe, cap: int | None = None, rank: int = 16
+) -> list[Suggestion]:
+    """What would make a training fit that does not.
+
+    Args:
+        network, gpus, asked, cap: as for `choose`.
+        adapted: the sizes of the model with adapters of a rank.
+        rank: theirs.
+    """
+    found = []
+    more = gpus
+    while more.ranks < MOST_GPUS:
+        more = replace(more, nodes=2 * more.nodes) if more.each >= 8 else replace(more, each=2 * more.each)
+        tried, fits = choose(network, more, asked, cap)
+        if fits:
+            found.append(Suggestion(f"--gpus {more}", tried.prediction.peak))
+            break
+    others = {}
+    if not asked.rank:
+        others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
+        if not asked.freeze_vision:
+            others["train.memory.freeze_vision=true"] = (network, replace(asked, freeze_vision=True, frozen=2))
+    for change, (sizes, recipe) in others.items():
+        tried, fits = choose(sizes, gpus, recipe, cap)
+        if fits:
+            found.append(Suggestion(change, tried.prediction.peak))
+    return found
+
+
+def pace(language: Cost, vision: Cost, network: Network, gpus: Gpus, recipe: Recipe, forwards: int, by: Speed) -> float:
+    """Tokens per second of all GPUs together.
+
+    A forward pass is 2 operations per weight that a token meets, a backward pass 4 (Kaplan et al., arXiv 2001.08361),
+    2 beside adapters; activations computed twice are one more forward pass. Weights are gathered twice and gradients
+    shared out once meanwhile; the longer of the two counts.
+
+    Args:
+        language, vision: operations of a sample per token, of a screen per patch, in sixths.
+        network, gpus, recipe: what is trained, and where.
+        forwards: passes beside those of the gradient: one where the loss compares with the weights before.
+        by: what a GPU and its links do.
+    """
+    samples = recipe.tokens / SAMPLE
+    screens = recipe.patches / (SAMPLE / 2 * network.merge)
+    met = samples * float(language.of(SAMPLE)) + screens * float(vision.of(int(SAMPLE / 2 * network.merge)))
+    passes = (1 + forwards + recipe.checkpointing) * 2 + (2 if recipe.rank else 4)
+    computing = recipe.networks * passes * met / by.operations
+    link = (by.near if gpus.nodes == 1 else by.far) * 1e9
+    moved = 0.0 if gpus.ranks == 1 else (2 if recipe.rank else 3) * recipe.networks * recipe.compute * network.weights
+    fixed = by.block * (network.language.blocks + network.vision.blocks)
+    return gpus.ranks * recipe.tokens / (max(computing, moved / link) + fixed)
+
+
+def _variants(
+    network: Network, gpus: Gpus, asked: Recipe, caps: tuple[int, ...]
+) -> Iterator[tuple[Recipe, dict[str, str]]]:
+    """Recipes from the fastest on, each with its keys and why; what is asked for stays in all of them."""
+
+    def at(cap: int, **knobs: object) -> Recipe:
+        sizes = {"tokens": cap, "targets": cap // TARGETS, "patches": cap * network.merge}
+        return replace(asked, ranks=gpus.ranks, **sizes, **knobs)  # type: ignore[arg-type]
+
+    size = asked.logits_chunk or CHUNK
+    chunk = {f"train.memory.logits_chunk={size}": "all at once did not fit; costs one more product with the head"}
+    again = {"train.activation_checkpointing=true": "those of all blocks did not fit; costs one more forward pass"}
+    host = {"train.memory.offload=true": "weights, gradients and moments do not fit beside what a step needs"}
+    yield at(caps[0]), {}
+    yield at(caps[0], logits_chunk=size), chunk
+    for cap in caps:
+        yield at(cap, logits_chunk=size, checkpointing=True), chunk | again
+    if not asked.rank:
+        for cap in caps:
+            yield at(cap, logits_chunk=size, checkpointing=True, offload=True), chunk | again | host
