@@ -16,31 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shared.mixed_samples import NAMES, mixed_job, mixed_samples
+from benchmarks.shared.mixed_samples import SIZES as SCREENS
 from benchmarks.shared.report import Bar, finish, options
 from models.random_vlm import build_random
 from schemas.config.training import TrainConfig
 
 RANKS = 4
-BATCH = 8
 LORA = {"rank": 8}
 HALF = {"frozen": "bfloat16"}
-RECIPES: dict[str, dict[str, Any]] = {
-    "all weights": {},
-    "all weights, frozen vision tower in bf16": {"memory": {"freeze_vision": True, **HALF}},
-    "all weights, activations twice, logits in chunks": {
-        "activation_checkpointing": True,
-        "memory": {"logits_chunk": 16},
-    },
-    "adapters": {"lora": LORA},
-    "adapters, bf16 beside them": {"lora": LORA, "memory": HALF},
-    "adapters, bf16 beside them, activations twice": {
-        "lora": LORA,
-        "memory": {**HALF, "logits_chunk": 16},
-        "activation_checkpointing": True,
-    },
+TWICE = {"activation_checkpointing": True}
+LONG, SHORT = 8, 4
+"""Samples of a step: two for each rank, of many screens, or one, of small ones."""
+RECIPES: dict[str, tuple[int, dict[str, Any]]] = {
+    "all weights": (LONG, {}),
+    "all weights, activations twice": (SHORT, TWICE),
+    "all weights, activations twice, logits in chunks": (LONG, {**TWICE, "memory": {"logits_chunk": 8}}),
+    "all but a bf16 vision tower, activations twice": (SHORT, {**TWICE, "memory": {"freeze_vision": True, **HALF}}),
+    "adapters, activations twice": (SHORT, {**TWICE, "lora": LORA}),
+    "adapters, bf16 beside them, activations twice": (SHORT, {**TWICE, "lora": LORA, "memory": HALF}),
+    "adapters, bf16 beside them": (LONG, {"lora": LORA, "memory": HALF}),
 }
-FULL, ADAPTED = "all weights", "adapters, bf16 beside them, activations twice"
+FULL, ADAPTED = "all weights, activations twice", "adapters, bf16 beside them, activations twice"
 """The rows that the bars per weight are held to."""
+SIZES_OF = {LONG: SCREENS, SHORT: SCREENS[:1]}
 MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 SIZES: dict[str, int] = {
     "hidden": 768, "layers": 16, "heads": 12, "kv_heads": 4, "head_width": 64,
@@ -49,10 +47,11 @@ SIZES: dict[str, int] = {
 """Of 100 million weights, an eighth of them outside of blocks, as in a model of seven billion."""
 
 
-def measured(folder: Path, train: dict[str, Any]) -> list[dict[str, Any]]:
+def measured(folder: Path, batch: int, train: dict[str, Any]) -> list[dict[str, Any]]:
     """What each rank of a training held."""
-    config = TrainConfig.model_validate({"batch": BATCH, "processes": RANKS, "device": "cpu", **train})
-    job = mixed_job(folder, mixed_samples(2 * BATCH, 0), 2, 1e-5, config)
+    config = TrainConfig.model_validate({"batch": batch, "processes": RANKS, "device": "cpu", **train})
+    samples = mixed_samples(batch, 0, SIZES_OF[batch])
+    job = mixed_job(folder, samples, 2, 1e-5, config)
     (folder / "job.json").write_text(job.model_dump_json())
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
     command += ["-m", "benchmarks.shared.memory_ranks", str(folder)]
@@ -68,8 +67,7 @@ def row_of(name: str, ranks: list[dict[str, Any]]) -> dict[str, Any]:
     weights = worst["weights"]
     return {
         "recipe": name,
-        "ranks": len(ranks),
-        "million_weights": weights / 1e6,
+        "tokens": sum(work[0] for work in worst["work"]),
         "read_whole": max(one["read_whole"] for one in ranks) / weights,
         "loaded": max(one["loaded"] for one in ranks) / weights,
         "peak": worst["peak"] / weights,
@@ -90,8 +88,8 @@ def main() -> int:
         folder = Path(name)
         build_random("qwen3_vl", texts, 0, folder / "model", **SIZES)
         build_random("qwen3_vl", texts, 0, folder / "tiny")
-        rows = [row_of(recipe, measured(folder, train)) for recipe, train in recipes.items()]
-    return finish("memory", rows, bars_of(rows), chosen.json)
+        rows = [row_of(recipe, measured(folder, *how)) for recipe, how in recipes.items()]
+    return finish("memory: bytes per weight and process", rows, bars_of(rows), chosen.json)
 
 
 def bars_of(rows: list[dict[str, Any]]) -> list[Bar]:

@@ -29,7 +29,7 @@ from learning.learner import Learner
 from learning.planning.memory import Recipe, predict
 
 STEPS = 2
-"""The second has moments from its beginning."""
+"""Of one batch; the second has moments from its beginning."""
 
 
 def held(name: str) -> int:
@@ -47,13 +47,11 @@ def settled() -> int:
 
 
 def steps(learner: Learner, job: Job) -> list[Any]:
-    """Takes the steps; the work of all."""
-    size, works = job.train.batch, []
-    for step in range(STEPS):
-        batch = learner.engine.ready(
-            learner.prepare([SampleRef(at, at) for at in range(step * size, (step + 1) * size)])
-        )
-        works += [(work.ids.shape[-1], len(work.targets), len(work.pixels)) for work in batch.pieces]
+    """Takes the steps; tokens, targets and patches of each of this rank's pieces."""
+    works: list[Any] = []
+    for _ in range(STEPS):
+        batch = learner.engine.ready(learner.prepare([SampleRef(at, at) for at in range(job.train.batch)]))
+        works = [(work.ids.shape[-1], len(work.targets), len(work.pixels)) for work in batch.pieces]
         learner.gradient(batch)
         learner.engine.update(1e-5)
     return works
@@ -73,6 +71,7 @@ def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
         freeze_vision=train.memory.freeze_vision,
         checkpointing=train.activation_checkpointing,
         logits_chunk=train.memory.logits_chunk,
+        repeated=len(works) > 1,
         cuda=False,
     )
 

@@ -138,6 +138,8 @@ class Recipe:
     logits_chunk: int | None = None
     networks: int = 1
     """2 with a critic that stands alone."""
+    repeated: bool = True
+    """Whether a step has several micro-batches: gradients of the ones before are there from its beginning."""
     cuda: bool = True
     """Whether a GPU computes; its driver and its allocator take their part."""
 
@@ -180,7 +182,7 @@ def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
     return {
         "weights": MASTER * trained * share,
         "frozen weights": recipe.frozen * frozen * share,
-        "gradients": MASTER * trained * share,
+        "gradients": MASTER * trained * share * recipe.repeated,
         "moments": 2 * MASTER * trained * share,
     }
 
@@ -198,6 +200,7 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
     compute, root = recipe.compute, recipe.compute * network.outside
     full = recipe.rank == 0
     block = max(network.language.weights, network.vision.weights)
+    trained, _ = _trained(network, recipe)
     saved, again = _activations(network, recipe)
     chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
     head = compute * network.head if full else 0.0
@@ -217,6 +220,7 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
             "gradients under way": head + back,
         },
         "the root's way back": {
+            **({} if recipe.repeated else {"gradients": MASTER * trained * recipe.networks / recipe.ranks}),
             "gathered": root if not full else 0.0,
             "gradients under way": max((compute + MASTER) * outside, compute * (network.outside + outside))
             + MASTER * summed,

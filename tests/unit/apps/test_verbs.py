@@ -26,6 +26,7 @@ ARGUMENTS = {
     "adopt": ["folder"],
     "merge": ["policy-0000"],
     "diff": ["policy-0000", "policy-0001"],
+    "plan": ["--model", "folder", "--gpus", "8x80"],
     "export": ["--policy", "champion", "--to", "folder"],
     "curriculum explain": ["two-steps"],
     "tasks retire": ["site/made"],

@@ -1,0 +1,72 @@
+"""`flywheel plan`, as a person and a program meet it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config import load_config
+from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
+from tests.unit.learning.engines.fsdp.test_census import SEVEN
+
+__all__ = ["flywheel"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A directory with nothing but the config of seven billion weights."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(SEVEN))
+    return str(tmp_path / "model")
+
+
+def found(flywheel: Call, model: str, *more: str) -> dict[str, Any]:
+    status, out, err = flywheel("plan", "--model", model, "--json", *more)
+    assert status in (0, 1), err
+    return json.loads(out) | {"status": status}
+
+
+def test_a_plan_is_written_as_a_config_that_is_read(flywheel: Call, model: str, tmp_path: Path) -> None:
+    file = tmp_path / "seven.toml"
+    plan = found(flywheel, model, "--gpus", "8x80", "--method", "grpo", "--write", str(file))
+    assert plan["status"] == 0 and plan["fits"] and plan["weights"] == 8_292_166_656
+    assert plan["gib"] == pytest.approx(sum(plan["parts_gib"].values())) and plan["gib"] < plan["room_gib"]
+    config = load_config(file, [], {})
+    assert config.policy.base == model and config.train.method == "grpo" and config.train.processes == 8
+    assert config.train.activation_checkpointing and config.train.token_cap == 16_384
+    status, _, err = flywheel("plan", "--model", model, "--gpus", "8x80", "--write", str(file))
+    assert status == 2 and "already" in err
+
+
+def test_adapters_leave_the_weights_beside_them_in_bf16(flywheel: Call, model: str, tmp_path: Path) -> None:
+    file = tmp_path / "seven.toml"
+    plan = found(flywheel, model, "--gpus", "1x80", "--lora", "--write", str(file))
+    assert plan["parts_gib"]["frozen weights"] == pytest.approx(15.4, abs=0.1)
+    train = load_config(file, [], {}).train
+    assert train.lora.rank == 16 and train.memory.frozen == "bfloat16"
+
+
+def test_what_does_not_fit_says_what_would_and_writes_nothing(flywheel: Call, model: str, tmp_path: Path) -> None:
+    file = tmp_path / "seven.toml"
+    plan = found(flywheel, model, "--gpus", "1x16", "--lora", "--write", str(file))
+    assert plan["status"] == 1 and not plan["fits"] and not file.exists()
+    assert list(plan["would_fit"]) == ["--gpus 2x16"]
+    status, out, _ = flywheel("plan", "--model", model, "--gpus", "1x16", "--lora")
+    assert status == 1 and "does not fit" in out and "would fit: --gpus 2x16" in out
+
+
+@pytest.mark.parametrize(
+    ("where", "gpus", "status", "said"),
+    [
+        ("nowhere", "8x80", 2, "config.json"), ("model", "8", 2, "--gpus"), ("model", "0x80", 2, "--gpus"),
+        ("other", "8x80", 1, "other"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named(
+    flywheel: Call, model: str, tmp_path: Path, where: str, gpus: str, status: int, said: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"model_type": "no_such_model"}')
+    code, _, err = flywheel("plan", "--model", str(tmp_path / where), "--gpus", gpus)
+    assert code == status and said in err

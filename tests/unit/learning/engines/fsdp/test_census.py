@@ -1,0 +1,95 @@
+"""A model's sizes, and what its blocks save for the way back, as the memory model has them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from learning.engines.fsdp.adapters import add_adapters
+from learning.engines.fsdp.census import network_of, sizes_at
+from learning.engines.fsdp.model import load_model
+from learning.parallel.packed_attention import Packed
+from models.random_vlm import KINDS, build_random
+from schemas.config.training import LoraConfig
+from schemas.failure import CheckpointError
+
+TOKENS = 64
+RANK = 4
+SEVEN: dict[str, Any] = {
+    "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False,
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+    "vision_config": {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "out_hidden_size": 3584},
+}  # fmt: skip
+"""Qwen2.5-VL-7B's."""
+
+
+def test_a_config_alone_tells_the_sizes_of_seven_billion_weights(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SEVEN))
+    network, shape = sizes_at(tmp_path, LoraConfig(rank=16))
+    assert network.weights == shape.weights == 8_292_166_656
+    assert network.tower == 676_550_144 and network.language.weights == 233_057_792
+    assert network.adapters == 40_370_176
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("rank", [0, RANK])
+def test_what_a_block_saves_is_what_the_memory_model_says(kind: Any, half: bool, rank: int, tmp_path: Path) -> None:
+    if rank and kind == "qwen3_vl_moe":
+        pytest.skip("experts are no linear layers, so they get no adapters")
+    build_random(kind, ["Click it."], 0, tmp_path / kind, hidden=128, heads=4, kv_heads=2, head_width=32)
+    model = load_model(tmp_path / kind)
+    add_adapters(model, LoraConfig(rank=rank), 0)
+    model.to(torch.bfloat16 if half else torch.float32)
+    network, core, compute = network_of(model), model.base_model, 2 if half else 4
+    spoken = _saved(model, core.language_model.layers[1], lambda: _read(core))
+    assert spoken / TOKENS == pytest.approx(network.language.saved(compute, rank), rel=0.04)
+    if not rank:
+        seen = _saved(model, core.visual.blocks[1], lambda: _see(model))
+        assert seen / TOKENS == pytest.approx(network.vision.saved(compute), rel=0.12)
+
+
+def test_a_directory_without_a_config_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no config\.json"):
+        sizes_at(tmp_path, LoraConfig())
+
+
+def _read(core: Any) -> None:
+    ids, places = torch.arange(10, 10 + TOKENS)[None], torch.arange(TOKENS)[None, None].expand(3, 1, TOKENS)
+    core(input_ids=ids, position_ids=places, packed=Packed((0, TOKENS), None), use_cache=False)
+
+
+def _see(model: Any) -> None:
+    size = 3 * 2 * model.config.vision_config.patch_size**2
+    pixels = torch.randn(TOKENS, size, dtype=next(model.parameters()).dtype)
+    model.base_model.get_image_features(pixel_values=pixels, image_grid_thw=torch.tensor([[1, 8, 8]]), return_dict=True)
+
+
+def _saved(model: Any, block: Any, run: Any) -> int:
+    """Bytes that a block's operations save, each memory once; tables of angles, which all blocks share, not."""
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    found: dict[int, int] = {}
+    forward = block.forward
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.nbytes() and storage.data_ptr() not in weights | given:
+            found[storage.data_ptr()] = storage.nbytes()
+            held.append(tensor)
+        return tensor
+
+    def watched(*args: Any, **more: Any) -> Any:
+        angles = more.get("position_embeddings") or ()
+        given.update(one.untyped_storage().data_ptr() for one in angles)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            return forward(*args, **more)
+
+    given: set[int] = set()
+    held: list[torch.Tensor] = []
+    block.forward = watched
+    run()
+    block.forward = forward
+    return sum(found.values())

@@ -1,0 +1,130 @@
+"""What `train.memory` changes is what is held, never what is learnt."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from learning.data.sample import read_samples
+from learning.engines.engine import SampleRef
+from learning.engines.fsdp.adapters import is_adapter, whole
+from learning.engines.fsdp.engine import FsdpEngine
+from learning.job import Job
+from learning.learner import Learner
+from learning.trainer import train
+from schemas.config.memory import MemoryConfig
+from schemas.config.training import LoraConfig, TrainConfig
+from schemas.failure import UsageError
+from tests.unit.learning import samples
+from tests.unit.learning.chats import job
+
+LORA = LoraConfig(rank=4, alpha=16.0)
+
+
+def gradient(plan: Job) -> dict[str, torch.Tensor]:
+    """Of the first step over all documents."""
+    learner = Learner(plan, read_samples(plan.samples), 0, 1)
+    try:
+        learner.gradient(learner.engine.ready(learner.prepare([SampleRef(at, at) for at in range(8)])))
+        engine = learner.engine
+        assert isinstance(engine, FsdpEngine)
+        return engine.gradients()
+    finally:
+        learner.close()
+
+
+def with_memory(plan: Job, **memory: Any) -> Job:
+    return plan.model_copy(update={"train": plan.train.model_copy(update={"memory": MemoryConfig(**memory)})})
+
+
+def test_logits_in_chunks_give_the_same_gradient(tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen3_vl")
+    full, chunked = gradient(plan), gradient(with_memory(plan, logits_chunk=3))
+    assert full.keys() == chunked.keys()
+    assert all(torch.allclose(full[name], chunked[name], rtol=1e-4, atol=1e-7) for name in full)
+
+
+def test_a_bf16_base_beside_adapters_gives_the_gradient_of_an_fp32_one(tmp_path: Path) -> None:
+    """The directory is bf16, so nothing is rounded, and a CPU computes in fp32 either way."""
+    plan = job(tmp_path, "qwen3_vl", lora=LORA)
+    full, half = gradient(plan), gradient(with_memory(plan, frozen="bfloat16"))
+    assert full and all(is_adapter(name) for name in full)
+    assert all(torch.equal(full[name], half[name]) for name in full)
+    engine = FsdpEngine(with_memory(plan, frozen="bfloat16"), 0, 1)
+    held = {is_adapter(name): weight.dtype for name, weight in engine._model.named_parameters()}
+    assert held == {False: torch.bfloat16, True: torch.float32}
+    engine.close()
+
+
+@pytest.mark.parametrize("frozen", ["float32", "bfloat16"])
+def test_a_frozen_vision_tower_stays_and_everything_else_moves_as_it_would(frozen: str, tmp_path: Path) -> None:
+    plan = job(tmp_path, "qwen2_5_vl", checkpoint_every=1)
+    still = with_memory(plan, freeze_vision=True, frozen=frozen)
+    full, part = gradient(plan), gradient(still)
+    assert {name for name in full if "visual" not in name} == part.keys()
+    assert all(torch.allclose(full[name], part[name], rtol=1e-4, atol=1e-7) for name in part)
+    train(still)
+    before, after = (load_file(path / "model.safetensors") for path in (plan.parent, still.out))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and not any("visual" in name for name in moved) and len(after) == len(before)
+
+
+def test_the_next_training_takes_up_all_weights_also_those_that_were_frozen(tmp_path: Path) -> None:
+    plan = with_memory(job(tmp_path, "qwen3_vl"), freeze_vision=True, frozen="bfloat16")
+    train(plan)
+    following = plan.model_copy(update={"parent": plan.out, "out": tmp_path / "next"})
+    for memory in (MemoryConfig(), plan.train.memory):
+        settings = plan.train.model_copy(update={"memory": memory})
+        learner = Learner(following.model_copy(update={"train": settings}), read_samples(plan.samples), 0, 1)
+        held = {name: part for name, part in learner.engine.masters().items() if name.startswith("model.")}
+        assert {part.dtype for part in held.values()} == {torch.float32}  # type: ignore[union-attr]
+        learner.close()
+
+
+def test_offloaded_weights_take_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no GPU both lie in the same memory; what is shown is that the way there and back is right."""
+    monkeypatch.setattr("learning.engines.fsdp.engine.check_offload", lambda train, device: None)
+    found = []
+    for offload in (False, True):
+        plan = with_memory(job(tmp_path, "qwen3_vl"), offload=offload)
+        learner = Learner(plan, read_samples(plan.samples), 0, 1)
+        for _ in range(2):
+            learner.step(learner.prepare([SampleRef(at, at) for at in range(8)]), 1e-3)
+        found.append({name: whole(part).clone() for name, part in learner.state().items()})  # type: ignore[arg-type]
+        learner.close()
+    one, other = found
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_cpu_has_nothing_to_offload(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"train\.memory\.offload"):
+        FsdpEngine(with_memory(job(tmp_path, "qwen3_vl"), offload=True), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"memory": {"frozen": "bfloat16"}}, "nothing is frozen"),
+        ({"memory": {"freeze_vision": True}, "lora": {"rank": 4, "vision": True}}, "lora.vision"),
+        ({"memory": {"offload": True}, "lora": {"rank": 4}}, "memory.frozen=bfloat16"),
+        ({"memory": {"offload": True}, "device": "cpu"}, "nowhere else"),
+        ({"memory": {"freeze_vision": True}, "keep": "masters+moments"}, "has no moments"),
+        ({"memory": {"logits_chunk": 0}}, "logits_chunk"),
+    ],
+)
+def test_what_cannot_hold_is_refused_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TrainConfig.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [{"logits_chunk": 8}, {"offload": True}, {"freeze_vision": True}, {"freeze_vision": True, "frozen": "bfloat16"}],
+)
+def test_the_small_policy_has_none_of_them(memory: dict[str, Any], tmp_path: Path) -> None:
+    samples.parent(tmp_path)
+    plan = samples.job(tmp_path, memory=MemoryConfig(**memory))
+    with pytest.raises(UsageError, match=rf"train\.memory\.({'|'.join(memory)})"):
+        train(plan)
