@@ -198,7 +198,7 @@ class Engine(ABC):
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it."""
+        """Writes the weights into a copy of the parent's other files, which all ranks reach; all call it."""
 
     def read(self, documents: Sequence[int], size: int | None = None) -> Iterator[Piece]:
         """This rank's pieces of these documents, `size` of them at a time; every rank goes through all."""

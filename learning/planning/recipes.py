@@ -124,7 +124,7 @@ def suggestions(
         adapted: the sizes of the model with adapters of a rank.
         rank: theirs.
     """
-    found = []
+    found: list[Suggestion] = []
     more = gpus
     while more.ranks < MOST_GPUS:
         more = replace(more, nodes=2 * more.nodes) if more.each >= 8 else replace(more, each=2 * more.each)
@@ -132,7 +132,7 @@ def suggestions(
         if fits:
             found.append(Suggestion(f"--gpus {more}", tried.prediction.peak))
             break
-    others = {}
+    others: dict[str, tuple[Network, Recipe]] = {}
     if not asked.rank:
         others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
         if not asked.freeze_vision:

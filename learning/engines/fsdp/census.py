@@ -30,7 +30,8 @@ def network_of(model: Any) -> Network:
         names = {name for name, _ in language[0].named_parameters()}
         spoken = Stack(
             blocks=len(language),
-            **_counts(language),
+            weights=_most(language, adapters=False),
+            adapted=_most(language, adapters=True),
             width=text.hidden_size,
             inner=inner,
             queries=heads * head,
@@ -41,7 +42,8 @@ def network_of(model: Any) -> Network:
         named = {name for name, _ in tower[0].named_parameters()}
         seen = Stack(
             blocks=len(tower),
-            **_counts(tower),
+            weights=_most(tower, adapters=False),
+            adapted=_most(tower, adapters=True),
             width=vision.hidden_size,
             inner=vision.intermediate_size,
             queries=vision.hidden_size,
@@ -87,8 +89,7 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
     return [one for one in module.modules() if isinstance(one, GradientCheckpointingLayer)]
 
 
-def _counts(blocks: list[nn.Module]) -> dict[str, int]:
-    """Weights and adapters of the largest block."""
-    plain = [sum(one.numel() for name, one in block.named_parameters() if not is_adapter(name)) for block in blocks]
-    added = [sum(one.numel() for name, one in block.named_parameters() if is_adapter(name)) for block in blocks]
-    return {"weights": max(plain), "adapted": max(added)}
+def _most(blocks: list[nn.Module], adapters: bool) -> int:
+    """Weights, or those of adapters, of the largest block."""
+    named = (block.named_parameters() for block in blocks)
+    return max(sum(one.numel() for name, one in part if is_adapter(name) == adapters) for part in named)

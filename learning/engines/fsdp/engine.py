@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from learning.checkpoint import State
+from learning.checkpoint import Part, State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
-from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
+from learning.engines.fsdp.adapters import add_adapters, joined, plain
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
@@ -40,9 +40,9 @@ from learning.engines.fsdp.model import (
     shard,
     start_group,
     state_of,
-    write_model,
 )
 from learning.engines.fsdp.phases import Work, WorkMaker
+from learning.engines.fsdp.writing import write_parts
 from learning.engines.optimizer import moments_of
 from learning.job import Job
 from learning.launch import send
@@ -206,12 +206,15 @@ class FsdpEngine(Engine):
 
         Frozen weights that are held in bf16 are left out: the parent's files have them as they are.
         """
-        held = {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype}
-        return held | self._moments()
+        held: dict[str, Part] = {
+            f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype
+        }
+        return {**held, **self._moments()}
 
     def masters(self) -> State:
         """All weights in `dtype`, adapters merged in; every rank its shard."""
-        return {f"model.{name}": weight.to(self.dtype) for name, weight in joined(self._model)} | self._moments()
+        held = {f"model.{name}": weight.to(self.dtype) for name, weight in joined(self._model)}
+        return {**held, **self._moments()}
 
     def _moments(self) -> State:
         """Those of the weights that are trained; none of adapters, which end with their training."""
@@ -221,12 +224,7 @@ class FsdpEngine(Engine):
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
         self.zero()  # the step that they were for is made
-        state = {}
-        for name, full in merged(self._model):
-            if self.rank == 0:
-                state[name] = full.detach().to("cpu", self._written)
-        if self.rank == 0:
-            write_model(self._model, state, folder)
+        write_parts(self._model, self._written, folder, self.rank, self.world)
 
     def close(self) -> None:
         """Ends the planning thread."""

@@ -166,9 +166,10 @@ def _read_whole(directory: Path, missing: list[str]) -> dict[str, Tensor]:
     from transformers import AutoModelForImageTextToText
 
     try:
-        model, told = AutoModelForImageTextToText.from_pretrained(directory, output_loading_info=True, **SAFE_WEIGHTS)
+        read: Any = AutoModelForImageTextToText.from_pretrained(directory, output_loading_info=True, **SAFE_WEIGHTS)
     except Exception as error:
         raise CheckpointError(f"{directory}: {error}.", _HINT) from error
+    model, told = read
     lacks = sorted(set(told["missing_keys"]) & set(missing))
     if lacks:
         raise CheckpointError(f"{directory}: no file has the weight {lacks[0]!r}.", "The checkpoint is broken.")

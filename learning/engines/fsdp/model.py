@@ -124,7 +124,7 @@ def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> to
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda")
+    return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda" and not train.memory.offload)
 
 
 def start_group(world: int, device: torch.device) -> None:

@@ -1,0 +1,79 @@
+"""A trained model's directory, written by all ranks: each holds, and writes, its part of the files and no more."""
+
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from learning.engines.fsdp.adapters import is_adapter, merged, unadapted
+from learning.engines.fsdp.model import SHARD, write_model
+
+LEAST = 32 << 20
+"""Bytes of a file below which a part of its own is not worth it."""
+
+
+def write_parts(
+    model: Any, dtype: torch.dtype, folder: Path, rank: int, world: int, least: int = LEAST, most: int = SHARD
+) -> None:
+    """Writes the weights, adapters merged in, as `transformers` names them; all ranks call it.
+
+    A model of few bytes is written by rank 0, as one file.
+
+    Args:
+        model: sharded.
+        dtype: of the weights in the files.
+        folder: a copy of the parent's other files, which all ranks reach.
+        rank, world: this rank and how many there are.
+        least, most: bytes of one file.
+    """
+    sizes = {
+        unadapted(name): one.numel() * dtype.itemsize for name, one in model.named_parameters() if not is_adapter(name)
+    }
+    files = _files(sizes, world, least, most)
+    count = max(files.values()) + 1
+    held: dict[int, dict[str, Tensor]] = {}
+    for name, full in merged(model):
+        file = files[name]
+        if file * world // count == rank:
+            held.setdefault(file, {})[name] = full.detach().to("cpu", dtype)
+    if count == 1:
+        if rank == 0:
+            write_model(model, held[0], folder, most)
+        return
+    mine = {file: _written(model, state, folder / _name(file, count)) for file, state in sorted(held.items())}
+    everyone: list[Any] = [None] * world
+    dist.all_gather_object(everyone, mine)
+    if rank == 0:
+        places = {key: _name(file, count) for one in everyone for file, keys in one.items() for key in keys}
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(places.items()))}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _files(sizes: dict[str, int], world: int, least: int, most: int) -> dict[str, int]:
+    """By the name of a weight the number of its file: one a rank, more of a large model, fewer of a small one."""
+    total = sum(sizes.values())
+    count = max(1, min(world, total // least))
+    if total > most * count:
+        count = world * -(-total // (most * world))
+    ends = accumulate(sizes.values())
+    found = {name: min(count - 1, (end - 1) * count // total) for name, end in zip(sizes, ends, strict=True)}
+    numbers = {file: number for number, file in enumerate(sorted(set(found.values())))}
+    return {name: numbers[file] for name, file in found.items()}
+
+
+def _name(file: int, count: int) -> str:
+    return f"model-{file + 1:05d}-of-{count:05d}.safetensors"
+
+
+def _written(model: Any, state: dict[str, Tensor], path: Path) -> list[str]:
+    """Writes one file; the names in it."""
+    from safetensors.torch import save_file
+    from transformers.core_model_loading import revert_weight_conversion
+
+    named = {key: one.contiguous() for key, one in revert_weight_conversion(model, state).items()}
+    save_file(named, path, metadata={"format": "pt"})
+    return list(named)
