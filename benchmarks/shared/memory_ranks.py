@@ -107,6 +107,11 @@ def main() -> None:
     learner, works, loaded = trained(job, rank, world)
     peak = held("VmHWM")
     assert isinstance(learner.engine, FsdpEngine)
+    settled()
+    written = folder / "written"
+    written.mkdir(exist_ok=True)
+    learner.engine.write(written)
+    wrote = held("VmHWM")
     network = network_of(learner.engine._model)
     found = predict(network, recipe_of(job, works, world))
     mine = {
@@ -114,6 +119,8 @@ def main() -> None:
         "read_whole": before,
         "loaded": loaded - baseline,
         "peak": peak - baseline,
+        "wrote": wrote - baseline,
+        "shard": (found.parts["weights"] + found.parts["frozen weights"]),
         "predicted": found.peak,
         **asdict(found),
         "work": works,
