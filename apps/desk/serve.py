@@ -81,5 +81,5 @@ def listening_at(host: str, port: int, key: str = "desk.port") -> socket.socket:
     except OSError as error:
         listening.close()
         problem = f"`{key}`: cannot listen at {host}, port {port}: {error.strerror or error}."
-        raise FlywheelError(problem, f"Choose another one: 0 for `{key}` takes any that is free.") from error
+        raise FlywheelError(problem, f"Choose another one: `{key}=0` takes any that is free.") from error
     return listening

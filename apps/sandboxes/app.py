@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI
@@ -16,7 +16,7 @@ from apps.desk.security import LOOPBACK
 from apps.sandboxes.guard import Guard
 from apps.sandboxes.serving import Serving
 from apps.sandboxes.session import CAPACITY, INVALID_JSON, SESSION, Message, WireSession
-from environments.openenv.wire import refused, schemas
+from environments.openenv.wire import refused, schemas, text_of
 from schemas.tables.task import GuiTask
 from tasks.shared.version import version
 
@@ -38,18 +38,12 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
     """The server of some tasks.
 
     Args:
-        serving: tasks and sandboxes; its pool is started and closed with the server.
+        serving: tasks and sandboxes; its pool has been started.
         idle_s: a session that sends nothing for so long is ended.
         token: what is asked for; None asks for none.
         hosts: the names that it may be asked by where no token is asked for.
     """
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with serving.pool:
-            yield
-
-    app = FastAPI(title=NAME, description=ABOUT, version=version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title=NAME, description=ABOUT, version=version(), docs_url=None, redoc_url=None)
     _add_pages(app)
     _add_tasks(app, serving)
 
@@ -68,8 +62,10 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
         except WebSocketDisconnect:
             pass
         finally:
-            serving.sessions -= 1
-            await asyncio.shield(wire.close())
+            try:
+                await asyncio.shield(wire.close())
+            finally:
+                serving.sessions -= 1
         with suppress(RuntimeError, WebSocketDisconnect):
             await socket.close()
 
@@ -131,7 +127,7 @@ async def _next(socket: WebSocket) -> str | None:
 
 async def _say(socket: WebSocket, message: Mapping[str, Any]) -> None:
     with suppress(RuntimeError):  # it has gone
-        await socket.send_text(json.dumps(message, separators=(",", ":")))
+        await socket.send_text(text_of(message))
 
 
 def _add_pages(app: FastAPI) -> None:

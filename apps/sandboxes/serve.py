@@ -1,5 +1,6 @@
 """`flywheel serve-sandboxes`: starts the pool, then answers until it is ended."""
 
+import asyncio
 from collections.abc import Sequence
 
 import uvicorn
@@ -40,7 +41,7 @@ def serve_sandboxes(
 
     Raises:
         UsageError: a task that there is not; or the address is not this machine's own and there is no token.
-        FlywheelError: the port is taken, or there is no browser for the environments that need one.
+        FlywheelError: the port is taken, or there is no browser for the environments that need one, or none starts.
     """
     token = token_for(host, token_variable, "--host")
     serving = Serving(config, names, held_out)
@@ -50,8 +51,13 @@ def serve_sandboxes(
         how = "" if token is None else f"  (the token is in {token_variable})"
         what = f"{counted(len(serving.tasks), 'task')}, {counted(serving.most_sessions, 'session')}"
         address = f"http://{shown}:{listening.getsockname()[1]}"
-        out().print(f"sandboxes {address}  {what}{how}", highlight=False, soft_wrap=True)
-        uvicorn.Server(running(app)).run(sockets=[listening])
+
+        async def answer() -> None:
+            async with serving.pool:
+                out().print(f"sandboxes {address}  {what}{how}", highlight=False, soft_wrap=True)
+                await uvicorn.Server(running(app)).serve([listening])
+
+        asyncio.run(answer())
 
 
 def running(app: object) -> uvicorn.Config:

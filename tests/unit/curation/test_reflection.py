@@ -101,12 +101,15 @@ def test_what_ended_it_failed_or_changed_nothing_led_nowhere_and_what_led_on_did
     assert found == {"a": (Click(x=0.1, y=0.5),), "b": (Click(x=0.9, y=0.5), Click(x=0.3, y=0.5))}
     ran_out = led_nowhere([(trajectory(termination="max_steps"), steps)], step(0, "b", 0.9))
     assert ran_out["b"] == (Click(x=0.9, y=0.5),)
+    cut_off = led_nowhere([(trajectory(termination="truncated"), steps)], step(0, "b", 0.9))
+    assert cut_off == ran_out
 
 
 def test_only_a_trajectory_that_went_on_after_its_error_can_recover() -> None:
     steps = [step(0, "a", 0.1, "b"), step(1, "b", 0.2, "c")]
     assert recoverable(trajectory(), steps, 0) and not recoverable(trajectory(), steps, 1)
     assert recoverable(trajectory(termination="max_steps"), steps, 1)
+    assert not recoverable(trajectory(termination="truncated"), steps, 1)
 
 
 def correction(reflects: bool = False, x: float = 0.7) -> Correction:

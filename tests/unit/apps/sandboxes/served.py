@@ -30,15 +30,16 @@ def serving(sandboxes: int = 3, held_out: bool = False, names: list[str] | None 
 async def served(one: Serving, idle_s: float = 60.0, token: str | None = None) -> AsyncIterator[str]:
     """The server's base URL, while it runs in this loop."""
     with listening_at("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(running(make_app(one, idle_s, token)))
-        task = asyncio.create_task(server.serve([listening]))
-        while not server.started:
-            await asyncio.sleep(0.005)
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
+        async with one.pool:
+            server = uvicorn.Server(running(make_app(one, idle_s, token)))
+            task = asyncio.create_task(server.serve([listening]))
+            while not server.started:
+                await asyncio.sleep(0.005)
+            try:
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                await task
 
 
 @contextmanager

@@ -19,11 +19,12 @@ from apps.sandboxes.serving import Serving
 from apps.sandboxes.session import WireSession
 from environments.openenv.client import Answer, Lost, Refused, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
+from environments.openenv.wire import observation_of, observed, refused, text_of
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from schemas import action as act
 from schemas.failure import TrajectoryFailure, UsageError
-from schemas.observation import Outcome
+from schemas.observation import Observation, Outcome
 from tests.unit.apps.sandboxes.served import TASKS, served, serving
 
 WAIT = {"type": "wait"}
@@ -434,3 +435,13 @@ def test_the_outcome_over_the_wire_is_the_tasks_own() -> None:
 
     outcome = asyncio.run(run())
     assert outcome.done or outcome.truncated
+
+
+def test_a_message_with_a_screenshot_is_the_json_that_it_would_be_anyway() -> None:
+    shown = observation_of(Observation(b"\x00\xff\xfepng", 4, 3, 'Say "screenshot":"" and \\ \u00e9.'), False)
+    for message in (
+        observed(shown, 1.0, True, {"screenshot": "", "reason": '"screenshot":""'}),
+        refused("EXECUTION_ERROR", "no"),
+        {"type": "state", "data": {"seed": None}},
+    ):
+        assert json.loads(text_of(message)) == message

@@ -1,0 +1,63 @@
+"""`flywheel serve-sandboxes` as a process of its own, and MiniWoB++ played through it."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from environments.openenv.blocking import BlockingClient
+from environments.openenv.client import Lost
+
+COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]
+
+
+def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> None:
+    given = ["--port", "0", "--tasks", "click-test,enter-text", "environments.miniwob.browsers=1"]
+    process = subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        word, url, *what = process.stdout.readline().split()
+        assert (word, " ".join(what)) == ("sandboxes", "2 tasks, 4 sessions")
+        client = BlockingClient(url)
+        first = client.reset(task_id="click-test", seed=3, elements=True)
+        assert (first.observation["width"], first.observation["height"]) == (160, 210)
+        assert client.reset(task_id="click-test", seed=3, elements=True).observation == first.observation
+        _, _, (left, top, right, bottom), _, _ = next(
+            one for one in first.observation["elements"] if one[1] == "button"
+        )
+        last = client.step({"type": "click", "x": (left + right) / 2, "y": (top + bottom) / 2})
+        assert (last.reward, last.done) == (1.0, True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+        with pytest.raises(Lost):
+            client.reset(task_id="click-test", seed=3)
+        client.close()
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (["--host", "0.0.0.0"], 2, "`--host`: others can reach 0.0.0.0, and NO_TOKEN holds no token."),
+        (["--tasks", "click-tset"], 2, "`--tasks`: there is no task `click-tset`. Did you mean `click-test`?"),
+        (["environments.miniwob.browser=/nowhere"], 1, "/nowhere"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_a_line(given: list[str], code: int, said: str) -> None:
+    command = [*COMMAND, "--port", "0", "--token-variable", "NO_TOKEN", *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"`--port`: cannot listen at 127.0.0.1, port {port}" in done.stderr
