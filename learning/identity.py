@@ -13,7 +13,7 @@ from learning.job import Job
 
 WORK = (
     "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",
-    "checkpoint_every", "keep", "keep_policies",
+    "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
 """Settings of the training that change who does what, not what is learnt."""
 

@@ -65,6 +65,8 @@ class Message(BaseModel):
     steps: int = 0
     loss: float = 0.0
     samples_per_s: float = 0.0
+    measures: Mapping[str, float] = {}
+    """What was measured of the steps since the last report, by name (`schemas.tables.policy.TrainingStep`)."""
     published: int | None = None
     """Updates that the weights have had which actors may load."""
     checkpoint: str | None = None

@@ -6,6 +6,7 @@ of a batch, the gradient, the update. Every rank holds one and calls it in the s
 """
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from learning.engines.choice import engine_of
 from learning.engines.engine import Batch, Engine, Outputs, Piece, SampleRef
 from learning.job import Job
 from learning.masters import keep_masters, take_up_masters
+from learning.measures import Measures
 from schemas.failure import UsageError
 
 
@@ -61,13 +63,14 @@ class Learner:
         self.before = take_up_masters(self.engine, job.parent)
         """Optimiser steps that the moments had before this training."""
         self.objective = method.objective(job, self.engine)
+        self._measures = Measures(self.engine, self.objective, job.policy)
         if job.stream is None:  # each batch of a stream is taken when its turn comes
             self.take(samples, job.screenshots)
 
     def take(self, samples: Sequence[Any], screenshots: Path) -> None:
         """Goes on with these samples; what they are compared with is the policy as it is now; between two steps."""
         engine, objective = self.engine, self.objective
-        documents = objective.documents(samples)
+        self._documents = documents = objective.documents(samples)
         counts = engine.encode(documents, screenshots, objective.needs_parent or objective.needs_sums)
         parent = torch.zeros(sum(counts) if objective.needs_parent else 0, dtype=engine.dtype, device=engine.device)
         if objective.needs_parent:
@@ -90,13 +93,22 @@ class Learner:
 
     def step(self, prepared: Any, rate: float) -> StepResult:
         """One optimiser step at a learning rate, on a batch that `prepare` began."""
+        began = time.perf_counter()
         batch = self.engine.ready(prepared)
         loss = self.gradient(batch)
         norm = self.engine.update(rate)
         if math.isfinite(norm):
             norm = math.hypot(norm, self.objective.update(rate))
         each = self.objective.each
+        self._measures.step(batch, self._documents, time.perf_counter() - began)
+        self._rate = rate
         return StepResult(loss, norm, tuple(number // each for number in batch.own if number % each == 0))
+
+    def measured(self, result: StepResult) -> tuple[float, dict[str, float]]:
+        """The loss of a step, which was the last one, over all ranks, and the measures of the steps since this was
+        asked before; all ranks call it."""
+        loss, found = self._measures.read(result.loss)
+        return loss, {"grad_norm": result.norm, "learning_rate": self._rate, **found}
 
     def gradient(self, batch: Batch) -> Tensor:
         """Gathers the gradient of a step; returns this rank's part of its loss."""
@@ -108,6 +120,7 @@ class Learner:
         documents = torch.tensor(batch.documents, device=self.engine.device)
         if len(batch.pieces) == 1:  # one forward pass does for the sums and for the gradient
             outputs = self.engine.forward(batch.pieces[0])
+            self._measures.forward(outputs)
             loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
             self.objective.loss(batch.pieces[0], outputs, batch).backward()
         else:  # the graphs of all pieces together would not fit where a batch is taken in pieces
@@ -118,14 +131,16 @@ class Learner:
 
     def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
         """Adds one piece's part of a step's gradient; returns what it adds to the loss."""
-        loss = self.objective.loss(piece, self.engine.forward(piece), batch)
+        outputs = self.engine.forward(piece)
+        self._measures.forward(outputs)
+        loss = self.objective.loss(piece, outputs, batch)
         loss.backward()
         return loss.detach()
 
     def metrics(self) -> dict[str, float]:
         """What was measured beside the loss since the (last) start, over all ranks; all call it once, at the end."""
         self.objective.start()
-        return self.objective.metrics(self.engine.sum(self.objective.counts).cpu())
+        return self.objective.metrics(self.engine.sum(self.objective.counts.clone()).cpu())
 
     def state(self) -> State:
         """What a training goes on from, as this rank holds it; also loaded in place."""

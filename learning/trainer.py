@@ -6,9 +6,9 @@ from its last checkpoint (`learning.resume`) when the same job is started again,
 job with a stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
 `learning.data.stream`). Its messages (`learning.launch.send`) are `{"waiting"}` while another training has the GPU,
 `{"processes", "device"}`, `{"damaged", "problem", "aside"}` for a checkpoint that could not be loaded, `{"warning"}`,
-`{"resumed"}` if it goes on from one, `{"step", "steps", "loss", "samples_per_s"}`, `{"published"}` with the number of
-updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The
-checkpoint appears at once and whole, or not at all.
+`{"resumed"}` if it goes on from one, `{"step", "steps", "loss", "samples_per_s", "measures"}` (`learning.measures`),
+`{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
+`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
 """
 
 import json
@@ -18,13 +18,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from learning.algorithms.method import method_of
 from learning.checkpoint.ranks import Ranks
@@ -37,6 +36,7 @@ from learning.gpus import Held
 from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
+from learning.profiling import Profiler
 from learning.resume import Kept
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, UsageError
@@ -66,26 +66,27 @@ def train(job: Job) -> None:
     coming = iter(rounds)
     first = next(coming)
     learner = Learner(job, first.samples, rank, world)
-    kept = Kept(job, learner)
+    kept, profiler = Kept(job, learner), Profiler(job, rank)
     try:
         done = _resume(job, kept, rank)
         loss, waited, ready, end = 0.0, rounds.waited_s, time.perf_counter(), 0
 
-        def report(part: Round, step: int, loss: float) -> None:
+        def report(part: Round, step: int, loss: float, measures: Mapping[str, float]) -> None:
             seconds = time.perf_counter() - ready - (rounds.waited_s - waited)
             if rank == 0:
-                _progress(part, step, loss, (step - done) * job.train.batch / seconds)
+                _progress(part, step, loss, (step - done) * job.train.batch / seconds, measures)
 
         for part in chain([first], coming):
             end = part.end
             if end > done:
-                loss = _train_round(job, learner, kept, part, range(max(part.first, done), end), report)
+                loss = _train_round(job, learner, kept, profiler, part, range(max(part.first, done), end), report)
                 if job.stream is not None:
                     _publish(learner, job, ranks, part.number)
                     kept.now(end)
         ended = {"loss": round(loss, 4), "numbers": learner.metrics()}
         write_checkpoint(learner, job, ranks, end, ended)
     finally:
+        profiler.close()
         kept.close()
         ranks.close()
         learner.close()
@@ -106,20 +107,25 @@ def _resume(job: Job, kept: Kept, rank: int) -> int:
     return restored.step or 0
 
 
+Report = Callable[[Round, int, float, Mapping[str, float]], None]
+"""Is handed how many steps were made, the last one's loss, and what was measured since the report before."""
+
+
 def _train_round(
-    job: Job, learner: Learner, kept: Kept, part: Round, steps: range, report: Callable[[Round, int, float], None]
+    job: Job, learner: Learner, kept: Kept, profiler: Profiler, part: Round, steps: range, report: Report
 ) -> float:
-    """Takes these steps of a round; the last loss. `report` is handed how many steps were made, and the loss."""
+    """Takes these steps of a round; the last loss."""
     if job.stream is not None:
         learner.take(part.samples, part.screenshots)
     loss, engine = 0.0, learner.engine
     for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
+        profiler.step()
         _note(job, engine.rank, step, result)
         if job.stream is None:
             kept.after(step + 1)
         if (step + 1) % engine.report_every == 0 or step + 1 == part.end:
-            loss = float(_sum(result.loss.double(), engine.world))
-            report(part, step + 1, loss)
+            loss, measures = learner.measured(result)
+            report(part, step + 1, loss, measures)
     return loss
 
 
@@ -178,14 +184,10 @@ def _note(job: Job, rank: int, step: int, result: StepResult) -> None:
             notes.write(json.dumps({"step": step, "samples": result.samples}) + "\n")
 
 
-def _sum(value: Tensor, world: int) -> Tensor:
-    if world > 1:
-        dist.all_reduce(value)
-    return value
-
-
-def _progress(part: Round, step: int, loss: float, pace: float) -> None:
-    send(step=step, steps=part.end, loss=round(loss, 4), samples_per_s=round(pace, 1), samples=len(part.samples))
+def _progress(part: Round, step: int, loss: float, pace: float, measures: Mapping[str, float]) -> None:
+    shown = {name: float(f"{value:.5g}") for name, value in measures.items()}
+    paced = {"samples_per_s": round(pace, 1), "samples": len(part.samples)}
+    send(step=step, steps=part.end, loss=round(loss, 4), **paced, measures=shown)
 
 
 def main() -> int:

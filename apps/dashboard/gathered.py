@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from apps.dashboard.graph import lineage_graph
-from apps.report import charts
+from apps.report import charts, trainings
 from apps.report.gather import Choice, OnTask, Overview, curriculum, gather
 from schemas.config import Config
 from storage.lake import Lake
@@ -52,7 +52,8 @@ class Gathered:
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def charts(self, page: str) -> Charts:
-        """The specifications of a page's charts by name, without those that have nothing to show.
+        """The specifications of a page's charts by name, without those that have nothing to show; `policies/NAME` is
+        the page of a policy.
 
         Raises:
             KeyError: no page of that name has charts.
@@ -62,6 +63,8 @@ class Gathered:
             "curriculum": lambda: {"weights": charts.weights(latest(self.curriculum()))},
             "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()), rolled_back(self.lake))},
         }
+        if page.startswith("policies/"):
+            make[page] = lambda: {"training": trainings.curves(self.lake, [page.removeprefix("policies/")])}
         found = self._once(f"charts of {page}", make[page])
         return {name: spec for name, spec in found.items() if spec}
 
@@ -73,6 +76,7 @@ class Gathered:
             "heat": charts.heat(self._latest_tasks(), _trajectories),
             "funnel": charts.funnel(found.funnel),
             "stages": charts.stages(found.stages),
+            "training": trainings.curves(self.lake),
         }
 
     def _latest_tasks(self) -> list[OnTask]:

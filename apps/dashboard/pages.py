@@ -56,8 +56,9 @@ def router(desk: Desk) -> APIRouter:
         config = json.dumps(shown.config, indent=2, sort_keys=True)
         ids, success = shown.trajectories[:SHOWN_IDS], success_of(lake, name)
         return page(
-            "policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen, success=success, decided=DECIDED
-        )
+            "policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen, success=success,
+            decided=DECIDED, charts=found.charts(f"policies/{name}"),
+        )  # fmt: skip
 
     routes.include_router(_data_router(desk))
 
@@ -110,7 +111,7 @@ def live_router(desk: Desk) -> APIRouter:
         runs = [_as_json(one) for one in all_now(lake)]
         return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 
-    @routes.get("/api/charts/{name}")
+    @routes.get("/api/charts/{name:path}")
     def charts(name: str) -> JSONResponse:
         try:
             return JSONResponse(found.charts(name))

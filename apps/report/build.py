@@ -11,7 +11,7 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from apps.lakes import open_lake
-from apps.report import charts
+from apps.report import charts, trainings
 from apps.report.gather import gather
 from apps.report.replays import replays
 from schemas.config import Config
@@ -53,6 +53,7 @@ def render(config: Config, lake: Lake, folder: Path) -> str:
         "funnel": charts.funnel(found.funnel),
         "weights": charts.weights(found.curriculum),
         "stages": charts.stages(found.stages),
+        "training": trainings.curves(lake),
     }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined

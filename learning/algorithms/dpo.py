@@ -44,8 +44,8 @@ class PairObjective(Objective):
         loss = dpo_loss(asked[0::2], asked[1::2], old[0::2], old[1::2], self._beta).mean()
         (self._slopes,) = torch.autograd.grad(loss, asked)
         margins = (sums - old)[0::2] - (sums - old)[1::2]
-        counted = [len(margins), int((margins > 0).sum()), float(margins.sum())]
-        self.counts += torch.tensor(counted, dtype=torch.float64)
+        counted = (torch.ones_like(margins), margins > 0, margins)
+        self.counts = self.counts.to(sums) + torch.stack([each.double().sum() for each in counted])
         return loss.detach()
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
@@ -59,6 +59,10 @@ class PairObjective(Objective):
         """
         pairs, right, margin = counts.tolist()
         return {"margin": margin / max(1.0, pairs), "preferred": right / max(1.0, pairs)}
+
+    def measures(self, counts: Tensor) -> dict[str, float]:
+        """The same of some steps."""
+        return self.metrics(counts) if counts[0] else {}
 
 
 def sides_of(pair: Preference) -> list[Rollout]:

@@ -20,8 +20,8 @@ from learning.job import Job
 from schemas.config.training import ClippedConfig, GroupConfig
 from schemas.failure import FlywheelError
 
-COUNTED = 5
-"""Sums that `token_losses` keeps."""
+COUNTED = 6 + 3
+"""Sums that `token_losses` keeps, then those of advantages, of their squares and of ages."""
 FRESH = 2
 """Sums that `fresh_gap` keeps."""
 
@@ -108,7 +108,9 @@ class GroupObjective(Objective):
         )
         slopes = self._slopes[outputs.rows] * targets if self.needs_sums else None
         losses, counts = token_losses(outputs.logprobs, old, served, advantages, self._clips, slopes)
-        self.counts += torch.cat([counts, fresh_gap(old, served, ages)])
+        gains = advantages.double()
+        known = torch.stack([gains.sum(), gains.square().sum(), ages.double().sum()]).to(counts)
+        self.counts = self.counts.to(counts) + torch.cat([counts, known, fresh_gap(old, served, ages)])
         return losses.sum() / targets
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
@@ -118,7 +120,7 @@ class GroupObjective(Objective):
         With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
         weights, so what is left is how the two compute.
         """
-        tokens, drawn, mismatch, clipped, moved, fresh, gap = counts.tolist()
+        tokens, drawn, mismatch, clipped, moved, *_, fresh, gap = counts.tolist()
         means = {
             "tokens": tokens,
             "mismatch": mismatch / max(1.0, drawn),
@@ -127,6 +129,18 @@ class GroupObjective(Objective):
             "moved": moved / max(1.0, tokens),
         }
         return means if self._job.stream is None else {**means, "mismatch_fresh": gap / max(1.0, fresh)}
+
+    def measures(self, counts: Tensor) -> dict[str, float]:
+        """Means over the steps' tokens: the estimate k3 of KL(policy || policy before this training; with a stream,
+        before this batch), the share that is clipped, |log p of training - of serving|, and the spread of advantages.
+        With a stream also the age of what was trained on, in updates."""
+        tokens, drawn, mismatch, clipped, _, divergence, gain, square, age, *_ = counts.tolist()
+        if not tokens:
+            return {}
+        spread = math.sqrt(max(0.0, square / tokens - (gain / tokens) ** 2))
+        found = {"kl": divergence / tokens, "clipped": clipped / tokens, "advantage_std": spread}
+        found |= {"mismatch": mismatch / drawn} if drawn else {}
+        return found if self._job.stream is None else {**found, "staleness": age / tokens}
 
 
 def token_losses(
@@ -149,7 +163,8 @@ def token_losses(
             (n,); the losses then have its gradient and not its value.
 
     Returns:
-        Losses (n,), and sums over the tokens: all, those with a drawing, |old - served|, clipped, |new - old|.
+        Losses (n,), and sums over the tokens: all, those with a drawing, |old - served|, clipped, |new - old|, and the
+        divergence from `old` (`kl_loss`).
     """
     drawn = served.isfinite()
     weights = torch.where(drawn, truncated_weights(old, torch.where(drawn, served, old), clips.most_weight), 1.0)
@@ -162,18 +177,23 @@ def token_losses(
         clipped = ((ratio > above) | (ratio < below)) & (advantages != 0)
     else:
         losses, clipped = slopes * new, (slopes == 0) & (advantages != 0)
-    losses = weights * losses
+    losses, divergence = weights * losses, kl_loss(new if clips.kl else new.detach(), old)
     if clips.kl:
-        losses = losses + clips.kl * kl_loss(new, old)
-    gap = (old - served)[drawn].abs()
-    counts = [len(new), int(drawn.sum()), float(gap.sum()), int(clipped.sum()), float(moved.abs().sum())]
-    return losses, torch.tensor(counts, dtype=torch.float64)
+        losses = losses + clips.kl * divergence
+    gap = torch.where(drawn, old - served, 0.0).abs()
+    every = torch.ones_like(moved)
+    return losses, _sums(every, drawn, gap, clipped, moved.abs(), divergence.detach())
 
 
 def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
     """How many tokens of age 0 have a drawing, and their sum of |old - served|; all arguments are (n,)."""
-    gap = (old - served)[served.isfinite() & (ages == 0)].abs()
-    return torch.tensor([len(gap), float(gap.sum())], dtype=torch.float64)
+    there = served.isfinite() & (ages == 0)
+    return _sums(there, torch.where(there, old - served, 0.0).abs())
+
+
+def _sums(*values: Tensor) -> Tensor:
+    """The sum of each, where they are: nothing waits for a device."""
+    return torch.stack([value.double().sum() for value in values])
 
 
 def check_drawn(rollout: Rollout) -> None:

@@ -11,6 +11,9 @@ t the exact place in bins: near misses cost little, so the network is led to the
 import torch
 from torch import Tensor
 
+ROWS = 512
+"""Rows of logits whose entropies are computed at once."""
+
 
 def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
     """Target shares (n, bins) of places (n,) in bins; sigma 0 puts all on the nearest bin."""
@@ -26,6 +29,20 @@ def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None 
     if temperatures is not None:
         wide = wide / temperatures[:, None].to(wide.dtype)
     return -torch.nn.functional.cross_entropy(wide, targets, reduction="none")
+
+
+@torch.no_grad()
+def entropies(logits: Tensor, temperatures: Tensor | None = None) -> Tensor:
+    """Entropies (n,), in nats, of the distributions of (n, vocabulary) logits, divided by (n,) temperatures if given.
+
+    Row block by row block: beside the logits there is never more than one block of probabilities.
+    """
+    divisors = temperatures if temperatures is not None else torch.ones(len(logits), device=logits.device)
+    found = [
+        torch.special.entr((rows.float() / divisor[:, None]).softmax(-1)).sum(-1)
+        for rows, divisor in zip(logits.split(ROWS), divisors.float().split(ROWS), strict=True)
+    ]
+    return torch.cat(found) if found else torch.zeros(0, device=logits.device)
 
 
 def place_logprobs(logits: Tensor, places: Tensor, first: Tensor, bins: int, sigma: float) -> Tensor:

@@ -42,7 +42,7 @@ class Objective(ABC):
 
         self._job, self._engine = job, engine
         self.counts = torch.zeros(0, dtype=torch.float64)
-        """Sums of what was measured on this rank."""
+        """Sums of what was measured on this rank, since the training began or went on."""
 
     def documents(self, samples: Sequence[Any]) -> Sequence[Document]:
         """What is encoded of these samples from now on: those of sample i are the `each` from i * `each` on."""
@@ -80,6 +80,11 @@ class Objective(ABC):
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
         """What the sums of `counts` over all ranks say."""
+        return {}
+
+    def measures(self, counts: Tensor) -> dict[str, float]:
+        """What the sums that some steps added to `counts`, over all ranks, say of these steps; columns of the lake's
+        table `training_steps` by their names, anything else by its own. What they do not say is left out."""
         return {}
 
     def state(self) -> State:

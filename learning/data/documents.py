@@ -19,6 +19,8 @@ from schemas.observation import Observation, Turn
 from schemas.sample import PLACE, Question, TrainSample
 
 Document = TrainSample | Rollout
+ANY: Size = (1000, 1000)
+"""A screen's size, where only words are read."""
 
 
 def shown(document: Document, history_images: int) -> tuple[str, ...]:
@@ -56,6 +58,13 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     context = _context(document.instruction, turns, screens[-1])
     messages = family.messages(replace(context, thinks=document.thinks))
     return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
+
+
+def thought_of(document: Document, family: ModelFamily) -> str | None:
+    """The thought of a reply to an instruction, empty for a reply without one; None for an answer to a question."""
+    if isinstance(document, Rollout):
+        return family.read(Completion(document.reply), ANY).thought
+    return document.thought if document.kind == "step" and document.action is not None else None
 
 
 def _context(instruction: str, turns: Sequence[Turn], screen: Observation) -> Context:

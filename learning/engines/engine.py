@@ -46,6 +46,10 @@ class Batch:
     own: list[int]
     """The documents that this rank trains on; of ranks that share one, the first names it."""
     pieces: Sequence[Piece]
+    tokens: float = 0.0
+    """Tokens that the network reads, its screens among them: this rank's part, or all of the step's on one rank."""
+    operations: float = 0.0
+    """Floating-point operations of the network, forward and backward, told in the same way; 0 where nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Outputs:
     """(m,) the number of each target among those of all documents; of documents with questions -1."""
     rows: Tensor
     """(m,) the number of its document in the step; of documents with questions -1."""
+    entropy: Tensor | None = None
+    """(k,) in nats, without gradient, of the distributions that targets were chosen from; None where nobody counts."""
 
 
 class Body(ABC):
@@ -131,6 +137,8 @@ class Engine(ABC):
     device = torch.device("cpu")
     dtype = torch.float32
     """Of log probabilities."""
+    peak_operations: float | None = None
+    """Floating-point operations per second that this rank's device could make at most; None where that is not known."""
     report_every = 1
     """Steps from one report of the loss to the next; a report makes the ranks wait for each other."""
 
@@ -162,6 +170,10 @@ class Engine(ABC):
     @abstractmethod
     def forward(self, piece: Piece) -> Outputs:
         """One forward pass; with gradient where gradients are on."""
+
+    def lengths(self, document: int) -> tuple[int | None, int | None]:
+        """Tokens of a document's thought and of its whole reply; None for what it has not, or nobody counts."""
+        return None, None
 
     @abstractmethod
     def zero(self) -> None:

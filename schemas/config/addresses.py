@@ -20,6 +20,7 @@ _SECRET = re.compile(
 _VARIABLES = {
     "lake": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "traces": "OTEL_EXPORTER_OTLP_HEADERS",
+    "tracking.options.mlflow": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
 }
 """The environment variables of sections that have no `key_variable`."""
 

@@ -17,6 +17,7 @@ from schemas.config.section import Count, Positive, Section, Share, Whole, is_se
 from schemas.config.serving import ServerConfig
 from schemas.config.synthesis import SynthesisConfig
 from schemas.config.think import ThinkConfig
+from schemas.config.tracking import TrackingConfig
 from schemas.config.training import TrainConfig
 from schemas.config.triggers import TriggersConfig
 from schemas.failure import UsageError
@@ -305,6 +306,7 @@ class Config(Section):
     collect: CollectConfig = CollectConfig()
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
+    tracking: TrackingConfig = TrackingConfig()
     filter: FilterConfig = FilterConfig()
     judge: JudgeConfig = JudgeConfig()
     annotate: AnnotateConfig = AnnotateConfig()

@@ -255,6 +255,9 @@ class TrainConfig(StepSection):
     training that begins from one of those begins from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where models are trained, one process per GPU; the small policy always on the CPU."""
+    profile: Whole = 0
+    """So many steps near the start of a training are profiled: a trace for each process, `profiles/POLICY` beside the
+    lake's checkpoints; 0 for none."""
     grounding: Whole = 4
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
     reading: Whole = 0

@@ -41,6 +41,7 @@ TABLES: dict[str, Table] = {
         pair.TABLE,
         curriculum.TABLE,
         policy.TABLE,
+        policy.TRAINING,
         promotion.TABLE,
         evaluation.TABLE,
         quality.TABLE,

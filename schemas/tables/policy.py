@@ -1,9 +1,9 @@
-"""A policy version and what it was made from."""
+"""A policy version, what it was made from, and how the training went that made it."""
 
 import json
 from typing import Literal, get_args
 
-from schemas.table import Instant, Int32, Int64, Row, Table, Text, not_null, one_of, unique
+from schemas.table import Float64, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
 
 Kind = Literal["initial", "iteration", "intermediate", "retrained", "merged", "adopted"]
 Status = Literal["intermediate", "candidate", "champion", "held", "retired", "rejected"]
@@ -65,3 +65,67 @@ TABLE = Table(
         one_of("status", get_args(Status), because="promotion knows these"),
     ),
 )
+
+
+class TrainingStep(Row):
+    """What was measured at one step of the training that made a policy, or since the step that was told before: a point
+    of its curves. What is not known is null."""
+
+    policy_version: Text
+    """The policy that is made; one whose training did not end has no row in `policies`."""
+    step: Int32
+    """How many optimiser steps were made."""
+    iteration: Int32
+    loss: Float64
+    """Of this step's batch."""
+    grad_norm: Float64 | None
+    """Of the whole gradient, before it is clipped."""
+    learning_rate: Float64 | None
+    entropy: Float64 | None
+    """Nats per token of the policy's distributions where it was trained."""
+    kl: Float64 | None
+    """An estimate (k3) of KL(policy || policy before this training; with a stream, before this batch), in nats per
+    token."""
+    clipped: Float64 | None
+    """Share of the tokens whose loss is clipped."""
+    advantage_std: Float64 | None
+    """Standard deviation of the advantages, over tokens."""
+    thought_tokens: Float64 | None
+    """Mean length of the thoughts in the replies that are trained on."""
+    reply_tokens: Float64 | None
+    """Mean length of those replies, their end included."""
+    truncated: Float64 | None
+    """Share of the drawn replies that are as long as `policy.max_new_tokens` allows."""
+    samples_per_s: Float64 | None
+    """Since the training was started, without waiting for a stream."""
+    tokens_per_s: Float64 | None
+    """Tokens that the network read, of all processes together, by the time of the steps alone."""
+    mfu: Float64 | None
+    """Model FLOP/s utilisation: the policy's operations by what the devices could make in bf16."""
+    peak_memory_gb: Float64 | None
+    """Of the process that held most, in 1e9 bytes: on its GPU since the point before, else in memory since it began."""
+    staleness: Float64 | None
+    """With a stream: mean age of the tokens, in updates between the weights that drew them and those they train."""
+    mismatch: Float64 | None
+    """Mean |log p of training - log p of the drawing|, in nats, of the tokens whose drawing is known."""
+    other: Text
+    """JSON of a method's own measures."""
+    written_at: Instant
+
+
+TRAINING = Table(
+    name="training_steps",
+    row=TrainingStep,
+    key=("policy_version", "step"),
+    partition_by=("iteration",),
+    expectations=(
+        unique(("policy_version", "step")),
+        between("step", 1, None, because="a point is of a step that was made"),
+        *(
+            between(column, 0.0, 1.0, because="a share of tokens or replies", severity="warning")
+            for column in ("clipped", "truncated", "mfu")
+        ),
+    ),
+)
+MEASURES = ("loss", *(field.name for field in TRAINING.schema if field.nullable))
+"""The columns that are measures."""

@@ -31,6 +31,7 @@ from tasks.shared.material import Recipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
+from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.streamed import Streamed
 
 NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
@@ -58,8 +59,12 @@ def roll_out_and_train(
     pool = StreamPool(config, lake, recipe, folder)
     job = _job(config, lake, recipe, folder, work)
     clock = time.perf_counter()
-    with ThreadPoolExecutor(1, "trainer") as thread, TrainerProcess(job, work) as trainer:
-        training = thread.submit(trainer.listen, lambda message: _hear(pool, message))
+    with (
+        Recorder(config, lake, recipe) as recorder,
+        ThreadPoolExecutor(1, "trainer") as thread,
+        TrainerProcess(job, work) as trainer,
+    ):
+        training = thread.submit(trainer.listen, lambda message: _hear(pool, recorder, message))
         pool.feed()
         with Actor(policy, config.temperature, _newer(config, recipe, folder)) as actor:
             leased_s = _roll_out(config, planned, actor, pool, training, write)
@@ -78,6 +83,7 @@ def roll_out_and_train(
         sandboxes = size_of(environments_of(config, (one.task for one in planned)))
         metrics["sandbox_idle"] = 1 - leased_s / (sandboxes * (time.perf_counter() - clock))
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
+    metrics |= keep_profile(lake, job, recipe.version)
     return Streamed(**metrics, checkpoint=checkpoint, say=_sentence(config, metrics))
 
 
@@ -101,7 +107,8 @@ def _roll_out(
     return roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
 
 
-def _hear(pool: StreamPool, message: Message) -> None:
+def _hear(pool: StreamPool, recorder: Recorder, message: Message) -> None:
+    recorder.hear(message)
     if message.published is not None:
         pool.published(message.published)
         pool.feed()

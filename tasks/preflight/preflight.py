@@ -13,6 +13,7 @@ from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
 from learning.algorithms.method import method_of
+from learning.tracking.tracker import require_trackers
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import require_proposers
@@ -73,6 +74,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("makers", lambda: _makers(config)),
         Probe("thinkers", lambda: _thinkers(config)),
         Probe("reader", lambda: _reader(config)),
+        Probe("trackers", lambda: _trackers(config)),
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config)),
@@ -88,6 +90,7 @@ def planned(config: Config) -> list[Probe]:
         *(probe for probe in _environments(config) if probe.required),
         Probe("processor", lambda: _processor(config)),
         Probe("reader", lambda: _reader(config)),
+        Probe("trackers", lambda: _trackers(config)),
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config, write=False)),
@@ -202,6 +205,12 @@ def _training(config: Config) -> str:
         require_peft(train.lora)
     rate = check_training(train, config.policy.base)
     return f"{train.method} at learning rate {rate:g}{' with adapters' if train.lora.rank else ''}"
+
+
+def _trackers(config: Config) -> str:
+    """That what every tracker needs is installed; no server is asked."""
+    require_trackers(config.tracking.trackers, config.tracking.options)
+    return ", ".join(config.tracking.trackers) or "none: the lake has every training's steps"
 
 
 def _descent(config: Config) -> str:

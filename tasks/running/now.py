@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -51,8 +51,8 @@ class Now(BaseModel):
     done: float = 0.0
     total: float | None = None
     message: str = ""
-    curve: tuple[tuple[int, float], ...] = ()
-    """(step, loss) of the training under way, thinned."""
+    curve: tuple[tuple[int, Mapping[str, float]], ...] = ()
+    """Steps of the training under way, thinned, and what was measured there by name, `loss` always."""
     steps: int = 0
     """How many steps that training has."""
     sandboxes: tuple[Leased, ...] = ()
@@ -85,9 +85,9 @@ class Moment:
         """How far what the bar shows has come."""
         self._change(label=label, done=done, total=total, message=message)
 
-    def trained(self, step: int, steps: int, loss: float) -> None:
+    def trained(self, step: int, steps: int, measures: Mapping[str, float]) -> None:
         """A training has made so many of its steps."""
-        curve = (*self._now.curve, (step, loss))
+        curve = (*self._now.curve, (step, measures))
         self._change(curve=curve if len(curve) <= POINTS else curve[::2], steps=steps)
 
     def read(self) -> Now:

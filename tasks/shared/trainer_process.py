@@ -85,7 +85,7 @@ class TrainerProcess:
             message = Message.model_validate(json.loads(line))
             on_message(message)
             if message.step is not None:
-                MOMENT.trained(message.step, message.steps, message.loss)
+                MOMENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
             if message.waiting:
                 say(message.waiting)
             if message.damaged is not None:

@@ -27,6 +27,7 @@ from tasks.train.groups import group_material
 from tasks.train.kept import read_for, require_kept
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
+from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.sameness import digests_of, require_same
 from tasks.train.streamed import Streamed
 from tasks.train.supervised import continual_material, supervised
@@ -93,7 +94,8 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     if recipe.like is not None:
         require_same(lake, recipe, learnt)
     sweep(job)
-    trained = _run(job, folder)
+    with Recorder(config, lake, recipe) as recorder:
+        trained = _run(job, folder, recorder)
     metrics = {**trained.metrics, **material.numbers, "learning_rate": job.learning_rate}
     try:
         require_kept(lake, read)
@@ -101,6 +103,7 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
         shutil.rmtree(folder)
         raise
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
+    metrics |= keep_profile(lake, job, recipe.version)
     _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
@@ -174,13 +177,14 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
     )
 
 
-def _run(job: Job, folder: Path) -> Message:
+def _run(job: Job, folder: Path, recorder: Recorder) -> Message:
     """Starts the trainer, shows its progress, returns the sum of its messages; a server makes room for it first."""
     make_room(job.policy.server)
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")
 
         def hear(message: Message) -> None:
+            recorder.hear(message)
             if message.step is not None:
                 progress.update(shown, completed=message.step, message=f"loss {message.loss:.3f}")
 

@@ -65,9 +65,16 @@ function curves(runs) {
   for (const [number, run] of runs.entries()) {
     embed(at("curves").children[number], {
       title: runs.length > 1 ? `${what(run)} · process ${run.process} of ${run.host}` : undefined,
-      data: { values: run.curve.map(([step, loss]) => ({ step, loss })) }, width: "container", height: 260,
-      mark: { type: "line", color: "#3b7dd8", interpolate: "monotone" },
-      encoding: { x: { field: "step", type: "quantitative" }, y: { field: "loss", type: "quantitative", scale: { zero: false } } },
+      data: { values: run.curve.flatMap(([step, measures]) => Object.entries(measures).map(([name, value]) => ({ step, value, measure: name.replaceAll("_", " ") }))) },
+      facet: { field: "measure", title: null, sort: [...new Set(run.curve.flatMap(([, measures]) => Object.keys(measures)))].map((name) => name.replaceAll("_", " ")) },
+      columns: 3, resolve: { scale: { y: "independent" } },
+      spec: {
+        width: 250, height: 110, mark: { type: "line", color: "#3b7dd8", strokeWidth: 1.5 },
+        encoding: {
+          x: { field: "step", type: "quantitative", title: null, axis: { tickCount: 4 } },
+          y: { field: "value", type: "quantitative", title: null, scale: { zero: false }, axis: { tickCount: 4 } },
+        },
+      },
     });
   }
 }
@@ -97,7 +104,7 @@ async function look() {
   try {
     const answer = await (await fetch("/api/now")).json();
     show(answer.runs);
-    if (revision && answer.revision !== revision && page) location.reload();
+    if (revision && answer.revision !== revision && page && !page.startsWith("policies/")) location.reload();
     revision = answer.revision;
   } catch { /* the server is being started anew; the next look tells */ }
 }

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from learning.data.documents import Document, chat_of, shown
+from learning.data.documents import Document, chat_of, shown, thought_of
 from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import Item, Piece
@@ -43,6 +43,8 @@ class Measure:
     """Tokens of the reply."""
     digests: tuple[str, ...]
     """Its screens."""
+    thought: int | None = None
+    """Tokens of its thought, by itself; None for a document that is no reply to an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Chats:
                 start += pieces[-1].tokens
             start = end
         targets = int((chat.targets >= 0).sum())
-        return Measure(Item(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images))
+        thought = thought_of(document, self._family)
+        thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
+        return Measure(Item(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images), thinks)
 
     def encode(self, document: Document) -> Chat:
         """The chat and the reply.

@@ -4,11 +4,13 @@ Forward and backward of a token take 6 operations per weight that it meets (Kapl
 attention 12 per layer, width and pair of tokens, half of that where a token sees only those before it. Divided by 6.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from learning.planning.balance import Cost
 from learning.planning.sequence_plan import ClusterCost, legal_degrees
+from learning.planning.step_plan import Item
 from schemas.failure import CheckpointError, PlanError
 
 
@@ -28,6 +30,16 @@ class Shape:
     """All of them: every micro-batch gathers them twice and shares their gradients out once."""
     blocks: int = 0
     """Layers of both phases."""
+    head: int = 0
+    """Weights of the output layer, which targets alone meet."""
+
+    def operations(self, items: Iterable[Item], targets: int) -> float:
+        """Of forward and backward passes over these samples with so many targets, in floating point."""
+        read = sum(
+            int(self.language.of(item.tokens)) + sum(int(self.vision.of(screen.patches)) for screen in item.screens)
+            for item in items
+        )
+        return 6.0 * (read + self.head * targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,25 @@ GPU = Speeds(operations=2.6e14, near=100.0, far=10.0, bytes=2, block=1e-3)
 measured ratio (their release has 96 to 120 GB/s inside a node, 5 to 10 between nodes), assumed."""
 CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
 """One core and shared memory. Assumed, not measured here."""
+
+
+PEAKS = (
+    ("A100", 312e12),
+    ("H100 NVL", 835e12),
+    ("H100 PCIe", 756e12),
+    ("H100", 989e12),
+    ("H200 NVL", 835e12),
+    ("H200", 989e12),
+    ("B200", 2250e12),
+    ("L40S", 362e12),
+)
+"""Dense bf16 operations per second at most by what the device's name holds, the first that fits; NVIDIA's data sheets,
+whose numbers with sparsity are twice these."""
+
+
+def peak_of(device: str) -> float | None:
+    """What a device of this name could make in bf16, in operations per second; None for one that is not known here."""
+    return next((peak for name, peak in PEAKS if name in device and "MIG" not in device), None)
 
 
 def shape_of(model: Any) -> Shape:
@@ -81,6 +112,7 @@ def shape_of(model: Any) -> Shape:
         exchanged=2 * layers * head * (2 * heads + 2 * keys),
         weights=sum(weight.numel() for weight in model.parameters()),
         blocks=layers + depth,
+        head=width * text.vocab_size,
     )
 
 

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
@@ -29,13 +29,14 @@ from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.fsdp.adapters import add_adapters, joined, plain
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Measure
-from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, shape_of
+from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
 from learning.engines.fsdp.loading import empty_model, fill_from
 from learning.engines.fsdp.model import (
     check_offload,
     device_of,
     freeze,
     gradients_of,
+    in_half,
     optimizer_of,
     shard,
     start_group,
@@ -57,7 +58,7 @@ from schemas.failure import FlywheelError, PlanError
 class PlannedBatch(Batch):
     """A batch with the plan that its work follows."""
 
-    plan: list[MicroBatch]
+    plan: list[MicroBatch] = field(default_factory=list)
 
 
 class FsdpEngine(Engine):
@@ -93,6 +94,8 @@ class FsdpEngine(Engine):
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
         if not fill_from(self._model, job.parent) and rank == 0:
             send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
+        if self.device.type == "cuda" and in_half(job.train, self.device):
+            self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train, self.device)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
@@ -153,13 +156,23 @@ class FsdpEngine(Engine):
         works = [self._maker.make(batch, chosen, measures) for batch in plan]
         own = [group for batch in plan for group in batch.groups if group.first == self.rank]
         held = [chosen[number] for group in own for number in group.sequences]
-        return PlannedBatch(list(chosen), sum(measure.targets for measure in measures), held, works, plan)
+        targets = sum(measure.targets for measure in measures)
+        made = PlannedBatch(list(chosen), targets, held, works, plan=plan)
+        if self.rank == 0:
+            made.tokens = sum(item.tokens for item in items)
+            made.operations = 0.0 if self.adapted else self.shape.operations(items, targets)
+        return made
 
     def forward(self, piece: Work) -> Outputs:
         """One forward pass of both phases; all ranks take part."""
         work = piece.to(self.device)
-        logprobs, hidden = self._net(work)
-        return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows)
+        logprobs, hidden, entropy = self._net(work)
+        return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows, entropy)
+
+    def lengths(self, document: int) -> tuple[int | None, int | None]:
+        """As the model's own tokenizer counts a thought."""
+        found = self._measures[document]
+        return (found.thought, found.targets) if found else (None, None)
 
     def zero(self) -> None:
         """Forgets gradients."""

@@ -90,8 +90,7 @@ def shard(
     if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
     mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
-    half = train.precision == "bfloat16" or (train.precision == "auto" and device.type == "cuda")
-    compute = torch.bfloat16 if half else dtype
+    compute = torch.bfloat16 if in_half(train, device) else dtype
     frozen = torch.bfloat16 if train.memory.frozen == "bfloat16" else dtype
     mixed = compute != dtype or frozen != dtype
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
@@ -109,6 +108,11 @@ def shard(
     if any(weight.is_meta for weight in net.parameters()):
         materialize(net, torch.device("cpu") if train.memory.offload else device)
     return net
+
+
+def in_half(train: TrainConfig, device: torch.device) -> bool:
+    """Whether forward and backward passes compute in bf16 on this device."""
+    return train.precision == "bfloat16" or (train.precision == "auto" and device.type == "cuda")
 
 
 def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None:

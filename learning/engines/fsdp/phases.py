@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from learning.algorithms.losses import token_logprobs
+from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
 from learning.engines.fsdp.chats import Chat, Chats, Measure
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
@@ -79,8 +79,9 @@ class TwoPhases(nn.Module):
         super().__init__()
         self.model, self._exchange, self._chunk = model, exchange, chunk
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor]:
-        """The log probability of each of this rank's targets, (m,), and the hidden states behind it, (m, width)."""
+    def forward(self, work: Work) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The log probability of each of this rank's targets, (m,), the hidden states behind it, (m, width), and, with
+        gradient, the entropy of the distribution that it is of, (m,)."""
         core = self.model.base_model
         seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
@@ -97,22 +98,26 @@ class TwoPhases(nn.Module):
             use_cache=False,
         )
         hidden = out.last_hidden_state[0, work.places]
-        return self._logprobs(hidden, work.targets, work.temperatures), hidden
+        logprobs, entropy = self._logprobs(hidden, work.targets, work.temperatures)
+        return logprobs, hidden, entropy
 
-    def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> Tensor:
-        """(m,); more targets than a chunk go through the head one chunk after the other, and once more on the way
-        back, so that the logits of one chunk are all that is ever held (as in Cut Cross-Entropy, arXiv 2411.09009)."""
-        head = self.model.get_output_embeddings()
+    def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Log probabilities and, with gradient, entropies, (m,) each; more targets than a chunk go through the head one
+        chunk after the other, and once more on the way back, so that the logits of one chunk are all that is ever held
+        (as in Cut Cross-Entropy, arXiv 2411.09009)."""
+        head, measured = self.model.get_output_embeddings(), torch.is_grad_enabled()
+
+        def made(part: Tensor, asked: Tensor, divisors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+            logits = head(part)
+            return token_logprobs(logits, asked, divisors), entropies(logits, divisors) if measured else None
+
         if self._chunk is None or len(targets) <= self._chunk:
-            return token_logprobs(head(hidden), targets, temperatures)
-
-        def made(part: Tensor, asked: Tensor, divisors: Tensor | None) -> Tensor:
-            return token_logprobs(head(part), asked, divisors)
-
+            return made(hidden, targets, temperatures)
         parts = zip(
             hidden.split(self._chunk), targets.split(self._chunk), _split(temperatures, self._chunk), strict=False
         )
-        return torch.cat([checkpoint(made, *part, use_reentrant=False) for part in parts])
+        logprobs, found = zip(*(checkpoint(made, *part, use_reentrant=False) for part in parts), strict=True)
+        return torch.cat(logprobs), torch.cat(found) if measured else None
 
 
 def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:

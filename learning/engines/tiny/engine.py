@@ -1,6 +1,7 @@
 """The small policy's engine: its fast network, one flat gradient, Muon and AdamW, batches shared over the ranks."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from learning.checkpoint import State
-from learning.data.documents import Document
+from learning.data.documents import ANY, Document, thought_of
 from learning.data.sample import read_screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.tiny.batches import Batcher
@@ -20,8 +21,10 @@ from learning.engines.tiny.forward import Piece, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.engines.tiny.replies import ReplyEncoder
 from learning.job import Job
+from models.families.family import TinyFamily
 from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
+from schemas.action import from_json
 from schemas.sample import TrainSample
 
 TOGETHER = 16
@@ -38,6 +41,8 @@ class TinyEngine(Engine):
         self.net = TinyNet.load(job.parent)
         self._gradient = self.net.gradients()
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+        self._family, tokenizer = TinyFamily(job.policy), read_tokenizer(job.parent)
+        self._count = lru_cache(maxsize=100_000)(lambda text: len(tokenizer.encode(text).ids))
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
         """Goes on with these; samples ask other questions in every draw, unless their targets must have numbers."""
@@ -65,13 +70,13 @@ class TinyEngine(Engine):
             seeds = [(self._job.seed, ref.position) for ref in prepared]
             pieces = self._batcher.batches(chosen, seeds, self.rank, self.world)
             own = [documents[member] for piece in pieces for member in piece.members]
-            return Batch(documents, len(documents), own, pieces)
+            return Batch(documents, len(documents), own, pieces, _tokens(pieces))
         rows = range(self.rank, len(documents), self.world)
         pieces = [
             piece for at in range(0, len(rows), TOGETHER) for piece in self._laid(documents, rows[at : at + TOGETHER])
         ]
         targets = sum(self._starts[number + 1] - self._starts[number] for number in documents)
-        return Batch(documents, targets, documents[self.rank :: self.world], pieces)
+        return Batch(documents, targets, documents[self.rank :: self.world], pieces, _tokens(pieces))
 
     def _laid(self, documents: Sequence[int], rows: Sequence[int]) -> list[Piece]:
         chosen = [documents[row] for row in rows]
@@ -81,6 +86,17 @@ class TinyEngine(Engine):
     def forward(self, piece: Piece) -> Outputs:
         """One forward pass."""
         return outputs_of(self.net, piece)
+
+    def lengths(self, document: int) -> tuple[int | None, int | None]:
+        """By the small policy's tokenizer."""
+        given = self._documents[document]
+        thought = thought_of(given, self._family)
+        if thought is None:
+            return None, None
+        if not self._asks:
+            return self._count(thought), self._starts[document + 1] - self._starts[document]
+        reply = self._family.reply(thought, from_json(given.action), ANY)
+        return self._count(thought), self._count(reply) + 1
 
     def zero(self) -> None:
         """Forgets gradients."""
@@ -109,3 +125,8 @@ class TinyEngine(Engine):
         if self.rank == 0:
             tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in self.net.state().items()}
             save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _tokens(pieces: Sequence[Piece]) -> float:
+    """Tokens that these pieces show the network, without padding: of text, and of screens."""
+    return float(sum(int((piece.packed.segments >= 0).sum()) for piece in pieces))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learning.algorithms.losses import place_logprobs, token_logprobs
+from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
 from learning.engines.engine import Outputs
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import Packed, visible
@@ -69,12 +69,15 @@ def outputs_of(net: TinyNet, piece: Piece) -> Outputs:
     hidden, seen = read_piece(net, piece)
     if piece.aims is not None:
         return _aimed(net, piece, piece.aims, hidden, seen)
-    logprobs = token_logprobs(net.logits(hidden), piece.targets, piece.temperatures)
-    return Outputs(logprobs, hidden, piece.weights, piece.tokens, piece.documents)
+    logits = net.logits(hidden)
+    logprobs = token_logprobs(logits, piece.targets, piece.temperatures)
+    entropy = entropies(logits, piece.temperatures) if torch.is_grad_enabled() else None
+    return Outputs(logprobs, hidden, piece.weights, piece.tokens, piece.documents, entropy)
 
 
 def _aimed(net: TinyNet, piece: Piece, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
-    """A place's log probability is the mean over the bins that it is spread over."""
+    """A place's log probability is the mean over the bins that it is spread over; the entropies are those of tokens of
+    text."""
     logits, soft = net.logits(hidden), aims.places >= 0
     bins = aims.first[piece.targets[soft]]
     found = [
@@ -87,4 +90,4 @@ def _aimed(net: TinyNet, piece: Piece, aims: Aims, hidden: Tensor, seen: Tensor)
         found.append((token_logprobs(net.say(shown), tokens), shown, aims.shares))
     logprobs, behind, weights = (torch.cat(part) for part in zip(*found, strict=True))
     nowhere = torch.full((len(logprobs),), -1)
-    return Outputs(logprobs, behind, weights, nowhere, nowhere)
+    return Outputs(logprobs, behind, weights, nowhere, nowhere, entropies(logits))

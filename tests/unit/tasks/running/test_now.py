@@ -33,7 +33,7 @@ def test_a_bar_tells_how_far_it_has_come_where_nobody_sees_it() -> None:
 def test_a_curve_stays_short_and_keeps_its_last_point() -> None:
     moment = Moment()
     for step in range(10 * POINTS + 1):
-        moment.trained(step, 10 * POINTS, 1.0)
+        moment.trained(step, 10 * POINTS, {"loss": 1.0})
     curve = moment.read().curve
     assert len(curve) <= POINTS + 1 and curve[0][0] == 0 and curve[-1][0] >= 9 * POINTS
 

@@ -174,7 +174,7 @@ def test_the_loss_corrects_stale_tokens_and_counts_what_it_clipped() -> None:
     served = torch.tensor([-1.0, -2.0, -0.5])
     losses, counts = token_losses(new, old, served, torch.ones(3), GroupConfig())
     assert losses.tolist() == pytest.approx([-1.0, -1.28, -math.exp(-0.5)])
-    assert counts.tolist() == pytest.approx([3, 3, 1.5, 1, 0.5])
+    assert counts.tolist() == pytest.approx([3, 3, 1.5, 1, 0.5, math.exp(-0.5) - 0.5])
     unknown, counted = token_losses(new, old, torch.full((3,), math.nan), torch.ones(3), GroupConfig())
     assert unknown.tolist() == pytest.approx([-1.0, -1.28, -1.0])
     assert counted[1] == 0

@@ -1,0 +1,90 @@
+"""Weights & Biases: a run for each training, online or as files to be synchronised later."""
+
+import netrc
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from learning.tracking.tracker import Point, Tracker
+from schemas.config.section import Section
+from schemas.failure import FlywheelError
+from schemas.home import home
+
+SERVER = "https://api.wandb.ai"
+
+
+class WandBOptions(Section):
+    """`[tracking.options.wandb]`; the key comes from WANDB_API_KEY or `wandb login`, another server from
+    WANDB_BASE_URL."""
+
+    project: str = "flywheel"
+    entity: str | None = None
+    """User or team; the key's own if not set."""
+    mode: Literal["online", "offline"] = "online"
+    """`offline`: no network; `wandb sync` sends the files later."""
+    folder: str = ""
+    """Where its files go; `wandb` in the work folder if not set."""
+
+
+class WandB(Tracker[WandBOptions]):
+    """A start that goes on has the same run id, so it goes on in the same run."""
+
+    section = WandBOptions
+    packages = {"wandb": "flywheel[wandb]"}  # noqa: RUF012
+
+    @classmethod
+    def require(cls, options: Any) -> None:
+        """Looks for the package and, where it is to send, for a key."""
+        super().require(options)
+        if options.mode == "online" and not _has_key():
+            raise FlywheelError(
+                "`tracking.trackers`: wandb has no key.",
+                "Set WANDB_API_KEY or run `wandb login`; or set `tracking.options.wandb.mode=offline`.",
+            )
+
+    def start(self, resumed: int) -> None:
+        """Begins the run of this training's id, or goes on in it."""
+        wandb: Any = import_module("wandb")
+        options, training = self.options, self.training
+        folder = Path(options.folder) if options.folder else home() / "wandb"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._run = wandb.init(
+            project=options.project,
+            entity=options.entity,
+            mode=options.mode,
+            dir=str(folder),
+            id=training.id,
+            name=training.policy,
+            group=training.lake,
+            job_type=training.method,
+            config=dict(training.config),
+            resume="allow",
+            reinit="create_new",
+            settings=wandb.Settings(
+                silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True
+            ),
+        )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, points: Sequence[Point]) -> None:
+        """A row for each point; its step is a column, since a run's own steps never go back."""
+        for point in points:
+            self._run.log({"step": point.step, **point.measures})
+
+    def finish(self, whole: bool) -> None:
+        """Ends the run."""
+        self._run.finish(exit_code=0 if whole else 1)
+
+
+def _has_key() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", SERVER)).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -1,0 +1,103 @@
+"""Keeps what a training measures, as it is heard: rows of `training_steps` in the lake, and whoever tracks it."""
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from learning.job import Job, Message
+from learning.profiling import profile_folder
+from learning.tracking.feed import PATIENCE_S, Feed
+from learning.tracking.tracker import TRACKERS, Point, Training, options_by_name
+from schemas.config import Config
+from schemas.table import utc_now
+from schemas.tables.policy import MEASURES, TRAINING, TrainingStep
+from storage.lake import Lake
+from tasks.running.console import err
+from tasks.shared.material import Recipe
+
+EVERY_S = 15.0
+"""What was heard is written so often: each time is a commit of the table."""
+HURRIED_S = 5.0
+"""How long a training that failed or was interrupted waits for a tracker."""
+
+
+class Recorder:
+    """One start of a training; its `with` ends with the training.
+
+    Args:
+        config: who tracks it, and what else is told of it.
+        lake: where its steps rest.
+        recipe: the policy that it makes.
+    """
+
+    def __init__(self, config: Config, lake: Lake, recipe: Recipe, every_s: float = EVERY_S) -> None:
+        self._config, self._lake, self._recipe, self._every_s = config, lake, recipe, every_s
+        self._resumed, self._begun, self._written = 0, False, time.monotonic()
+        self._waiting: list[Point] = []
+        self._feeds: list[Feed] = []
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._write()
+        for feed in self._feeds:
+            feed.finish(kind is None, PATIENCE_S if kind is None else HURRIED_S)
+
+    def hear(self, message: Message) -> None:
+        """A message of the trainer; most are no points of its curve."""
+        if message.resumed is not None:
+            self._resumed = message.resumed
+        if message.step is None:
+            return
+        if not self._begun:
+            self._begin()
+        paced = {"loss": message.loss, "samples_per_s": message.samples_per_s}
+        point = Point(message.step, {**paced, **message.measures}, time.time())
+        self._waiting.append(point)
+        for feed in self._feeds:
+            feed.log([point])
+        if time.monotonic() - self._written > self._every_s:
+            self._write()
+
+    def _begin(self) -> None:
+        """Forgets the steps of an earlier start that are made again, and starts the trackers."""
+        self._begun, recipe = True, self._recipe
+        where = f"policy_version = '{recipe.version}' AND step > {self._resumed}"
+        self._lake.delete(TRAINING.name, where)
+        tracking, config = self._config.tracking, self._config.model_dump(mode="json")
+        training = Training(
+            self._lake.lake_id, recipe.version, recipe.parent, recipe.iteration, self._config.train.method, config
+        )
+        for name, options in options_by_name(tracking.trackers, tracking.options).items():
+            make: Callable[[], Any] = partial(TRACKERS.class_of(name), options, training)
+            self._feeds.append(Feed(name, make, self._resumed, lambda text: err().print(text, style="yellow")))
+
+    def _write(self) -> None:
+        rows = [_row(self._recipe, point) for point in self._waiting]
+        self._written = time.monotonic()
+        if rows:
+            self._lake.upsert(TRAINING.name, rows)
+            self._waiting.clear()
+
+
+def _row(recipe: Recipe, point: Point) -> TrainingStep:
+    other = {name: value for name, value in point.measures.items() if name not in MEASURES}
+    return TrainingStep(
+        policy_version=recipe.version,
+        step=point.step,
+        iteration=recipe.iteration,
+        loss=point.measures["loss"],
+        **{name: point.measures.get(name) for name in MEASURES if name != "loss"},
+        other=json.dumps(other, sort_keys=True),
+        written_at=utc_now(),
+    )
+
+
+def keep_profile(lake: Lake, job: Job, version: str) -> dict[str, str]:
+    """Stores the traces of a training beside its checkpoint; what is to be kept with the policy's numbers."""
+    folder = profile_folder(job)
+    return {"profile": lake.blobs.put_directory(folder, f"profiles/{version}")} if folder.is_dir() else {}
