@@ -91,7 +91,7 @@ class TrainingStep(Row):
     advantage_std: Float64 | None
     """Standard deviation of the advantages, over tokens."""
     thought_tokens: Float64 | None
-    """Mean length of the thoughts in the replies that are trained on."""
+    """Mean length of the thoughts in the replies that are trained on, each encoded by itself."""
     reply_tokens: Float64 | None
     """Mean length of those replies, their end included."""
     truncated: Float64 | None

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from schemas.config import Config, config_of
+from schemas.tables.policy import MEASURES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 
@@ -90,6 +91,7 @@ def _policy(lake: Lake, config: Config, folder: Path, iteration: int) -> None:
         "created_at": START + timedelta(minutes=iteration),
     }
     lake.append("policies", [row])
+    lake.append("training_steps", [_training_step(version, iteration, step) for step in (10, 20, 30)])
     _evaluations(lake, version, iteration, SUCCESS[iteration])
 
 
@@ -110,6 +112,17 @@ def _evaluations(lake: Lake, version: str, iteration: int, rate: float) -> None:
         for number in range(8)
     ]
     lake.append("evaluations", rows)
+
+
+def _training_step(version: str, iteration: int, step: int) -> dict[str, Any]:
+    unknown = dict.fromkeys(name for name in MEASURES if name not in ("loss", "entropy"))
+    known = {"policy_version": version, "iteration": iteration, "step": step, "loss": 1 / step, "entropy": 0.5}
+    return {
+        **unknown,
+        **known,
+        "other": json.dumps({"margin": 0.1}),
+        "written_at": START + timedelta(minutes=iteration),
+    }
 
 
 def _collect(lake: Lake, iteration: int) -> None:

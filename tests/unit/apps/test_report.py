@@ -46,7 +46,7 @@ def test_the_page_stays_below_five_megabytes(page: Path) -> None:
 
 
 def test_the_page_shows_every_part(text: str) -> None:
-    for name in ("success", "collected", "heat", "funnel", "weights", "stages"):
+    for name in ("success", "collected", "heat", "funnel", "weights", "stages", "training"):
         assert f'id="chart-{name}"' in text
     between, worked = 2 * len(STAGES) * 0.25, 2 * len(STAGES) * 2.0 + 2.0
     assert f"{100 * between / (between + worked):.1f} % of an iteration" in text

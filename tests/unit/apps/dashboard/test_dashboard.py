@@ -63,12 +63,23 @@ def test_a_lake_in_which_nothing_happened_has_pages_too(tmp_path: Path) -> None:
 
 def test_charts_are_given_by_page_and_an_unknown_page_is_named(site: TestClient) -> None:
     assert {name: set(site.get(f"/api/charts/{name}").json()) for name in CHARTED} == {
-        "wheel": {"success", "collected", "heat", "funnel", "stages"},
+        "wheel": {"success", "collected", "heat", "funnel", "stages", "training"},
         "curriculum": {"weights"},
         "lineage": {"graph"},
     }
     answer = site.get("/api/charts/nothing")
     assert answer.status_code == 404 and "nothing" in answer.json()["error"]
+
+
+def test_a_policy_s_page_draws_its_own_training_measure_by_measure(site: TestClient) -> None:
+    assert 'data-page="policies/policy-0001"' in site.get("/policies/policy-0001").text
+    spec = site.get("/api/charts/policies/policy-0001").json()["training"]
+    rows = spec["data"]["values"]
+    assert {row["measure"] for row in rows} == {"loss", "entropy", "margin"}
+    assert {row["policy"] for row in rows} == {"policy-0001"}
+    assert [row["step"] for row in rows if row["measure"] == "loss"] == [10, 20, 30]
+    assert spec["facet"]["sort"] == ["loss", "entropy", "margin"]
+    assert site.get("/api/charts/policies/nobody").json() == {}
 
 
 def test_a_cell_of_the_heat_map_leads_to_its_trajectories(site: TestClient) -> None:
