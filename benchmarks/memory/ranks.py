@@ -1,6 +1,6 @@
 """The ranks of `benchmarks.memory`: one training each, and what this process holds at most while it goes.
 
-torchrun --nproc-per-node 4 -m benchmarks.shared.memory_ranks FOLDER
+torchrun --nproc-per-node 4 -m benchmarks.memory.ranks FOLDER
 
 A process's own peak is the kernel's (`VmHWM` of /proc/self/status, set back by writing 5 to /proc/self/clear_refs),
 less what it holds after a training of a tiny model of the same kind, whose imports, threads and buffers are those of

@@ -2,7 +2,7 @@
 memory model predicts.
 
 Every row is a training of its own, of two steps, on this machine's CPU. `peak` is the kernel's count of the process
-that held most, less what it holds after a training of a tiny model (`benchmarks.shared.memory_ranks`); memory that is
+that held most, less what it holds after a training of a tiny model (`benchmarks.memory.ranks`); memory that is
 free goes back to the system at once (`MALLOC_*`). `loaded` is the peak until the weights are in place, pages of
 files included, `read_whole` the same where every process reads all of them, as it did before; `wrote` is the peak of
 writing the directory afterwards. `beside_shard` leaves out this process's share of the weights themselves. Bytes are
@@ -56,7 +56,7 @@ def measured(folder: Path, batch: int, train: dict[str, Any]) -> list[dict[str, 
     job = mixed_job(folder, samples, 2, 1e-5, config)
     (folder / "job.json").write_text(job.model_dump_json())
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    command += ["-m", "benchmarks.shared.memory_ranks", str(folder)]
+    command += ["-m", "benchmarks.memory.ranks", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **MALLOC})
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])

@@ -1,0 +1,1 @@
+"""The memory of a training, by recipe: `python -m benchmarks.memory`."""
