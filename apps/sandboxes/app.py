@@ -107,10 +107,10 @@ async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[s
     answer = asyncio.ensure_future(wire.answer(message))
     try:
         await asyncio.wait([answer, heard], return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        heard.result()
-        return None
+        if heard.done():
+            heard.result()
+            return None
+        return answer.result()
     finally:
         if not answer.done():
             answer.cancel()

@@ -302,7 +302,8 @@ def test_two_messages_at_once_end_the_session_for_their_answers_could_be_mistake
                     said.append(json.loads(await socket.recv()))
             return said
 
-    assert asyncio.run(both())[-1]["data"]["code"] == "SESSION_ERROR"
+    last = asyncio.run(both())[-1]["data"]
+    assert (last["code"], last["message"]) == ("SESSION_ERROR", "A message came before the last was answered.")
     assert one.leased["fake"] == 0
 
 
