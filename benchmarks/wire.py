@@ -2,8 +2,8 @@
 
 `python -m benchmarks.wire [--short] [--json PATH]`. The server runs in a process of its own, as `flywheel
 serve-sandboxes` starts it. Its sandboxes show one fixed picture and do nothing, so that what is measured is the wire:
-an action there, a screenshot back and read. Each size has a small screen (MiniWoB++'s) and a large one whose PNG is as
-big as those of a real desktop. The number is the median step over the wire, less the median step in process, in the
+an action there, a screenshot back and read. There is a small screen (MiniWoB++'s) and a large one whose PNG is as big
+as those of a real desktop. The number is the median step over the wire, less the median step in process, in the
 quietest round: whatever else the machine does only adds to it.
 """
 
