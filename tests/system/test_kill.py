@@ -13,7 +13,7 @@ from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, start
-from tests.tier import FULL
+from tests.tier import FULL, IN_FULL
 
 KILLS = 20 if FULL else 2
 LATEST_S = 25.0 if FULL else 16.0
@@ -71,6 +71,7 @@ def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_proce
     assert not run.left()
 
 
+@IN_FULL
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:

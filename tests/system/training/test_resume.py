@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from learning.identity import steps_folder
 from learning.job import Job
 from schemas.config.training import PpoConfig
-from tests.tier import FULL
+from tests.tier import FULL, IN_FULL
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.replies import job as reply_job
 from tests.unit.learning.replies import rolled_out, streamed, valued
@@ -111,6 +111,8 @@ def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_s
     assert before + trained(other, plan.steps, resumed) == Counter(range(plan.steps * plan.train.batch))
 
 
+@IN_FULL
+@pytest.mark.slow
 def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_number_of_ranks(tmp_path: Path) -> None:
     plan, stream = streamed(tmp_path, "qwen3_vl", "ppo", 2)
     killed = start(plan, 2)

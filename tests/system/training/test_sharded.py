@@ -15,7 +15,7 @@ from schemas.config.training import LoraConfig
 from tests.system.parts.plain import plain_logits
 from tests.system.parts.ranks import run
 from tests.system.training.test_resume import whole
-from tests.tier import FULL
+from tests.tier import FULL, IN_FULL
 from tests.unit.learning.chats import job
 
 
@@ -60,6 +60,8 @@ def test_the_gradient_of_four_ranks_does_not_depend_on_the_plan(folder: Path) ->
     assert said.count(": ") == 11, said
 
 
+@IN_FULL
+@pytest.mark.slow
 def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -> None:
     prepared(tmp_path, "qwen3_vl")
     said = run("tests.system.parts.sharded_ranks", tmp_path, ranks=3)

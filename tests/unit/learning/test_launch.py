@@ -16,6 +16,7 @@ from learning.writing import sweep_leftovers
 from schemas.failure import CheckpointError, UsageError
 from tasks.shared.trainer_process import TrainerProcess
 from tests.system.parts.ranks import run_text
+from tests.tier import IN_FULL
 from tests.unit.learning.samples import job, parent
 
 
@@ -110,6 +111,8 @@ dist.destroy_process_group()
 """
 
 
+@IN_FULL
+@pytest.mark.slow
 def test_the_other_ranks_wait_for_a_long_write_beyond_the_time_limit_of_a_step(tmp_path: Path) -> None:
     parent(tmp_path)
     plan = job(tmp_path)
