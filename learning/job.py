@@ -43,6 +43,11 @@ class Job(BaseModel):
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
 
+    @property
+    def profiles(self) -> Path:
+        """Where the traces of `train.profile` are: beside the checkpoint."""
+        return self.out.with_name("profile")
+
 
 class Message(BaseModel):
     """A line that a trainer tells whoever started it (`learning.launch.send`), in which most is missing; or, folded

@@ -3,8 +3,6 @@
 A file is a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
 """
 
-from pathlib import Path
-
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -12,11 +10,6 @@ from learning.job import Job
 
 SKIPPED = 1
 """Steps that are not looked at: the first one starts threads, compiles kernels and takes memory."""
-
-
-def profile_folder(job: Job) -> Path:
-    """Where the traces are: beside the checkpoint."""
-    return job.out.with_name("profile")
 
 
 class Profiler:
@@ -28,7 +21,7 @@ class Profiler:
     """
 
     def __init__(self, job: Job, rank: int) -> None:
-        self._left, self._file = job.train.profile, profile_folder(job) / f"rank-{rank}.json.gz"
+        self._left, self._file = job.train.profile, job.profiles / f"rank-{rank}.json.gz"
         self._made = 0
         self._profile: profile | None = None
         if not self._left:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from learning.job import Job, Message
-from learning.profiling import profile_folder
 from learning.tracking.feed import PATIENCE_S, Feed
 from learning.tracking.tracker import TRACKERS, Point, Training, options_by_name
 from schemas.config import Config
@@ -99,5 +98,5 @@ def _row(recipe: Recipe, point: Point) -> TrainingStep:
 
 def keep_profile(lake: Lake, job: Job, version: str) -> dict[str, str]:
     """Stores the traces of a training beside its checkpoint; what is to be kept with the policy's numbers."""
-    folder = profile_folder(job)
-    return {"profile": lake.blobs.put_directory(folder, f"profiles/{version}")} if folder.is_dir() else {}
+    there = job.profiles.is_dir()
+    return {"profile": lake.blobs.put_directory(job.profiles, f"profiles/{version}")} if there else {}

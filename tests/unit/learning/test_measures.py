@@ -15,7 +15,6 @@ from learning.data.sampler import Sampler
 from learning.engines.fsdp.costs import peak_of
 from learning.job import Job, Message
 from learning.learner import Learner
-from learning.profiling import profile_folder
 from learning.trainer import refs_of, train
 from models.families.registry import reply_limit
 from schemas.tables.policy import MEASURES
@@ -134,10 +133,10 @@ def test_profiled_steps_leave_a_trace_of_each_rank_beside_the_checkpoint_and_cha
     (tmp_path / "p").mkdir()
     train(plain)
     train(looked)
-    (trace,) = profile_folder(looked).iterdir()
+    (trace,) = looked.profiles.iterdir()
     assert trace.name == "rank-0.json.gz"
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     steps = {one["name"] for one in events if one.get("name", "").startswith("ProfilerStep#")}
     assert steps == {"ProfilerStep#2", "ProfilerStep#3"}
     assert (plain.out / "model.safetensors").read_bytes() == (looked.out / "model.safetensors").read_bytes()
-    assert not profile_folder(plain).exists()
+    assert not plain.profiles.exists()
