@@ -49,7 +49,7 @@ def curves(lake: Lake, policies: Sequence[str] = ()) -> Spec:
     base = alt.Chart(alt.Data(values=points)).mark_line(strokeWidth=1.5)
     chart = base.encode(
         x=alt.X("step:Q", title=None, axis=alt.Axis(tickCount=4)),
-        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4)),
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, format=".3~g")),
         color=alt.Color("policy:N", title=None, legend=alt.Legend() if len(shown) > 1 else None),
         tooltip=["policy:N", "measure:N", "step:Q", alt.Tooltip("value:Q", format=".4g")],
     ).properties(width=WIDTH, height=HEIGHT)

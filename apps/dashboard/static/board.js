@@ -72,7 +72,7 @@ function curves(runs) {
         width: 250, height: 110, mark: { type: "line", color: "#3b7dd8", strokeWidth: 1.5 },
         encoding: {
           x: { field: "step", type: "quantitative", title: null, axis: { tickCount: 4 } },
-          y: { field: "value", type: "quantitative", title: null, scale: { zero: false }, axis: { tickCount: 4 } },
+          y: { field: "value", type: "quantitative", title: null, scale: { zero: false }, axis: { tickCount: 4, format: ".3~g" } },
         },
       },
     });
