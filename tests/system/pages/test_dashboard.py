@@ -97,7 +97,7 @@ def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, b
             assert run.wait(5) == 0, (tmp_path / "run.log").read_text()[-2000:]
             assert any("iteration 0" in text for text in seen), seen
             until(lambda: browser.find_element(By.ID, "idle").is_displayed())
-            for page, charts in (("/", 5), ("/curriculum", 1), ("/lineage", 1)):
+            for page, charts in (("/", 6), ("/curriculum", 1), ("/lineage", 1)):
                 browser.get(address + page)
                 until(lambda charts=charts: len(browser.find_elements(By.CSS_SELECTOR, ".chart svg")) == charts)
             browser.find_element(By.LINK_TEXT, "policy-0000").click()
