@@ -17,6 +17,9 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+from tasks.running.now import Now, file_of
 from tests.prefect_home import prefect_home
 from tests.system.pages.test_desk import CHROMIUM, FLAGS
 
@@ -102,6 +105,12 @@ def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, b
                 until(lambda charts=charts: len(browser.find_elements(By.CSS_SELECTOR, ".chart svg")) == charts)
             browser.find_element(By.LINK_TEXT, "policy-0000").click()
             assert "Made from" in browser.find_element(By.TAG_NAME, "main").text
+            until(lambda: browser.find_elements(By.CSS_SELECTOR, "#chart-training svg"))
+            training = Now(heard=time.time(), run_id="live", curve=((1, {"kl": 0.1}), (2, {"kl": 0.2, "loss": 1.0})))
+            lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
+            lake.blobs.store.put(file_of("live"), training.model_dump_json().encode())
+            browser.get(f"{address}/running")
+            until(lambda: {"kl", "loss"} <= set(browser.find_element(By.ID, "curves").text.split()))
             assert asked_of_others(browser, address) == set()
             assert [row for row in browser.get_log("browser") if row["level"] == "SEVERE"] == []
             site.send_signal(signal.SIGTERM)
