@@ -1,8 +1,8 @@
-"""What changes on a screen while nobody does anything: a clock, a blinking cursor, a spinner.
+"""What changes on a screen all the time, whatever is done or not: a clock, for one.
 
 Rules that ask whether an action changed the screen are told nothing by what changes without one. It shows in idle
-steps, those that wait or end the trajectory: what differs between the screens before and after them, time after time.
-Pictures are compared outside those places, and there pixel by pixel.
+steps, those that wait or end the trajectory, and in all others as well: what was waited for comes once, and what an
+action does stays away while nothing is done. Pictures are compared outside those places, and there pixel by pixel.
 """
 
 import hashlib
@@ -15,30 +15,30 @@ from PIL import Image
 CELLS = 32
 """Of a screen in each direction: what is restless is known by the cell."""
 LEAST_SEEN = 2
-"""Idle steps in which a cell must change: one may be the late work of the action before it."""
-LEAST_SHARE = 0.05
-"""Of the idle steps in which the rest of the screen held, the share that a cell must change in."""
+"""Idle steps from which on anything is known: one may show the late work of the action before it."""
+LEAST_SHARE = 0.8
+"""Of the idle steps in which the rest of the screen held, and of the others, the share that a cell must change in."""
 MOST = 0.05
 """Of the cells: an idle step that changes more shows a page that loads or moves on, not one that stands still."""
 
+Pair = tuple[bytes, bytes]
 Cells = np.ndarray
 """Which cells, as booleans of shape (CELLS, CELLS), rows first."""
 
 
-def restless_cells(idle: Sequence[tuple[bytes, bytes]]) -> Cells | None:
-    """The cells that change by themselves, and those near them; None where none does.
+def restless_cells(idle: Sequence[Pair], acted: Sequence[Pair]) -> Cells | None:
+    """The cells that change all the time, and those near them; None where none does.
 
     Args:
         idle: PNGs before and after steps in which nothing was done; the same bytes where nothing changed.
+        acted: the same of steps in which something was.
     """
-    counts, held = np.zeros((CELLS, CELLS), np.int64), 0
-    for before, after in idle:
-        changed = _changed(before, after)
-        if changed is None or changed.mean() > MOST:
-            continue
-        held += 1
-        counts += _grown(changed)
-    found = counts >= max(LEAST_SEEN, LEAST_SHARE * held)
+    still = [cells for pair in idle if (cells := _changed(*pair)) is not None and cells.mean() <= MOST]
+    moved = [cells for pair in acted if (cells := _changed(*pair)) is not None]
+    if len(still) < LEAST_SEEN or not moved:
+        return None
+    shares = [np.mean([_grown(cells) for cells in part], axis=0) for part in (still, moved)]
+    found = np.minimum(*shares) >= LEAST_SHARE
     return found if found.any() else None
 
 

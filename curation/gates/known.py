@@ -62,9 +62,10 @@ class Accepted:
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It was asked the same (`asked`) and does the same on the same screens; one of the two may have idle steps
-        besides, which wait or change nothing, but for the last. Those of its own group are left out: there repeats are
-        meant, and a repeated step has no weight (`storage/queries/training_weights.sql`).
+        It was asked the same (`asked`) and does the same on the same screens; both may have idle steps besides, which
+        wait or change no pixel, and one of the two such as change no more than a cursor does, but for the last. Those
+        of its own group are left out: there repeats are meant, and a repeated step has no weight
+        (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the one that is held against the accepted ones.
@@ -103,6 +104,7 @@ def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:
             step.next_screenshot, looks.get(step.next_screenshot or ""),
         )
         for step in steps
+        if step is steps[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")
     ]  # fmt: skip
     return _Seen(trajectory.trajectory_id, trajectory.group_id, done)
 

@@ -8,7 +8,7 @@ from typing import Any
 from curation.gates.gate import GateContext
 from curation.gates.known import Accepted, TaskFacts
 from curation.pictures import bits_of, edges
-from curation.restless import Still, restless_cells
+from curation.restless import Pair, Still, restless_cells
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import Verdict
@@ -22,8 +22,8 @@ ENOUGH = 20
 like."""
 TOGETHER = 64
 """Trajectories whose screens are in memory together."""
-IDLE = 64
-"""Idle steps of a task that are looked at for what changes by itself."""
+LOOKED_AT = 64
+"""Steps of each kind, and successes, of a task in which something changes all the time."""
 
 
 class Known:
@@ -40,6 +40,7 @@ class Known:
         facts = ask(lake, "gate_tasks", iteration=iteration, enough=ENOUGH).to_pylist()
         self._tasks = {row["task_id"]: TaskFacts(row["successes"], row["changed"], row["screens"]) for row in facts}
         self._lake, self._still = lake, _still_of(lake, iteration)
+        self._tasks |= {task: self._facts(iteration, task) for task in self._still}
         self._accepted = Accepted()
         with stream(lake, "gate_accepted", iteration=iteration) as batches:
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -78,6 +79,18 @@ class Known:
             for step in steps
         ]
 
+    def _facts(self, iteration: int, task: str) -> TaskFacts:
+        """What `gate_tasks.sql` says of a task, of its screens without what changes by itself."""
+        rows = ask(self._lake, "gate_known", iteration=iteration, task=task, most=LOOKED_AT).to_pylist()
+        stored = [
+            (Trajectory.model_construct(task_id=task), [Step.model_construct(**row) for row in of_one])
+            for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"])
+        ]
+        known = self.still(stored)
+        screens = sorted(len({step.screenshot for step in steps}) for steps in known)
+        changed = sum(any(step.next_screenshot not in (None, step.screenshot) for step in steps) for steps in known)
+        return TaskFacts(len(known), changed, screens[(len(screens) - 1) // 10]) if known else TaskFacts()
+
     def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
         """Remembers what was decided of a trajectory: later ones are held against it if it was accepted."""
         if decision.route == "sft":
@@ -85,7 +98,7 @@ class Known:
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         """Accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
-        fields = ("step", "action", "screenshot", "next_screenshot")
+        fields = ("step", "action", "action_type", "screenshot", "next_screenshot")
         named = ("trajectory_id", "task_id", "instruction", "group_id")
         stored = [
             (
@@ -105,12 +118,16 @@ def _shown(step: Step) -> list[str]:
 
 def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
     """By task, where something changes by itself: what its screens are without it."""
-    rows = ask(lake, "gate_idle", iteration=iteration, most=IDLE).to_pylist()
+    rows = ask(lake, "gate_idle", iteration=iteration, most=LOOKED_AT).to_pylist()
     found: dict[str, Still] = {}
     for task, of_task in groupby(rows, key=lambda row: row["task_id"]):
-        pairs = [(row["screenshot"], row["next_screenshot"]) for row in of_task]
-        pngs = pngs_of(lake, sorted({name for pair in pairs for name in pair}))
-        restless = restless_cells([(pngs[one], pngs[two]) for one, two in pairs if one in pngs and two in pngs])
+        pairs = [(row["idle"], row["screenshot"], row["next_screenshot"]) for row in of_task]
+        pngs = pngs_of(lake, sorted({name for _, *pair in pairs for name in pair}))
+        kinds = {True: list[Pair](), False: list[Pair]()}
+        for idle, before, after in pairs:
+            if before in pngs and after in pngs:
+                kinds[idle].append((pngs[before], pngs[after]))
+        restless = restless_cells(kinds[True], kinds[False])
         if restless is not None:
             found[task] = Still(restless)
     return found

@@ -40,11 +40,24 @@ def test_no_clean_trajectory_is_lost_where_a_clock_ticks(config: Config) -> None
         ("stuck", "redundant"),
         ("near-duplicate", "duplicates"),
         ("near-duplicate that idles", "duplicates"),
+        ("hack: no change", "evidence"),
+        ("hack: shortcut", "shortcut"),
     ],
 )
 def test_what_changed_nothing_but_the_clock_is_found_out(config: Config, fault: str, gate: str) -> None:
     wrong = planted(fault, 1, CLOCKS[4], 0)
     assert decided(config, wrong)[wrong.trajectory.trajectory_id] == gate
+
+
+def test_a_success_whose_clicks_show_nothing_is_kept_where_that_is_usual_whatever_the_clock_does(
+    config: Config,
+) -> None:
+    quiet = [replace(one, shots=(one.shots[0], *one.shots[-1:]), end=one.shots[0].png) for one in CLOCKS]
+    quiet = [replace(one, shots=tuple(replace(shot, png=one.end) for shot in one.shots)) for one in quiet]
+    lake = Lake.open(config.lake)
+    write(lake, [one.record() for one in quiet])
+    decide(config, lake, 0)
+    assert {one.decided_by for one in decisions_of(lake, 0).values() if not one.passed} <= {"duplicates"}
 
 
 def test_what_a_step_changed_is_told_from_the_clock(config: Config) -> None:
