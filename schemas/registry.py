@@ -4,7 +4,7 @@ One registry per seam, beside the seam's abstract class. The built-in parts are 
 nothing is imported that no config names, and nobody's part is found by another way than ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from traceback import walk_tb
 from typing import Any, Generic, TypeVar
@@ -53,6 +53,30 @@ class Registry(Generic[T]):
         if not isinstance(found, self._base):
             raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
         return found
+
+    def options(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """The options of each part that is named, by its class's `section`; they stand beside the key that names parts.
+
+        Args:
+            names: as they stand in the config.
+            given: each part's own keys, by its name.
+
+        Raises:
+            UsageError: an unknown part, an unknown option, or options of a part that is not named.
+        """
+        key = f"{self.key.rpartition('.')[0]}.options"
+        for name in given.keys() - set(names):
+            hint = f"It names {', '.join(names)}." if names else f"Name it in `{self.key}`, or leave its options out."
+            raise UsageError(f"`{key}.{name}`: `{self.key}` does not name it.", hint)
+        parts: dict[str, Any] = {name: self.class_of(name) for name in names}
+        return {name: options_of(part.section, given.get(name, {}), f"{key}.{name}") for name, part in parts.items()}
+
+    def require(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises FlywheelError if a part that is named lacks what it needs (its class's `require`), and UsageError as
+        `options` does."""
+        for name, options in self.options(names, given).items():
+            part: Any = self.class_of(name)
+            part.require(options)
 
     def _found(self, name: str, key: str) -> object:
         module, colon, attribute = self._paths.get(name, name).partition(":")

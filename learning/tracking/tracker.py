@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar
 
 from schemas.config.section import Section
-from schemas.failure import FlywheelError, UsageError
-from schemas.registry import Registry, options_of
+from schemas.failure import FlywheelError
+from schemas.registry import Registry
 
 Options = TypeVar("Options", bound=Section)
 
@@ -105,24 +105,3 @@ TRACKERS: Registry[Tracker[Any]] = Registry(
     },
 )
 """Trackers by name."""
-
-
-def options_by_name(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Section]:
-    """The options of each tracker that is named.
-
-    Raises:
-        UsageError: an unknown tracker, an unknown option, or options of one that is not named.
-    """
-    for name in given.keys() - set(names):
-        listed = f"They are {', '.join(names)}." if names else "Name it in `tracking.trackers`."
-        raise UsageError(f"`tracking.options.{name}`: no tracker of that name is used.", listed)
-    return {
-        name: options_of(TRACKERS.class_of(name).section, given.get(name, {}), f"tracking.options.{name}")
-        for name in names
-    }
-
-
-def require_trackers(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises FlywheelError if one of those named cannot run, and UsageError as `options_by_name` does."""
-    for name, options in options_by_name(names, given).items():
-        TRACKERS.class_of(name).require(options)

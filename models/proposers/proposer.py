@@ -14,9 +14,8 @@ from models.completion import Completion
 from models.policy import Context, Explorer, Policy
 from schemas.action import Action, point_of
 from schemas.config.section import Section
-from schemas.failure import UsageError
 from schemas.observation import Element
-from schemas.registry import Registry, options_of
+from schemas.registry import Registry
 
 Options = TypeVar("Options", bound=Section)
 DRAWS = 12
@@ -102,26 +101,6 @@ PROPOSERS: Registry[Proposer[Any]] = Registry(
     },
 )
 """Proposers by name. People's corrections need none: they are rows in the lake."""
-
-
-def options_by_name(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Section]:
-    """The options of each proposer that is named.
-
-    Raises:
-        UsageError: an unknown proposer, an unknown option, or options of one that is not named.
-    """
-    for name in given.keys() - set(names):
-        raise UsageError(f"`reflect.options.{name}`: nobody of that name proposes.", f"They are {', '.join(names)}.")
-    return {
-        name: options_of(PROPOSERS.class_of(name).section, given.get(name, {}), f"reflect.options.{name}")
-        for name in names
-    }
-
-
-def require_proposers(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises FlywheelError if one of those named cannot propose, and UsageError as `options_by_name` does."""
-    for name, options in options_by_name(names, given).items():
-        PROPOSERS.class_of(name).require(options)
 
 
 def avoided(action: Action, context: Context) -> bool:

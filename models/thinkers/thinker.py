@@ -7,7 +7,7 @@ never the thinker's word: the rules are `curation.thoughts`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,8 +15,7 @@ from models.families.dialects import format_action
 from models.policy import Context, Policy
 from schemas.action import Action
 from schemas.config.section import Section
-from schemas.failure import UsageError
-from schemas.registry import Registry, options_of
+from schemas.registry import Registry
 from schemas.tables.annotation import Pattern
 
 Options = TypeVar("Options", bound=Section)
@@ -108,23 +107,3 @@ THINKERS: Registry[Thinker[Any]] = Registry(
     },
 )
 """Thinkers by name. People's thoughts need none: they are rows in the lake."""
-
-
-def options_by_name(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Section]:
-    """The options of each thinker that is named.
-
-    Raises:
-        UsageError: an unknown thinker, an unknown option, or options of one that is not named.
-    """
-    for name in given.keys() - set(names):
-        raise UsageError(f"`think.options.{name}`: nobody of that name thinks.", f"They are {', '.join(names)}.")
-    return {
-        name: options_of(THINKERS.class_of(name).section, given.get(name, {}), f"think.options.{name}")
-        for name in names
-    }
-
-
-def require_thinkers(names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises FlywheelError if one of those named cannot think, and UsageError as `options_by_name` does."""
-    for name, options in options_by_name(names, given).items():
-        THINKERS.class_of(name).require(options)

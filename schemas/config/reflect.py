@@ -37,5 +37,5 @@ class ReflectConfig(Section):
     @model_validator(mode="after")
     def _of_their_proposers(self) -> "ReflectConfig":
         if self.model_fields_set:
-            seam("models.proposers.proposer:options_by_name")(self.proposers, self.options)
+            seam("models.proposers.proposer:PROPOSERS").options(self.proposers, self.options)
         return self

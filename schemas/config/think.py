@@ -31,5 +31,5 @@ class ThinkConfig(Section):
     @model_validator(mode="after")
     def _of_their_thinkers(self) -> "ThinkConfig":
         if self.model_fields_set:
-            seam("models.thinkers.thinker:options_by_name")(self.thinkers, self.options)
+            seam("models.thinkers.thinker:THINKERS").options(self.thinkers, self.options)
         return self

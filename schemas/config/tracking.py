@@ -20,5 +20,5 @@ class TrackingConfig(Section):
     @model_validator(mode="after")
     def _of_their_trackers(self) -> "TrackingConfig":
         if self.model_fields_set:
-            seam("learning.tracking.tracker:options_by_name")(self.trackers, self.options)
+            seam("learning.tracking.tracker:TRACKERS").options(self.trackers, self.options)
         return self

@@ -13,13 +13,13 @@ from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, verifier_of
 from learning.algorithms.method import method_of
-from learning.tracking.tracker import require_trackers
+from learning.tracking.tracker import TRACKERS
 from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
-from models.proposers.proposer import require_proposers
+from models.proposers.proposer import PROPOSERS
 from models.readers.reader import reader_class
 from models.safe import require_safetensors
-from models.thinkers.thinker import require_thinkers
+from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
@@ -209,7 +209,7 @@ def _training(config: Config) -> str:
 
 def _trackers(config: Config) -> str:
     """That what every tracker needs is installed; no server is asked."""
-    require_trackers(config.tracking.trackers, config.tracking.options)
+    TRACKERS.require(config.tracking.trackers, config.tracking.options)
     return ", ".join(config.tracking.trackers) or "none: the lake has every training's steps"
 
 
@@ -254,7 +254,7 @@ def _server(config: Config) -> str:
 def _proposers(config: Config) -> str:
     if not config.reflect.on:
         return "none: `reflect.on` is not set"
-    require_proposers(config.reflect.proposers, config.reflect.options)
+    PROPOSERS.require(config.reflect.proposers, config.reflect.options)
     return ", ".join(config.reflect.proposers)
 
 
@@ -266,7 +266,7 @@ def _makers(config: Config) -> str:
 
 
 def _thinkers(config: Config) -> str:
-    require_thinkers(config.think.thinkers, config.think.options)
+    THINKERS.require(config.think.thinkers, config.think.options)
     return ", ".join(config.think.thinkers) or "none: steps keep the thoughts that they have"
 
 

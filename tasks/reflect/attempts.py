@@ -12,7 +12,7 @@ from curation.reflection import (
 )
 from models.families.dialects import format_action
 from models.policy import EXPLORERS, Policy
-from models.proposers.proposer import PROPOSERS, Precedent, Resources, options_by_name
+from models.proposers.proposer import PROPOSERS, Precedent, Resources
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.replies import Write, admitting, recorded
@@ -227,7 +227,7 @@ def _proposers(
             loaded.append(load_policy(config, lake, version.policy_version))
         return loaded[0]
 
-    options = options_by_name(config.reflect.proposers, config.reflect.options)
+    options = PROPOSERS.options(config.reflect.proposers, config.reflect.options)
     names = [name for name in options if name != "policy" or version.kind != "initial"]
     resources = Resources(policy, explorer, known)
     made = [PROPOSERS.class_of(name)(options[name], resources) for name in names or ["explorer"]]

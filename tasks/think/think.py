@@ -13,7 +13,7 @@ from typing import Any
 
 from curation.annotation import Decision
 from curation.thoughts import usable_steps
-from models.thinkers.thinker import THINKERS, Resources, Thinker, options_by_name
+from models.thinkers.thinker import THINKERS, Resources, Thinker
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.metrics import Metrics
@@ -138,12 +138,11 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
         UsageError: nobody is to think, or there is no trajectory in these iterations.
         FlywheelError: a thinker cannot think.
     """
-    from models.thinkers.thinker import require_thinkers
     from tasks.running.run import run_of
 
     if not config.think.thinkers:
         raise UsageError("`think.thinkers` names nobody.", "Name some, such as think.thinkers='[\"rules\"]'.")
-    require_thinkers(config.think.thinkers, config.think.options)
+    THINKERS.require(config.think.thinkers, config.think.options)
     counts = Counter(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())
     chosen = [one for one in sorted(counts) if iterations is None or iterations[0] <= one < iterations[1]]
     if not chosen:
@@ -176,7 +175,7 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
     thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
     resources = Resources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
     untrained = version is None or (version.kind == "initial" and config.policy.base == "tiny")
-    options = options_by_name(config.think.thinkers, config.think.options)
+    options = THINKERS.options(config.think.thinkers, config.think.options)
     kinds = {name: THINKERS.class_of(name) for name in options if not (name == "policy" and untrained)}
     return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]
 

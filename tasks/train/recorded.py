@@ -9,7 +9,7 @@ from typing import Any
 
 from learning.job import Job, Message
 from learning.tracking.feed import PATIENCE_S, Feed
-from learning.tracking.tracker import TRACKERS, Point, Training, options_by_name
+from learning.tracking.tracker import TRACKERS, Point, Training
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.policy import MEASURES, TRAINING, TrainingStep
@@ -71,7 +71,7 @@ class Recorder:
         training = Training(
             self._lake.lake_id, recipe.version, recipe.parent, recipe.iteration, self._config.train.method, config
         )
-        for name, options in options_by_name(tracking.trackers, tracking.options).items():
+        for name, options in TRACKERS.options(tracking.trackers, tracking.options).items():
             make: Callable[[], Any] = partial(TRACKERS.class_of(name), options, training)
             self._feeds.append(Feed(name, make, self._resumed, lambda text: err().print(text, style="yellow")))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from learning.tracking.feed import Feed
-from learning.tracking.tracker import TRACKERS, Point, Training, options_by_name
+from learning.tracking.tracker import TRACKERS, Point, Training
 
 CONFIG = {"name": "small", "train": {"steps": 4, "group": {"k": 2}}}
 TRAINING = Training("0123456789ab", "policy-0001", "policy-0000", 1, "grpo", CONFIG)
@@ -21,7 +21,7 @@ LATER = 0.5
 
 def track(name: str, options: dict[str, Any]) -> None:
     """Both starts of one training."""
-    own = options_by_name([name], {name: options})[name]
+    own = TRACKERS.options([name], {name: options})[name]
     for resumed, steps, whole in STARTS:
         said: list[str] = []
         feed = Feed(name, lambda: TRACKERS.class_of(name)(own, TRAINING), resumed, said.append)

@@ -14,7 +14,7 @@ from models.policy import Context, Policy
 from models.proposers.endpoint import EndpointProposer, text_of
 from models.proposers.own import ExplorerProposer, PolicyOptions, PolicyProposer
 from models.proposers.precedent import PrecedentProposer
-from models.proposers.proposer import Precedent, Resources, alike, options_by_name
+from models.proposers.proposer import PROPOSERS, Precedent, Resources, alike
 from models.serving.openai import OpenAIClient
 from schemas.action import Click, Drag, Type
 from schemas.config import config_of
@@ -75,7 +75,7 @@ def test_an_endpoint_is_shown_the_screen_and_what_failed_on_it(monkeypatch: pyte
         content = "Thought: The other.\nAction: click(start_box='(650,450)')"
         return httpx.Response(200, json={"choices": [{"message": {"content": content}}]})
 
-    options = options_by_name(["endpoint"], {"endpoint": {"url": "http://m.test/v1", "model": "big"}})["endpoint"]
+    options = PROPOSERS.options(["endpoint"], {"endpoint": {"url": "http://m.test/v1", "model": "big"}})["endpoint"]
     proposer = EndpointProposer(options, Resources(Stubborn, PageExplorer))  # type: ignore[arg-type]
     proposer._client = OpenAIClient(proposer._client.endpoint, httpx.MockTransport(answer))
     (found,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45),))])

@@ -25,7 +25,7 @@ from models.families.family import ModelFamily
 from models.families.screen import ImageLimits
 from models.serving.server import ServerModel, require_server
 from models.thinkers.asked import EndpointThinker
-from models.thinkers.thinker import Case, Resources, options_by_name
+from models.thinkers.thinker import THINKERS, Case, Resources
 from models.tiny.build import build_tiny
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
@@ -281,7 +281,7 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
 def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
     # of several pictures in one message `transformers serve` 5.23 says that shapes do not match
     given = {"url": served, "model": str(turned), "max_tokens": 8, "concurrency": 2, "history_images": 1}
-    options = options_by_name(["endpoint"], {"endpoint": given})["endpoint"]
+    options = THINKERS.options(["endpoint"], {"endpoint": given})["endpoint"]
     EndpointThinker.require(options)  # type: ignore[arg-type]
     thinker = EndpointThinker(options, Resources(lambda: pytest.fail("nobody acts")))  # type: ignore[arg-type]
     thoughts = thinker.think([Case(context(number), Click(x=0.5, y=0.5)) for number in range(3)], 0)

@@ -13,7 +13,7 @@ from models.serving.openai import OpenAIClient
 from models.thinkers.asked import EndpointThinker, PolicyOptions, PolicyThinker
 from models.thinkers.prompt import thought_in
 from models.thinkers.rules import RuleThinker, TemplateThinker
-from models.thinkers.thinker import Case, Resources, options_by_name
+from models.thinkers.thinker import THINKERS, Case, Resources
 from models.vlm import VlmPolicy
 from schemas.action import Action, Click, Type
 from schemas.config import config_of
@@ -101,7 +101,7 @@ def test_the_small_policy_cannot_be_told_the_action() -> None:
 
 def endpoint(answers: list[str], **options: object) -> tuple[EndpointThinker, list[dict]]:
     given = {"url": "http://m.test/v1", "model": "big", "concurrency": 1, **options}
-    thinker = EndpointThinker(options_by_name(["endpoint"], {"endpoint": given})["endpoint"], none())  # type: ignore[arg-type]
+    thinker = EndpointThinker(THINKERS.options(["endpoint"], {"endpoint": given})["endpoint"], none())  # type: ignore[arg-type]
     asked: list[dict] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
