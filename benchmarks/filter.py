@@ -10,13 +10,18 @@ was planted: as a target of imitation, a side of a preference, a member of a gro
 are single steps that changed nothing, one in each of some clean trajectories, and what the filter wrote of them.
 """
 
+import io
 import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from benchmarks.shared.planted.faults import (
     FAULTS,
@@ -25,7 +30,6 @@ from benchmarks.shared.planted.faults import (
     REAL,
     Script,
     Solver,
-    different,
     form,
     noop,
     planted,
@@ -37,6 +41,7 @@ from rollout.actor import Actor
 from rollout.runner import roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config, config_of
+from schemas.observation import elements_of
 from schemas.table import utc_now
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask
@@ -54,6 +59,25 @@ HACKS = ("hack: nothing done", "hack: no change", "hack: shortcut", "finished sp
 NEVER = (*HACKS, "no-op loop", "near-duplicate", "near-duplicate that idles")
 """What must not reach a training set."""
 BAR = 0.95
+APART = 8
+"""Pixels that the buttons of two real trajectories of one instruction lie apart at the least: else they are one."""
+
+
+def different(scripts: Sequence[Script]) -> list[Script]:
+    """Successes no two of which have one instruction and the same places to click, give or take `APART` pixels."""
+    kept: dict[tuple[str, str], list[np.ndarray]] = {}
+    found: list[Script] = []
+    for script in scripts:
+        if not script.trajectory.success:
+            continue
+        size = Image.open(io.BytesIO(script.shots[0].png)).size
+        boxes = [element.box for element in elements_of(script.shots[0].elements)]
+        places = np.array(boxes) * np.array([*size, *size])
+        others = kept.setdefault((script.trajectory.task_id, script.trajectory.instruction), [])
+        if all(np.abs(places - other).max() >= APART for other in others):
+            others.append(places)
+            found.append(script)
+    return found
 
 
 def clean_scripts(config: Config, count: int) -> list[Script]:

@@ -1,6 +1,6 @@
 """What changes on a screen all the time, whatever is done or not: a clock, for one.
 
-Rules that ask whether an action changed the screen are told nothing by what changes without one. It shows in idle
+Rules that ask whether an action changed the screen learn nothing from what changes without one. It shows in idle
 steps, those that wait or end the trajectory, and in all others as well: what was waited for comes once, and what an
 action does stays away while nothing is done. Pictures are compared outside those places, and there pixel by pixel.
 """

@@ -51,8 +51,10 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
     async def session(socket: WebSocket) -> None:
         await socket.accept()
         if serving.sessions >= serving.most_sessions:
-            said = f"All {serving.most_sessions} sessions are open."
-            await _say(socket, refused(CAPACITY, said, active_sessions=serving.sessions, max_sessions=serving.sessions))
+            reason = f"All {serving.most_sessions} sessions are open."
+            await _send(
+                socket, refused(CAPACITY, reason, active_sessions=serving.sessions, max_sessions=serving.sessions)
+            )
             await socket.close()
             return
         serving.sessions += 1
@@ -80,20 +82,22 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
         while True:
             done, _ = await asyncio.wait([heard], timeout=idle_s)
             if not done:
-                return await _say(socket, refused(SESSION, f"Nothing was sent for {idle_s:g} s: the session is ended."))
+                return await _send(
+                    socket, refused(SESSION, f"Nothing was sent for {idle_s:g} s: the session is ended.")
+                )
             text = heard.result()
             heard = asyncio.ensure_future(_next(socket))
             try:
                 message = json.loads(text or "")
             except ValueError:
-                await _say(socket, refused(INVALID_JSON, "The message is no JSON."))
+                await _send(socket, refused(INVALID_JSON, "The message is no JSON."))
                 continue
             if isinstance(message, dict) and message.get("type") == "close":
                 return None
             reply = await _answered(wire, message, heard)
             if reply is None:
-                return await _say(socket, refused(SESSION, "A message came before the last was answered."))
-            await _say(socket, reply)
+                return await _send(socket, refused(SESSION, "A message came before the last was answered."))
+            await _send(socket, reply)
             if reply["data"].get("code") == CAPACITY:
                 return None
     finally:
@@ -125,7 +129,7 @@ async def _next(socket: WebSocket) -> str | None:
     return message.get("text")
 
 
-async def _say(socket: WebSocket, message: Mapping[str, Any]) -> None:
+async def _send(socket: WebSocket, message: Mapping[str, Any]) -> None:
     with suppress(RuntimeError):  # it has gone
         await socket.send_text(text_of(message))
 

@@ -1,8 +1,8 @@
 """A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
 
 An episode begins with `reset`, which gives the sandbox of the one before back, and is over with an answer that is
-`done`; what is sent before the one or after the other is refused. A box that dies is told as `metadata.failure`, with
-no reward: an outage must not look like a failure of whoever acts.
+`done`; what is sent before the one or after the other is refused. A box that dies is reported as `metadata.failure`,
+with no reward: an outage must not look like a failure of whoever acts.
 """
 
 import random
@@ -95,8 +95,8 @@ class WireSession:
         await self.close()
         if self._serving.full(task.environment):
             size = self._serving.pool.sizes[task.environment]
-            said = f"All {size} sandboxes of {task.environment} are leased."
-            return refused(CAPACITY, said, active_sessions=self._serving.leased[task.environment], max_sessions=size)
+            reason = f"All {size} sandboxes of {task.environment} are leased."
+            return refused(CAPACITY, reason, active_sessions=self._serving.leased[task.environment], max_sessions=size)
         try:
             episode = await self._begun(task, seed, data)
             episode.seen = await episode.sandbox.observe(episode.elements)

@@ -58,7 +58,7 @@ def steps(learner: Learner, job: Job) -> list[Any]:
 
 
 def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
-    """What the memory model is told: the largest of each that this rank met."""
+    """What the memory model is given: the largest of each that this rank met."""
     train = job.train
     return Recipe(
         ranks=world,

@@ -12,7 +12,7 @@ from environments.openenv.client import Answer, Fields, Lost, WireClient
 
 T = TypeVar("T")
 WAIT_S = 60.0
-"""How long an answer is waited for, if nothing else is said."""
+"""How long an answer is waited for, if nothing else is given."""
 
 
 class BlockingClient:

@@ -32,7 +32,7 @@ class Refused(Exception):
 
     Args:
         code: one of OpenEnv's, such as `VALIDATION_ERROR`.
-        message: what it said.
+        message: its message.
     """
 
     def __init__(self, code: str, message: str) -> None:

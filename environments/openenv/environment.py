@@ -144,7 +144,7 @@ class OpenEnvEnvironment(Environment[OpenEnvConfig]):
 
     def probes(self) -> Sequence[Probe]:
         """Whether the server answers and shows what the config reads; for `doctor`, whether its tasks start, and look
-        the same twice where they are said to."""
+        the same twice where they are to."""
         return (
             Probe("openenv server", self._answers),
             Probe("openenv starts", lambda: asyncio.run(self._starts()), required=False),
@@ -166,8 +166,8 @@ class OpenEnvEnvironment(Environment[OpenEnvConfig]):
             )
         health, schema = self._asked("health", token), self._asked("schema", token)
         if health.get("status") != "healthy":
-            said = str(health.get("status"))[:60]
-            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} says that it is {said!r}.")
+            status = str(health.get("status"))[:60]
+            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} says that it is {status!r}.")
         self._require_screen(schema)
         return f"{self.config.url} is healthy"
 
@@ -179,9 +179,9 @@ class OpenEnvEnvironment(Environment[OpenEnvConfig]):
         try:
             answer = httpx.get(address, headers=headers, timeout=ASK_S).raise_for_status().json()
         except (httpx.HTTPError, ValueError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise FlywheelError(
-                f"`environments.{self.name}.url`: {address} gives no answer of an OpenEnv server: {said}.",
+                f"`environments.{self.name}.url`: {address} gives no answer of an OpenEnv server: {reason}.",
                 "Start the server, or correct the address.",
             ) from error
         return answer if isinstance(answer, dict) else {}

@@ -138,7 +138,7 @@ class OpenEnvSandbox(Sandbox):
 
 
 class OpenEnvReward(Verifier):
-    """The reward that the server told with the last step."""
+    """The reward of the server's last answer to a step."""
 
     each_step = True
     reads = OpenEnvSandbox

@@ -123,8 +123,8 @@ class GuiTools:
             raise RuntimeError(f"{failure}: {answer.metadata.get('reason')}")
         if answer.reward is not None:
             self._reward = answer.reward
-        said = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
-        return self._shown(answer, said or ("Episode over." if answer.done else "Done."))
+        reason = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
+        return self._shown(answer, reason or ("Episode over." if answer.done else "Done."))
 
     def _shown(self, answer: Answer, text: str) -> Shown:
         picture = Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"])))

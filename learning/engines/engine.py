@@ -49,7 +49,7 @@ class Batch:
     tokens: float = 0.0
     """Tokens that the network reads, its screens among them: this rank's part, or all of the step's on one rank."""
     operations: float = 0.0
-    """Floating-point operations of the network, forward and backward, told in the same way; 0 where nobody counts."""
+    """Floating-point operations of the network, forward and backward, counted alike; 0 where nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class Feed:
         name: the tracker's, for messages.
         make: makes it.
         resumed: steps that are kept of earlier starts.
-        warn: is told once what is wrong with it, and nothing more is sent then.
+        warn: is called once with what is wrong with it, and nothing more is sent then.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], resumed: int, warn: Callable[[str], None]) -> None:
@@ -47,5 +47,5 @@ class Feed:
                 tracker.log(given)
             tracker.finish(given)
         except Exception as error:  # whatever a tracker raises, the training goes on
-            said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-            self._warn(f"tracker {self._name}: {said}; nothing more is sent to it, the lake has every step.")
+            reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            self._warn(f"tracker {self._name}: {reason}; nothing more is sent to it, the lake has every step.")

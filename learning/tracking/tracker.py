@@ -1,6 +1,6 @@
 """The seam to what follows a training from outside the lake: TensorBoard, Weights & Biases, MLflow, or yours.
 
-A tracker is told; it decides nothing. It runs in a thread of its own beside the stage that hears the trainer
+A tracker receives; it decides nothing. It runs in a thread of its own beside the stage that hears the trainer
 (`learning.tracking.feed`), so one that fails or hangs costs the training nothing.
 """
 

@@ -1,4 +1,4 @@
-"""The `tracking` section of the config: who is told how a training goes, beside the lake."""
+"""The `tracking` section of the config: who receives how a training goes, besides the lake."""
 
 from typing import Any
 

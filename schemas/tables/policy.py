@@ -68,8 +68,8 @@ TABLE = Table(
 
 
 class TrainingStep(Row):
-    """What was measured at one step of the training that made a policy, or since the step that was told before: a point
-    of its curves. What is not known is null."""
+    """What was measured at one step of the training that made a policy, or since the step that was reported before: a
+    point of its curves. What is not known is null."""
 
     policy_version: Text
     """The policy that is made; one whose training did not end has no row in `policies`."""

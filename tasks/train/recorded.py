@@ -27,7 +27,7 @@ class Recorder:
     """One start of a training; its `with` ends with the training.
 
     Args:
-        config: who tracks it, and what else is told of it.
+        config: who tracks it, and what else is recorded of it.
         lake: where its steps rest.
         recipe: the policy that it makes.
     """

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-import numpy as np
 from PIL import Image, ImageDraw
 
 from benchmarks.shared.planted import pictures
@@ -23,15 +22,13 @@ from models.families.dialects import format_action, format_reply, parse_reply
 from models.policy import Context, Explorer
 from rollout.trajectory import FinishedTrajectory
 from schemas import action as act
-from schemas.observation import Element, Observation, elements_of
+from schemas.observation import Element, Observation
 from schemas.table import utc_now
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 REAL = ("click-of-three", "two-steps", "three-steps", "enter-text")
 WIDTH, HEIGHT = 240, 180
-APART = 8
-"""Pixels that the buttons of two real trajectories of one instruction lie apart at the least: else they are one."""
 JUDGED = "fake/note"
 """A task that only a judge can score."""
 _FINISHED = '{"content":"","type":"finished"}'
@@ -131,23 +128,6 @@ def script_of(record: FinishedTrajectory) -> Script:
         Shot(shown[step.screenshot], step.action, step.thought, elements=step.elements) for step in record.steps
     )
     return Script(record.trajectory, shots, shown[record.steps[-1].next_screenshot or record.steps[-1].screenshot])
-
-
-def different(scripts: Sequence[Script]) -> list[Script]:
-    """Successes no two of which have one instruction and the same places to click, give or take `APART` pixels."""
-    kept: dict[tuple[str, str], list[np.ndarray]] = {}
-    found: list[Script] = []
-    for script in scripts:
-        if not script.trajectory.success:
-            continue
-        size = Image.open(io.BytesIO(script.shots[0].png)).size
-        boxes = [element.box for element in elements_of(script.shots[0].elements)]
-        places = np.array(boxes) * np.array([*size, *size])
-        others = kept.setdefault((script.trajectory.task_id, script.trajectory.instruction), [])
-        if all(np.abs(places - other).max() >= APART for other in others):
-            others.append(places)
-            found.append(script)
-    return found
 
 
 def form(number: int, iteration: int) -> Script:

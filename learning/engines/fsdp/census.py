@@ -1,5 +1,6 @@
 """The sizes of a model, counted on the model itself, as the memory model wants them (`learning.planning.memory`)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +21,53 @@ def network_of(model: Any) -> Network:
         CheckpointError: its config does not say what they are.
     """
     text, vision, core = model.config.get_text_config(), model.config.vision_config, model.base_model
-    language, tower = _blocks(core.language_model), _blocks(core.visual)
+    layers, tower = _blocks(core.language_model), _blocks(core.visual)
+    inside = {id(one) for block in (*layers, *tower) for one in block.parameters()}
     try:
-        heads = text.num_attention_heads
-        head = getattr(text, "head_dim", None) or text.hidden_size // heads
-        keys = getattr(text, "num_key_value_heads", None) or heads
-        experts = getattr(text, "num_experts", 0) or getattr(text, "num_local_experts", 0) or 0
-        inner = text.moe_intermediate_size if experts else text.intermediate_size
-        names = {name for name, _ in language[0].named_parameters()}
-        spoken = Stack(
-            blocks=len(language),
-            weights=_most(language, adapters=False),
-            adapted=_most(language, adapters=True),
-            width=text.hidden_size,
-            inner=inner,
-            queries=heads * head,
-            keys=keys * head,
-            normed=any("q_norm" in name for name in names),
-            experts=text.num_experts_per_tok if experts else 0,
+        return Network(
+            language=_language(text, layers),
+            vision=_vision(vision, tower),
+            outside=sum(one.numel() for one in model.parameters() if id(one) not in inside),
+            outside_vision=sum(one.numel() for one in core.visual.parameters() if id(one) not in inside),
+            head=model.get_output_embeddings().weight.numel(),
+            vocabulary=text.vocab_size,
+            merge=vision.spatial_merge_size**2,
+            mergers=1 + len(getattr(vision, "deepstack_visual_indexes", None) or ()),
         )
-        named = {name for name, _ in tower[0].named_parameters()}
-        seen = Stack(
-            blocks=len(tower),
-            weights=_most(tower, adapters=False),
-            adapted=_most(tower, adapters=True),
-            width=vision.hidden_size,
-            inner=vision.intermediate_size,
-            queries=vision.hidden_size,
-            keys=vision.hidden_size,
-            square=not any("norm1.bias" in name for name in named),
-            gated=any("gate_proj" in name for name in named),
-            fused=True,
-        )
-        merge = vision.spatial_merge_size**2
     except AttributeError as error:
-        raise CheckpointError(f"config.json: {error}.", "What this model takes cannot be told.") from error
-    inside = {id(one) for block in (*language, *tower) for one in block.parameters()}
-    outside = sum(one.numel() for one in model.parameters() if id(one) not in inside)
-    return Network(
-        language=spoken,
-        vision=seen,
-        outside=outside,
-        outside_vision=sum(one.numel() for one in core.visual.parameters() if id(one) not in inside),
-        head=model.get_output_embeddings().weight.numel(),
-        vocabulary=text.vocab_size,
-        merge=merge,
-        mergers=1 + len(getattr(vision, "deepstack_visual_indexes", None) or ()),
+        raise CheckpointError(f"config.json: {error}.", "What this model takes is not known.") from error
+
+
+def _language(text: Any, layers: Sequence[nn.Module]) -> Stack:
+    heads = text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // heads
+    experts = getattr(text, "num_experts", 0) or getattr(text, "num_local_experts", 0) or 0
+    return Stack(
+        blocks=len(layers),
+        weights=_most(layers, adapters=False),
+        adapted=_most(layers, adapters=True),
+        width=text.hidden_size,
+        inner=text.moe_intermediate_size if experts else text.intermediate_size,
+        queries=heads * head,
+        keys=(getattr(text, "num_key_value_heads", None) or heads) * head,
+        normed=any("q_norm" in name for name, _ in layers[0].named_parameters()),
+        experts=text.num_experts_per_tok if experts else 0,
+    )
+
+
+def _vision(vision: Any, tower: Sequence[nn.Module]) -> Stack:
+    names = {name for name, _ in tower[0].named_parameters()}
+    return Stack(
+        blocks=len(tower),
+        weights=_most(tower, adapters=False),
+        adapted=_most(tower, adapters=True),
+        width=vision.hidden_size,
+        inner=vision.intermediate_size,
+        queries=vision.hidden_size,
+        keys=vision.hidden_size,
+        square=not any("norm1.bias" in name for name in names),
+        gated=any("gate_proj" in name for name in names),
+        fused=True,
     )
 
 
@@ -89,7 +91,7 @@ def _blocks(module: nn.Module) -> list[nn.Module]:
     return [one for one in module.modules() if isinstance(one, GradientCheckpointingLayer)]
 
 
-def _most(blocks: list[nn.Module], adapters: bool) -> int:
+def _most(blocks: Sequence[nn.Module], adapters: bool) -> int:
     """Weights, or those of adapters, of the largest block."""
     named = (block.named_parameters() for block in blocks)
     return max(sum(one.numel() for name, one in part if is_adapter(name) == adapters) for part in named)

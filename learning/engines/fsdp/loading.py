@@ -3,7 +3,7 @@
 The model is made without numbers (`torch`'s meta device; what its modules compute of their own settings, such as rotary
 frequencies, is real), sharded so, given memory for the shards alone, and filled with ranges of the safetensors files.
 Names in files are turned into the modules' by the rules of `transformers` itself. A directory in which a weight is not
-stored in its own shape, which those rules would turn first, is read whole by every rank, and that is said.
+stored in its own shape, which those rules would turn first, is read whole by every rank, with a warning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -169,8 +169,8 @@ def _read_whole(directory: Path, missing: list[str]) -> dict[str, Tensor]:
         read: Any = AutoModelForImageTextToText.from_pretrained(directory, output_loading_info=True, **SAFE_WEIGHTS)
     except Exception as error:
         raise CheckpointError(f"{directory}: {error}.", _HINT) from error
-    model, told = read
-    lacks = sorted(set(told["missing_keys"]) & set(missing))
+    model, report = read
+    lacks = sorted(set(report["missing_keys"]) & set(missing))
     if lacks:
         raise CheckpointError(f"{directory}: no file has the weight {lacks[0]!r}.", "The checkpoint is broken.")
     return dict(model.named_parameters())

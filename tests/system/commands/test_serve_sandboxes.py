@@ -39,18 +39,18 @@ def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "said"),
+    ("given", "code", "message"),
     [
         (["--host", "0.0.0.0"], 2, "`--host`: others can reach 0.0.0.0, and NO_TOKEN holds no token."),
         (["--tasks", "click-tset"], 2, "`--tasks`: there is no task `click-tset`. Did you mean `click-test`?"),
         (["environments.miniwob.browser=/nowhere"], 1, "/nowhere"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_a_line(given: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_served_is_refused_in_a_line(given: list[str], code: int, message: str) -> None:
     command = [*COMMAND, "--port", "0", "--token-variable", "NO_TOKEN", *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == code
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert message in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What changes all the time is told from idle steps and others, and screens are compared without it."""
+"""What changes all the time is known from idle steps and others, and screens are compared without it."""
 
 import io
 from itertools import pairwise

@@ -27,7 +27,7 @@ def sampler_of(plan: Job) -> Sampler:
     return Sampler([one.weight for one in method_of(plan.train).read(plan.samples)], plan.seed)
 
 
-def told(plan: Job, folder: Path, processes: int = 1) -> list[Message]:
+def messages_of(plan: Job, folder: Path, processes: int = 1) -> list[Message]:
     """The points of a training in a process of its own."""
     folder.mkdir(exist_ok=True)
     alone = plan.model_copy(
@@ -52,7 +52,7 @@ def measured(plan: Job, steps: int = 1) -> dict[str, float]:
 
 def test_imitation_of_the_small_policy_tells_what_is_known_and_leaves_out_what_is_not(tmp_path: Path) -> None:
     parent(tmp_path)
-    (*_, last) = told(job(tmp_path, steps=2), tmp_path / "one")
+    (*_, last) = messages_of(job(tmp_path, steps=2), tmp_path / "one")
     known = {
         "grad_norm", "learning_rate", "entropy", "thought_tokens", "reply_tokens", "tokens_per_s", "peak_memory_gb"
     }  # fmt: skip
@@ -79,7 +79,7 @@ def test_replies_of_a_group_tell_their_advantages_ratios_and_lengths(tmp_path: P
 
 def test_two_ranks_tell_what_one_does(tmp_path: Path) -> None:
     plan = replies.job(tmp_path, "qwen2_5_vl", "grpo", steps=2)
-    one, two = (told(plan, tmp_path / str(n), n) for n in (1, 2))
+    one, two = (messages_of(plan, tmp_path / str(n), n) for n in (1, 2))
     assert [point.step for point in one] == [point.step for point in two] == [1, 2]
     for alone, shared in zip(one, two, strict=True):
         assert alone.loss == pytest.approx(shared.loss, abs=2e-4)
@@ -91,7 +91,7 @@ def test_two_ranks_tell_what_one_does(tmp_path: Path) -> None:
 def test_batches_of_a_stream_tell_how_old_their_tokens_are(tmp_path: Path) -> None:
     plan, stream = replies.streamed(tmp_path, "qwen2_5_vl")
     stream.end()
-    points = told(plan, tmp_path / "one")
+    points = messages_of(plan, tmp_path / "one")
     assert points[0].measures["staleness"] == 0.0 and 0 < points[-1].measures["staleness"] <= 1.0
 
 

@@ -21,18 +21,18 @@ HERE = "tests.unit.tasks.test_recorded"
 
 
 class Heard(Tracker[Section]):
-    """Keeps what it is told of every training."""
+    """Keeps what it receives of every training."""
 
-    told: ClassVar[list[object]] = []
+    received: ClassVar[list[object]] = []
 
     def start(self, resumed: int) -> None:
-        Heard.told += [self.training.policy, self.training.config["name"], resumed]
+        Heard.received += [self.training.policy, self.training.config["name"], resumed]
 
     def log(self, points: Sequence[Point]) -> None:
-        Heard.told += [(point.step, point.measures["kl"]) for point in points]
+        Heard.received += [(point.step, point.measures["kl"]) for point in points]
 
     def finish(self, whole: bool) -> None:
-        Heard.told.append(whole)
+        Heard.received.append(whole)
 
 
 class Broken(Heard):
@@ -108,14 +108,14 @@ def test_a_training_that_was_whole_already_changes_nothing(tmp_path: Path) -> No
 def test_trackers_are_told_and_one_that_fails_is_named_and_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Heard.told.clear()
+    Heard.received.clear()
     wanted = config(tmp_path, f"{HERE}:Broken", f"{HERE}:Heard")
     lake = Lake.open(wanted.lake)
     with Recorder(wanted, lake, RECIPE) as recorder:
         recorder.hear(Message(resumed=1, steps=3))
         for step in (2, 3):
             recorder.hear(point(step, 0.5))
-    assert Heard.told == ["policy-0001", "laptop", 1, (2, 0.02), (3, 0.03), True]
+    assert Heard.received == ["policy-0001", "laptop", 1, (2, 0.02), (3, 0.03), True]
     assert [row.step for row in rows(lake)] == [2, 3]
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.count("the disk is full") == 1 and f"tracker {HERE}:Broken: OSError" in said
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.count("the disk is full") == 1 and f"tracker {HERE}:Broken: OSError" in shown

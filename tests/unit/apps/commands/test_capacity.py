@@ -57,16 +57,16 @@ def test_what_does_not_fit_says_what_would_and_writes_nothing(flywheel: Call, mo
 
 
 @pytest.mark.parametrize(
-    ("where", "gpus", "status", "said"),
+    ("where", "gpus", "status", "message"),
     [
         ("nowhere", "8x80", 2, "config.json"), ("model", "8", 2, "--gpus"), ("model", "0x80", 2, "--gpus"),
         ("other", "8x80", 1, "other"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named(
-    flywheel: Call, model: str, tmp_path: Path, where: str, gpus: str, status: int, said: str
+    flywheel: Call, model: str, tmp_path: Path, where: str, gpus: str, status: int, message: str
 ) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text('{"model_type": "no_such_model"}')
     code, _, err = flywheel("plan", "--model", str(tmp_path / where), "--gpus", gpus)
-    assert code == status and said in err
+    assert code == status and message in err

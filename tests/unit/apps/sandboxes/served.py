@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -13,9 +13,12 @@ from apps.desk.serve import listening_at
 from apps.sandboxes.app import make_app
 from apps.sandboxes.serve import running
 from apps.sandboxes.serving import Serving
+from environments.openenv.client import Answer, WireClient
 from schemas.config import load_config
 
 TASKS = ["click-one", "two-steps", "enter-text", "dies", "note", "click-red"]
+WAIT = {"type": "wait"}
+Play = Callable[[WireClient], Awaitable[Any]]
 
 
 def serving(sandboxes: int = 3, held_out: bool = False, names: list[str] | None = None, **keys: Any) -> Serving:
@@ -63,3 +66,23 @@ def served_apart(one: Serving, idle_s: float = 60.0) -> Iterator[str]:
     finally:
         loops[0].call_soon_threadsafe(ended.set)
         thread.join(20)
+
+
+def played(play: Play, one: Serving | None = None, **keys: Any) -> Any:
+    async def run() -> Any:
+        async with served(one or serving(), **keys) as url:
+            client = WireClient(url, keys.get("token"))
+            await client.open()
+            try:
+                return await play(client)
+            finally:
+                await client.close()
+
+    return asyncio.run(run())
+
+
+def button(answer: Answer, number: int = 0) -> dict[str, Any]:
+    """A click on one of the buttons."""
+    boxes = [box for _, kind, box, _, _ in answer.observation["elements"] if kind == "button"]
+    left, top, right, bottom = boxes[number]
+    return {"type": "click", "x": (left + right) / 2, "y": (top + bottom) / 2}

@@ -4,51 +4,22 @@ import asyncio
 import base64
 import json
 import random
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
-from apps.desk.serve import token_for
-from apps.sandboxes.serving import Serving
 from apps.sandboxes.session import WireSession
 from environments.openenv.client import Answer, Lost, Refused, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
-from environments.openenv.wire import observation_of, observed, refused, text_of
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from schemas import action as act
-from schemas.failure import TrajectoryFailure, UsageError
-from schemas.observation import Observation, Outcome
-from tests.unit.apps.sandboxes.served import TASKS, served, serving
-
-WAIT = {"type": "wait"}
-Play = Callable[[WireClient], Awaitable[Any]]
-
-
-def played(play: Play, one: Serving | None = None, **keys: Any) -> Any:
-    async def run() -> Any:
-        async with served(one or serving(), **keys) as url:
-            client = WireClient(url, keys.get("token"))
-            await client.open()
-            try:
-                return await play(client)
-            finally:
-                await client.close()
-
-    return asyncio.run(run())
-
-
-def button(answer: Answer, number: int = 0) -> dict[str, Any]:
-    """A click on one of the buttons."""
-    boxes = [box for _, kind, box, _, _ in answer.observation["elements"] if kind == "button"]
-    left, top, right, bottom = boxes[number]
-    return {"type": "click", "x": (left + right) / 2, "y": (top + bottom) / 2}
+from schemas.failure import TrajectoryFailure
+from tests.unit.apps.sandboxes.served import TASKS, WAIT, button, played, served, serving
 
 
 def test_an_episode_is_reset_acted_in_and_scored() -> None:
@@ -121,14 +92,14 @@ def test_the_pool_and_the_wire_agree_on_pixels_rewards_and_ends_of_the_same_acti
 
 def test_a_step_before_a_reset_or_after_the_end_is_refused_and_the_session_goes_on() -> None:
     async def play(client: WireClient) -> list[str]:
-        said: list[str] = []
+        answers: list[str] = []
         for _ in range(2):
             with pytest.raises(Refused) as refused:
                 await client.step(WAIT)
-            said.append(str(refused.value))
+            answers.append(str(refused.value))
             await client.reset({"task_id": "click-one", "seed": 1})
             assert (await client.step({"type": "finished"})).metadata["ended"] == "finished"
-        return said
+        return answers
 
     assert played(play) == [
         "No episode has begun: send `reset`. (EXECUTION_ERROR)",
@@ -296,11 +267,11 @@ def test_two_messages_at_once_end_the_session_for_their_answers_could_be_mistake
             await _asked(socket, {"type": "reset", "data": {"task_id": "click-one", "seed": 1}})
             for _ in range(50):
                 await socket.send('{"type":"step","data":{"type":"wait"}}')
-            said: list[dict[str, Any]] = []
+            answers: list[dict[str, Any]] = []
             with pytest.raises(ConnectionClosed):
                 while True:
-                    said.append(json.loads(await socket.recv()))
-            return said
+                    answers.append(json.loads(await socket.recv()))
+            return answers
 
     last = asyncio.run(both())[-1]["data"]
     assert (last["code"], last["message"]) == ("SESSION_ERROR", "A message came before the last was answered.")
@@ -356,93 +327,3 @@ async def _does(session: WireSession, what: str, name: str, episode: tuple[str, 
     if reply["data"]["metadata"].get("failure"):
         return None
     return episode[0], episode[1] + 1
-
-
-def test_a_token_is_asked_for_at_the_handshake_and_on_every_page_but_health() -> None:
-    async def ask() -> list[int]:
-        async with served(serving(), token="t" * 20) as url, httpx.AsyncClient(base_url=url) as web:
-            codes = [(await web.get(page)).status_code for page in ("/health", "/schema", "/metadata")]
-            given = {"Authorization": f"Bearer {'t' * 20}"}
-            codes.append((await web.get("/schema", headers=given)).status_code)
-            for token in (None, "another"):
-                with pytest.raises(Lost, match=r"opens no session \(HTTP 401\): it asks for another token"):
-                    await WireClient(url, token).open()
-            client = WireClient(url, "t" * 20)
-            await client.open()
-            await client.state()
-            await client.close()
-            return codes
-
-    assert asyncio.run(ask()) == [200, 401, 401, 200]
-    with pytest.raises(UsageError, match=r"`--host`: others can reach 0\.0\.0\.0, and A_TOKEN holds no token"):
-        token_for("0.0.0.0", "A_TOKEN", "--host")
-
-
-@pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Host": "elsewhere.example"}])
-def test_a_page_of_another_site_opens_no_session(headers: dict[str, str]) -> None:
-    async def ask(url: str) -> None:
-        if "Host" in headers:
-            async with httpx.AsyncClient(base_url=url) as web:
-                assert (await web.get("/schema", headers=headers)).status_code == 421
-        else:
-            with pytest.raises(InvalidStatus, match="403"):
-                await connect(f"{url.replace('http', 'ws')}/ws", additional_headers=headers)
-
-    async def run() -> None:
-        async with served(serving()) as url:
-            await ask(url)
-
-    asyncio.run(run())
-
-
-def test_tasks_are_listed_by_split_and_a_reset_may_name_one_by_its_number() -> None:
-    async def ask() -> tuple[Any, ...]:
-        async with served(serving(held_out=True)) as url, httpx.AsyncClient(base_url=url) as web:
-            names = (await web.get("/list_environments")).json()
-            splits = (await web.get(f"/{names[0]}/splits")).json()
-            tasks = (await web.post(f"/{names[0]}/tasks", json={"split": "held_out"})).json()["tasks"]
-            client = WireClient(url)
-            await client.open()
-            answer = await client.reset({"split": "held_out", "index": 0, "seed": 2_000_001})
-            await client.close()
-            away = (await web.post(f"/{names[0]}/task", json={"split": "train", "index": 9})).status_code
-            return splits, [task["task_id"] for task in tasks], answer.metadata["task_id"], away
-
-    assert asyncio.run(ask()) == (["train", "held_out"], ["fake/click-red"], "fake/click-red", 404)
-
-
-def test_a_held_out_task_is_served_only_if_that_is_said() -> None:
-    with pytest.raises(UsageError, match=r"`--tasks`: fake/click-red is held out"):
-        serving(names=["click-red"])
-    assert serving(names=["click-red"], held_out=True).tasks.keys() == {"fake/click-red"}
-
-
-def test_the_outcome_over_the_wire_is_the_tasks_own() -> None:
-    async def run() -> Outcome:
-        async with served(serving()) as url:
-            tasks = {"one": {"instruction": "", "reset": {"task_id": "click-one", "elements": True}}}
-            config = OpenEnvConfig.model_validate({"kind": "openenv", "url": url, "tasks": tasks})
-            theirs = OpenEnvEnvironment("theirs", config)
-            verifier = verifier_of("openenv")
-            assert verifier is not None
-            assert "is healthy" in await asyncio.to_thread(theirs.probes()[0].examine)
-            assert "1 task started" in await asyncio.to_thread(theirs.probes()[1].examine)
-            async with SandboxPool([theirs]) as pool, pool.lease(theirs.task("one"), 4) as sandbox:
-                for row in range(100):
-                    await sandbox.perform(act.Click(x=0.1 + 0.2 * (row % 5), y=0.4 + 0.03 * (row // 5)))
-                    if (outcome := await sandbox.verify(verifier)).over:
-                        return outcome
-        raise AssertionError("it never ended")
-
-    outcome = asyncio.run(run())
-    assert outcome.done or outcome.truncated
-
-
-def test_a_message_with_a_screenshot_is_the_json_that_it_would_be_anyway() -> None:
-    shown = observation_of(Observation(b"\x00\xff\xfepng", 4, 3, 'Say "screenshot":"" and \\ \u00e9.'), False)
-    for message in (
-        observed(shown, 1.0, True, {"screenshot": "", "reason": '"screenshot":""'}),
-        refused("EXECUTION_ERROR", "no"),
-        {"type": "state", "data": {"seed": None}},
-    ):
-        assert json.loads(text_of(message)) == message

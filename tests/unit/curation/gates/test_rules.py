@@ -62,8 +62,8 @@ def test_the_same_screens_with_other_actions_are_no_loop() -> None:
 
 
 def test_saying_again_that_it_is_done_is_no_loop() -> None:
-    said = [row.model_copy(update={"action_type": "finished"}) for row in acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)]
-    assert loop(said).passed and not loop(acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)).passed
+    ended = [row.model_copy(update={"action_type": "finished"}) for row in acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)]
+    assert loop(ended).passed and not loop(acting(steps(*"aaaaaaa"), *CLICKS[:1] * 7)).passed
 
 
 def redundant(rows: list[Step], **options: Any) -> GateResult:

@@ -258,7 +258,7 @@ def test_seeds_and_splits_of_the_server_are_kept_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"url": "ftp://a"}, "'ftp://a' is no address"),
         ({"actions": {"tap": {}}}, "there is no action 'tap'"),
@@ -267,10 +267,10 @@ def test_seeds_and_splits_of_the_server_are_kept_apart() -> None:
         ({"sessions": 0}, "sessions"),
     ],
 )
-def test_a_config_that_cannot_be_meant_is_refused(keys: dict[str, Any], said: str) -> None:
+def test_a_config_that_cannot_be_meant_is_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as refused:
         environment(**({"url": "http://a"} | keys))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_pictures_come_in_several_forms() -> None:

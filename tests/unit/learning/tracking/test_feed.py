@@ -1,4 +1,4 @@
-"""Trackers are told beside a training: it waits for none of them, and ends because of none."""
+"""Trackers receive what a training reports: it waits for none of them, and ends because of none."""
 
 import threading
 import time
@@ -16,22 +16,22 @@ TRAINING = Training("lake", "policy-0001", "policy-0000", 1, "sft", {})
 
 
 class Noted(Tracker[Section]):
-    """Keeps what it is told."""
+    """Keeps what it receives."""
 
     def __init__(self, on_log: Callable[[], None] = lambda: None) -> None:
         super().__init__(Section(), TRAINING)
-        self.told: list[object] = []
+        self.received: list[object] = []
         self._on_log = on_log
 
     def start(self, resumed: int) -> None:
-        self.told.append(resumed)
+        self.received.append(resumed)
 
     def log(self, points: Sequence[Point]) -> None:
         self._on_log()
-        self.told += [point.step for point in points]
+        self.received += [point.step for point in points]
 
     def finish(self, whole: bool) -> None:
-        self.told.append(whole)
+        self.received.append(whole)
 
 
 class Lacking(Noted):
@@ -40,41 +40,41 @@ class Lacking(Noted):
     packages = {"no_such_module": "flywheel[lacking]"}  # noqa: RUF012
 
 
-def feed(tracker: Tracker[Section], said: list[str]) -> Feed:
-    return Feed("noted", lambda: tracker, 3, said.append)
+def feed(tracker: Tracker[Section], warnings: list[str]) -> Feed:
+    return Feed("noted", lambda: tracker, 3, warnings.append)
 
 
 def test_a_tracker_is_told_every_point_in_order_between_its_start_and_its_end() -> None:
-    noted, said = Noted(), list[str]()
-    following = feed(noted, said)
+    noted, warnings = Noted(), list[str]()
+    following = feed(noted, warnings)
     for step in (4, 5):
         following.log([Point(step, {"loss": 1.0}, 0.0)])
     following.finish(True)
-    assert noted.told == [3, 4, 5, True] and not said
+    assert noted.received == [3, 4, 5, True] and not warnings
 
 
 def test_what_a_tracker_raises_is_said_once_and_nothing_more_is_sent_to_it() -> None:
     def fails() -> None:
         raise ConnectionError("no route to the server")
 
-    noted, said = Noted(fails), list[str]()
-    following = feed(noted, said)
+    noted, warnings = Noted(fails), list[str]()
+    following = feed(noted, warnings)
     for step in (4, 5, 6):
         following.log([Point(step, {"loss": 1.0}, 0.0)])
     following.finish(True)
-    assert noted.told == [3]
-    assert said == [
+    assert noted.received == [3]
+    assert warnings == [
         "tracker noted: ConnectionError: no route to the server; nothing more is sent to it, the lake has every step."
     ]
 
 
 def test_a_tracker_that_hangs_is_given_up() -> None:
-    over, said = threading.Event(), list[str]()
-    following = feed(Noted(lambda: over.wait(60) and None), said)
+    over, warnings = threading.Event(), list[str]()
+    following = feed(Noted(lambda: over.wait(60) and None), warnings)
     began = time.monotonic()
     following.log([Point(4, {"loss": 1.0}, 0.0)])
     following.finish(True, patience_s=0.2)
-    assert time.monotonic() - began < 10 and len(said) == 1 and "noted: given up" in said[0]
+    assert time.monotonic() - began < 10 and len(warnings) == 1 and "noted: given up" in warnings[0]
     over.set()
 
 

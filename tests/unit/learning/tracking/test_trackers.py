@@ -1,4 +1,4 @@
-"""Each tracker with its own package: what was told is there, and a training that goes on goes on in the same run."""
+"""Each tracker with its own package: what was sent is there, and a training that goes on goes on in the same run."""
 
 import struct
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ def track(name: str, options: dict[str, Any]) -> None:
     """Both starts of one training."""
     own = TRACKERS.options([name], {name: options})[name]
     for resumed, steps, whole in STARTS:
-        said: list[str] = []
-        feed = Feed(name, lambda: TRACKERS.class_of(name)(own, TRAINING), resumed, said.append)
+        warnings: list[str] = []
+        feed = Feed(name, lambda: TRACKERS.class_of(name)(own, TRAINING), resumed, warnings.append)
         for step in steps:
             feed.log([Point(step, {"loss": LATER if resumed else 1.0, "kl": 0.01 * step}, 1e9 + step)])
         feed.finish(whole, patience_s=240)
-        assert said == []
+        assert warnings == []
 
 
 def stored(path: Path) -> Iterator[bytes]:

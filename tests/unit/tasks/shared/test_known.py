@@ -1,4 +1,4 @@
-"""What the gates are told of screens on which something changes by itself."""
+"""What the gates know of screens on which something changes by itself."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -45,8 +45,8 @@ def test_what_a_block_saves_is_what_the_memory_model_says(kind: Any, half: bool,
     add_adapters(model, LoraConfig(rank=rank), 0)
     model.to(torch.bfloat16 if half else torch.float32)
     network, core, compute = network_of(model), model.base_model, 2 if half else 4
-    spoken = _saved(model, core.language_model.layers[1], lambda: _read(core))
-    assert spoken / TOKENS == pytest.approx(network.language.saved(compute, rank), rel=0.04)
+    language = _saved(model, core.language_model.layers[1], lambda: _read(core))
+    assert language / TOKENS == pytest.approx(network.language.saved(compute, rank), rel=0.04)
     if not rank:
         seen = _saved(model, core.visual.blocks[1], lambda: _see(model))
         assert seen / TOKENS == pytest.approx(network.vision.saved(compute), rel=0.12)

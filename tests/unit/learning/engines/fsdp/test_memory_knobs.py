@@ -104,7 +104,7 @@ def test_a_cpu_has_nothing_to_offload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"memory": {"frozen": "bfloat16"}}, "nothing is frozen"),
         ({"memory": {"freeze_vision": True}, "lora": {"rank": 4, "vision": True}}, "lora.vision"),
@@ -114,8 +114,8 @@ def test_a_cpu_has_nothing_to_offload(tmp_path: Path) -> None:
         ({"memory": {"logits_chunk": 0}}, "logits_chunk"),
     ],
 )
-def test_what_cannot_hold_is_refused_by_name(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_hold_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TrainConfig.model_validate(settings)
 
 
