@@ -182,8 +182,8 @@ Action = Annotated[
     | CallUser,
     Field(discriminator="type"),
 ]
-TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(get_args(Action)[0]))
-"""The names of all actions."""
+TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
+"""All actions by the name of their type."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)

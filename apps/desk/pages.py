@@ -17,7 +17,7 @@ from apps.desk.funnel import funnel_of
 from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
-from schemas.action import Action
+from schemas.action import TYPES
 from tasks.running.budget import short
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
@@ -85,10 +85,7 @@ def _trajectory(item: Item, mode: str, at: int, step: int, open_with: str = "") 
 @cache
 def action_fields() -> dict[str, list[str]]:
     """The fields of every action, by its type: what the editor asks for."""
-    from typing import get_args
-
-    kinds = get_args(get_args(Action)[0])
-    return {kind.model_fields["type"].default: [name for name in kind.model_fields if name != "type"] for kind in kinds}
+    return {name: [field for field in kind.model_fields if field != "type"] for name, kind in TYPES.items()}
 
 
 def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:

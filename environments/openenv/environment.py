@@ -12,8 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from environments.openenv.client import address_of
-from environments.openenv.mapping import TYPES, unknown_names
+from environments.openenv.mapping import unknown_names
 from environments.openenv.sandbox import OpenEnvReward, OpenEnvSandbox
+from schemas.action import TYPES
 from schemas.check import Probe
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.config.sections import EnvironmentConfig

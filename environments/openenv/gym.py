@@ -16,7 +16,7 @@ from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Answer, Lost, Refused
-from environments.openenv.mapping import TYPES
+from schemas.action import TYPES
 
 ID = "flywheel/Gui-v0"
 TYPED = tuple(TYPES)

@@ -6,7 +6,7 @@ import io
 import string
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from schemas import action as act
 
@@ -15,10 +15,6 @@ LARGEST = 16_384
 _SIGNATURE, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _POINTS = ("x", "y", "to_x", "to_y")
 _AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
-TYPES: Mapping[str, type[act.Action]] = {
-    one.model_fields["type"].default: one for one in get_args(get_args(act.Action)[0])
-}
-"""Our actions by the name of their type."""
 
 
 def found(data: Mapping[str, Any], path: str) -> Any:
@@ -90,7 +86,7 @@ def _saved(picture: Any) -> tuple[bytes, int, int]:
 
 def names_for(kind: str) -> frozenset[str]:
     """What stands between braces in the fields of an action of this type (see `values_of`)."""
-    fields = set(TYPES[kind].model_fields)
+    fields = set(act.TYPES[kind].model_fields)
     fields |= {f"{name}_px" for name in _POINTS if name in fields} | {"width", "height"}
     fields |= {"across", "down"} if "direction" in fields else set()
     return frozenset(fields | {"keys"} if "key" in fields else fields)

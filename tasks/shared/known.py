@@ -1,5 +1,5 @@
-"""What the lake knows beyond one trajectory, for the gates: what screens look like and what changes on them by itself,
-its task's successes, and the accepted trajectories that it may be a copy of."""
+"""What the lake knows beyond one trajectory, for the gates: what screens look like, what changes on them all the
+time, its task's successes, and the accepted trajectories that it may be a copy of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
@@ -59,7 +59,7 @@ class Known:
 
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
         """The steps of each of these trajectories, with one screenshot for all screens that differ only in what
-        changes by itself in its task."""
+        changes all the time in its task."""
         changing = [steps for one, steps in stored if one.task_id in self._still]
         names = {name for steps in changing for step in steps for name in _shown(step)}
         pngs = pngs_of(self._lake, sorted(names)) if names else {}
@@ -80,8 +80,8 @@ class Known:
         ]
 
     def _facts(self, iteration: int, task: str) -> TaskFacts:
-        """What `gate_tasks.sql` says of a task, of its screens without what changes by itself."""
-        rows = ask(self._lake, "gate_known", iteration=iteration, task=task, most=LOOKED_AT).to_pylist()
+        """What `gate_tasks.sql` says of a task, of its screens without what changes all the time."""
+        rows = ask(self._lake, "gate_known", iteration=iteration, task=task, enough=ENOUGH, most=LOOKED_AT).to_pylist()
         stored = [
             (Trajectory.model_construct(task_id=task), [Step.model_construct(**row) for row in of_one])
             for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"])
@@ -117,7 +117,7 @@ def _shown(step: Step) -> list[str]:
 
 
 def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
-    """By task, where something changes by itself: what its screens are without it."""
+    """By task, where something changes all the time: what its screens are without it."""
     rows = ask(lake, "gate_idle", iteration=iteration, most=LOOKED_AT).to_pylist()
     found: dict[str, Still] = {}
     for task, of_task in groupby(rows, key=lambda row: row["task_id"]):
