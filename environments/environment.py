@@ -54,6 +54,16 @@ class Environment(ABC, Generic[Options]):
     def sandboxes(self) -> int:
         """How many sandboxes each host holds at the same time."""
 
+    @property
+    def spares(self) -> int:
+        """How many more hosts are kept warm, to take the place of one that dies."""
+        return 0
+
+    @property
+    def host_idle_s(self) -> float | None:
+        """A host in which nothing was leased for so long is ended until there is need of it; None: it is kept."""
+        return None
+
     @abstractmethod
     def host(self) -> Host:
         """A new host for its sandboxes; raises FlywheelError if there is none to be had."""

@@ -18,6 +18,15 @@ class Host(ABC):
     def alive(self) -> bool:
         """Whether a sandbox can be started in it."""
 
+    @property
+    def memory_mb(self) -> float | None:
+        """What its processes hold of this machine's memory, in MB; None where it has none of its own."""
+        return None
+
+    async def healthy(self) -> bool:
+        """Whether it still answers; what does not is closed, and begun again."""
+        return self.alive
+
     @abstractmethod
     async def revive(self) -> bool:
         """Brings it to life if it is not; says whether a dead one was replaced. Raises SandboxFailure."""

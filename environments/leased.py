@@ -1,9 +1,7 @@
 """Which sandboxes this process has leased at this moment."""
 
 import itertools
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,28 +11,44 @@ class Leased(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    lease: int = 0
+    """Counted from 1 in each process."""
     environment: str
     task_id: str
     seed: int
+    trajectory_id: str = ""
+    """What is rolled out in it; empty where it is leased for something else."""
     since: float
     """When the lease began, in seconds since 1970."""
+    silent_s: float = 0.0
+    """For how long its holder has asked nothing of it."""
+    host_mb: float | None = None
+    """What its host, a browser, holds of the memory; other sandboxes may live in it."""
 
 
-_held: dict[int, Leased] = {}
-_numbers = itertools.count()
+_held: dict[int, Callable[[], Leased]] = {}
+_numbers = itertools.count(1)
 
 
-@contextmanager
-def held(environment: str, task_id: str, seed: int) -> Iterator[None]:
-    """Lists a lease while it lasts."""
+def list_lease(shown: Callable[[int], Leased]) -> int:
+    """Lists a lease until `unlist_lease`.
+
+    Args:
+        shown: what it is now, given its number.
+
+    Returns:
+        The number.
+    """
     number = next(_numbers)
-    _held[number] = Leased(environment=environment, task_id=task_id, seed=seed, since=time.time())
-    try:
-        yield
-    finally:
-        del _held[number]
+    _held[number] = lambda: shown(number)
+    return number
+
+
+def unlist_lease(number: int) -> None:
+    """Takes a lease off the list, if it is there."""
+    _held.pop(number, None)
 
 
 def leased_now() -> tuple[Leased, ...]:
     """Those of this process, the oldest first."""
-    return tuple(_held.copy().values())
+    return tuple(shown() for shown in _held.copy().values())

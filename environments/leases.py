@@ -1,23 +1,29 @@
 """The leases of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
 
-A host that dies takes only its own leases with it; whoever leases next gets a live one.
+A host that dies takes only its own leases with it: a warm spare takes its place, and it is begun anew behind it. A
+lease whose holder asks nothing for long is taken back, a host that nothing was leased in for long rests until there is
+need of it, and who comes when all is leased waits for the next that is given back, in turn.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from environments.environment import Environment
 from environments.host import Host
-from environments.leased import held
+from environments.leased import Leased, list_lease, unlist_lease
 from environments.sandbox import Sandbox
 from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask
 
 STARTS = 3
 """How often a host is started before nothing begins."""
+TEND_S = 5.0
+"""Between two looks at what is leased and at the hosts."""
 
 
 @dataclass(slots=True)
@@ -30,17 +36,53 @@ class PoolMetrics:
     """Leases that ended because their box died or hung."""
     restarts: int = 0
     """Dead hosts that were replaced."""
+    taken_back: int = 0
+    """Leases whose holder asked nothing for too long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """A started sandbox, until it is given back."""
+
+    host: Host
+    sandbox: Sandbox
+    number: int = 0
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A host, and what it is used for."""
+
+    host: Host
+    wanted: bool = False
+    """Whether it is to be alive: it was begun, and does not rest."""
+    idle_since: float = 0.0
+    reviving: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
 class Leases:
-    """Sandboxes of one environment to lease, as many at a time as its size."""
+    """Sandboxes of one environment to lease, as many at a time as its size.
 
-    def __init__(self, environment: Environment[Any], metrics: PoolMetrics) -> None:
-        """Raises FlywheelError if the environment needs a host that is not to be had."""
+    Args:
+        environment: what they are of.
+        metrics: is counted up.
+        clock: seconds.
+
+    Raises:
+        FlywheelError: the environment needs a host that is not to be had.
+    """
+
+    def __init__(
+        self, environment: Environment[Any], metrics: PoolMetrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.size = environment.size
-        self._metrics = metrics
-        self._hosts = [environment.host() for _ in range(environment.hosts)]
+        self._environment, self._metrics, self._clock = environment, metrics, clock
+        self._places = [_Place(environment.host()) for _ in range(environment.hosts)]
+        self._spares = [_Place(environment.host()) for _ in range(environment.spares)]
         self._free = asyncio.Semaphore(self.size)
+        self._held: set[_Lease] = set()
+        self._tending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Brings all hosts to life, so that no lease has to wait for one; one that dies as it starts is started again.
@@ -48,12 +90,13 @@ class Leases:
         Raises:
             EnvironmentDown: one died `STARTS` times.
         """
-        await asyncio.gather(*(self._start(host) for host in self._hosts))
+        await asyncio.gather(*(self._start(place) for place in (*self._places, *self._spares)))
+        self._tending = asyncio.create_task(self._tend_for_ever())
 
-    async def _start(self, host: Host) -> None:
+    async def _start(self, place: _Place) -> None:
         for tries in range(1, STARTS + 1):
             try:
-                await host.revive()
+                await self._revive(place)
                 return
             except SandboxFailure as failure:
                 if tries == STARTS:
@@ -64,45 +107,140 @@ class Leases:
 
     async def close(self) -> None:
         """Ends all hosts; leases that still run fail."""
-        await asyncio.gather(*(host.close() for host in self._hosts))
+        places = (*self._places, *self._spares)
+        ending = [task for task in (self._tending, *(place.reviving for place in places)) if task is not None]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*(place.host.close() for place in places))
 
     @asynccontextmanager
-    async def lease(self, task: GuiTask, seed: int) -> AsyncIterator[Sandbox]:
+    async def lease(self, task: GuiTask, seed: int, trajectory_id: str = "") -> AsyncIterator[Sandbox]:
         """A sandbox in which `task` with `seed` has been started, stopped on the way out; raises SandboxFailure."""
-        async with self._free:
-            host, sandbox = await self._begin(task, seed)
-            self._metrics.leases += 1
-            try:
-                with held(task.environment, task.task_id, seed):
-                    yield sandbox
-            except SandboxFailure:
-                self._metrics.deaths += 1
-                raise
-            finally:
-                host.leases -= 1
-                await sandbox.stop()
+        await self._free.acquire()
+        try:
+            one = await self._begin(task, seed)
+        except BaseException:
+            self._free.release()
+            raise
+        self._metrics.leases += 1
+        self._held.add(one)
+        since = time.time()
+        one.number = list_lease(
+            lambda number: Leased(
+                lease=number,
+                environment=task.environment,
+                task_id=task.task_id,
+                seed=seed,
+                trajectory_id=trajectory_id,
+                since=since,
+                silent_s=one.sandbox.silent_s,
+                host_mb=one.host.memory_mb,
+            )
+        )
+        try:
+            yield one.sandbox
+        except SandboxFailure:
+            self._metrics.deaths += 1
+            raise
+        finally:
+            await self._give_back(one)
 
-    async def _begin(self, task: GuiTask, seed: int) -> tuple[Host, Sandbox]:
+    async def _give_back(self, one: _Lease) -> None:
+        if one.over:
+            return
+        one.over = True
+        self._held.discard(one)
+        unlist_lease(one.number)
+        one.host.leases -= 1
+        try:
+            await one.sandbox.stop()
+        finally:
+            self._free.release()
+
+    async def tend(self) -> None:
+        """One look: takes back what nobody uses, replaces hosts that died or hang, ends those that are idle."""
+        limit_s = self._environment.config.lease_s
+        for one in [one for one in self._held if one.sandbox.silent_s > limit_s]:
+            self._metrics.taken_back += 1
+            key = f"environments.{self._environment.name}.lease_s"
+            await one.sandbox.take_back(f"taken back after {limit_s:g} s in which nothing was asked of it (`{key}`)")
+            await self._give_back(one)
+        for place in (*self._places, *self._spares):
+            if place.wanted and place.host.alive and not place.host.leases and not await place.host.healthy():
+                await place.host.close()
+        self._replace_dead()
+        await self._rest()
+
+    async def _tend_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TEND_S)
+            with contextlib.suppress(SandboxFailure):  # what died is looked at again the next time
+                await self.tend()
+
+    def _replace_dead(self) -> None:
+        """Puts a warm spare in the place of each dead host, and begins the dead behind it."""
+        for number, place in enumerate(self._places):
+            if not place.wanted or place.host.alive:
+                continue
+            warm = next((spare for spare in self._spares if spare.host.alive), None)
+            if warm is not None:
+                self._places[number], self._spares[self._spares.index(warm)] = warm, place
+                warm.idle_since = self._clock()
+        for place in (*self._places, *self._spares):
+            if place.wanted and not place.host.alive and (place.reviving is None or place.reviving.done()):
+                place.reviving = asyncio.create_task(self._revive_behind(place))
+
+    async def _revive_behind(self, place: _Place) -> None:
+        with contextlib.suppress(SandboxFailure):  # whoever leases next tries it again, and is told
+            await self._revive(place)
+
+    async def _revive(self, place: _Place) -> None:
+        place.wanted, place.idle_since = True, self._clock()
+        self._metrics.restarts += await place.host.revive()
+
+    async def _rest(self) -> None:
+        """Ends hosts in which nothing was leased for long, but for one."""
+        limit_s, now = self._environment.host_idle_s, self._clock()
+        if limit_s is None:
+            return
+        for place in self._places:
+            if place.host.leases:
+                place.idle_since = now
+        awake = [place for place in self._places if place.wanted]
+        for place in awake[1:]:
+            if not place.host.leases and now - place.idle_since > limit_s:
+                place.wanted = False
+                await place.host.close()
+
+    async def _begin(self, task: GuiTask, seed: int) -> _Lease:
         """A started sandbox; tries a second time if the host died before the task was up."""
         try:
             return await self._begin_once(task, seed)
         except SandboxFailure:
-            if all(host.alive for host in self._hosts):
+            if all(place.host.alive for place in self._places if place.wanted):
                 raise
             return await self._begin_once(task, seed)
 
-    async def _begin_once(self, task: GuiTask, seed: int) -> tuple[Host, Sandbox]:
-        host = min(self._hosts, key=lambda one: one.leases)
+    async def _begin_once(self, task: GuiTask, seed: int) -> _Lease:
+        self._replace_dead()
+        place = self._place()
+        host = place.host
         host.leases += 1
         sandbox: Sandbox | None = None
         try:
-            replaced = await host.revive()
-            self._metrics.restarts += replaced
+            await self._revive(place)
             sandbox = host.sandbox()
+            sandbox.clock = self._clock
             await sandbox.start(task, seed)
         except BaseException:
             host.leases -= 1
             if sandbox is not None:
                 await sandbox.stop()
             raise
-        return host, sandbox
+        return _Lease(host, sandbox)
+
+    def _place(self) -> _Place:
+        """Where the next sandbox goes: the emptiest of the hosts that live, or one more where they are full."""
+        room = [place for place in self._places if place.host.leases < self._environment.sandboxes]
+        return min(room, key=lambda place: (not place.host.alive, place.host.leases))

@@ -47,10 +47,15 @@ class SandboxPool:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    def lease(self, task: GuiTask, seed: int) -> AbstractAsyncContextManager[Sandbox]:
+    def lease(self, task: GuiTask, seed: int, trajectory_id: str = "") -> AbstractAsyncContextManager[Sandbox]:
         """A sandbox in which `task` with `seed` has been started; it is stopped on the way out.
+
+        Args:
+            task: of one of these environments.
+            seed: of the task.
+            trajectory_id: what is rolled out in it, for the list of what is leased.
 
         Raises:
             SandboxFailure: no box could be started, or the box died while it was leased.
         """
-        return self._leases[task.environment].lease(task, seed)
+        return self._leases[task.environment].lease(task, seed, trajectory_id)

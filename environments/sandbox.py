@@ -6,9 +6,10 @@ ones.
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
-from typing import TypeVar, final
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, final
 
 from environments.verifier import Verifier
 from schemas.action import TERMINAL, Action, CallUser, Finished
@@ -26,6 +27,17 @@ class Sandbox(ABC):
     def __init__(self, config: EnvironmentConfig) -> None:
         self._limits = config
         self._stopped = False
+        self._taken_back = ""
+        self._asking = 0
+        self.clock: Callable[[], float] = time.monotonic
+        """Seconds, for `silent_s`."""
+        self._asked = self.clock()
+
+    @property
+    @final
+    def silent_s(self) -> float:
+        """Seconds since its holder last asked something of it and got an answer; 0 while it is answering."""
+        return 0.0 if self._asking else self.clock() - self._asked
 
     @final
     async def start(self, task: GuiTask, seed: int) -> None:
@@ -81,14 +93,27 @@ class Sandbox(ABC):
         self._stopped = True
         await asyncio.shield(self._give_back())
 
-    async def _in_time(self, work: Awaitable[T], what: str, limit_s: float | None = None) -> T:
+    @final
+    async def take_back(self, why: str) -> None:
+        """Stops it while it is leased: whatever its holder still asks of it is a SandboxFailure that says why."""
+        self._taken_back = why
+        await self.stop()
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], what: str, limit_s: float | None = None) -> T:
+        if self._taken_back:
+            work.close()
+            raise SandboxFailure(self._taken_back)
         limit_s = limit_s or self._limits.step_timeout_s
+        self._asking += 1
         try:
             async with asyncio.timeout(limit_s):
                 return await work
         except TimeoutError as error:
             await self._abandon()
             raise SandboxFailure(f"no answer to {what} within {limit_s:g} s") from error
+        finally:
+            self._asking -= 1
+            self._asked = self.clock()
 
     async def _give_back(self) -> None:
         try:

@@ -41,7 +41,7 @@ async def roll_out(
     started, clock = utc_now(), time.perf_counter()
     session = _Session(planned, actors, record_elements, history_images, planned.task.instruction)
     try:
-        async with pool.lease(planned.task, planned.seed) as sandbox:
+        async with pool.lease(planned.task, planned.seed, planned.trajectory_id) as sandbox:
             await session.run(sandbox)
     except TrajectoryFailure as failure:
         session.failure, session.termination = failure, "failure"

@@ -1,12 +1,89 @@
-"""`flywheel serve-sandboxes`: our environments for whoever trains elsewhere."""
+"""`flywheel sandboxes`, `flywheel environments` and `flywheel serve-sandboxes`: what is leased, what there is to lease,
+and our environments for whoever trains elsewhere."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import ConfigFile, Overrides, resolve, task_names
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, task_names
+
+if TYPE_CHECKING:
+    from tasks.preflight.available import Available
+    from tasks.running.now import Now
 
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
+
+
+def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show the sandboxes that runs on the lake have leased at this moment."""
+    from apps.lakes import open_lake
+    from tasks.running.now import all_now
+
+    runs = all_now(open_lake(resolve(config, overrides)))
+    if as_json:
+        print_json({"sandboxes": [{**_run(run), **one.model_dump()} for run in runs for one in run.sandboxes]})
+    else:
+        _show_leased(runs)
+
+
+def _run(run: "Now") -> dict[str, object]:
+    return {"run_id": run.run_id, "host": run.host, "process": run.process, "heard": run.heard}
+
+
+def _show_leased(runs: "list[Now]") -> None:
+    from rich.table import Table
+
+    from apps.lakes import SHORT
+    from schemas.text import counted, lasting
+    from tasks.running.console import out
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("lease", "task", "seed", "trajectory", "age", "silent", "host MB"):
+        table.add_column(name, overflow="fold", justify="left" if name in ("task", "trajectory") else "right")
+    for run in runs:
+        for one in run.sandboxes:
+            age, silent = lasting(max(0.0, run.heard - one.since)), lasting(one.silent_s)
+            memory = "-" if one.host_mb is None else f"{one.host_mb:.0f}"
+            table.add_row(
+                str(one.lease), one.task_id, str(one.seed), one.trajectory_id[:SHORT] or "-", age, silent, memory
+            )
+    console = out()
+    if table.row_count:
+        console.print(table)
+    told = counted(table.row_count, "sandbox is", "sandboxes are")
+    console.print(f"{told} leased by {counted(len(runs), 'run')} on this lake")
+
+
+def environments(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show the environments of the config and the built-in kinds, and what this machine lacks for them."""
+    from dataclasses import asdict
+
+    from tasks.preflight.available import available
+
+    found = available(resolve(config, overrides))
+    if as_json:
+        print_json({"environments": [asdict(one) for one in found]})
+    else:
+        _show_available(found)
+
+
+def _show_available(found: "list[Available]") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from tasks.running.console import out
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("environment", "kind", "tasks", "sandboxes", ""):
+        table.add_column(name, overflow="fold", justify="right" if name in ("tasks", "sandboxes") else "left")
+    for one in found:
+        word = Text("ready", "green") if one.ready else Text(one.lacks, "red")
+        table.add_row(one.name if one.configured else "-", one.kind, _shown(one.tasks), _shown(one.sandboxes), word)
+    out().print(table)
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else str(number)
 
 
 def serve_sandboxes(
@@ -31,4 +108,5 @@ def serve_sandboxes(
     answer(resolve(config, overrides), host, port, token_variable, task_names(tasks), held_out, idle_s)
 
 
-VERBS = (serve_sandboxes,)
+list_sandboxes.__name__ = "sandboxes"
+VERBS = (list_sandboxes, environments, serve_sandboxes)

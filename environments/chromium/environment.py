@@ -12,7 +12,7 @@ from environments.environment import Environment
 from environments.host import Host
 from environments.sandbox import Sandbox
 from schemas.check import Probe
-from schemas.config.section import Count
+from schemas.config.section import Count, Positive, Whole
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError, SandboxFailure
 
@@ -25,6 +25,10 @@ class ChromiumConfig(EnvironmentConfig):
     browsers: Count = 2
     pages: Count = 4
     """Pages per browser: how many trajectories run in it at the same time."""
+    spares: Whole = 0
+    """Browsers that are kept warm to take the place of one that dies; each costs some 100 MB."""
+    browser_idle_s: Positive = 300.0
+    """A browser in which no page was leased for so long is ended until there is need of it again."""
 
 
 Options = TypeVar("Options", bound=ChromiumConfig)
@@ -46,6 +50,16 @@ class ChromiumEnvironment(Environment[Options]):
     def sandboxes(self) -> int:
         """Pages per browser."""
         return self.config.pages
+
+    @property
+    def spares(self) -> int:
+        """Browsers kept warm."""
+        return self.config.spares
+
+    @property
+    def host_idle_s(self) -> float:
+        """As the config has it."""
+        return self.config.browser_idle_s
 
     def host(self) -> Host:
         """A browser; raises FlywheelError if none is installed."""

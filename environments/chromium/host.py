@@ -6,7 +6,12 @@ from pathlib import Path
 
 from environments.chromium.browser import Browser
 from environments.host import Host
+from environments.processes import memory_mb
 from environments.sandbox import Sandbox
+from schemas.failure import SandboxFailure
+
+ANSWERS_S = 10.0
+"""A browser that is asked its version answers within milliseconds, also while it is busy."""
 
 
 class BrowserHost(Host):
@@ -26,6 +31,22 @@ class BrowserHost(Host):
     def alive(self) -> bool:
         """Whether the browser runs."""
         return self._browser is not None and self._browser.alive
+
+    @property
+    def memory_mb(self) -> float | None:
+        """Of all its processes."""
+        return memory_mb(self._browser.pid) if self._browser is not None else None
+
+    async def healthy(self) -> bool:
+        """Whether it tells its version; a browser that is stopped or hangs is alive and does not."""
+        if self._browser is None:
+            return False
+        try:
+            async with asyncio.timeout(ANSWERS_S):
+                await self._browser.connection.send("Browser.getVersion")
+        except (TimeoutError, SandboxFailure):
+            return False
+        return True
 
     async def revive(self) -> bool:
         """Launches a browser where none runs."""

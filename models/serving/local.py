@@ -1,7 +1,8 @@
 """Any image-text-to-text model, run as `transformers` runs it: processor, chat template, generate."""
 
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from models.language_model import LanguageModel
 from models.precision import compute_dtype
 from models.safe import SAFE_WEIGHTS
 from models.sampling import choose
+from models.serving.seen import SeenScreens
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 
@@ -54,6 +56,7 @@ class TransformersModel(LanguageModel):
         self.model.to(device)
         if device == "cpu" and self.model.dtype == torch.bfloat16:
             self.model.to(compute_dtype())
+        self._seen = SeenScreens(self.model, config.seen_screens_mb * 1_000_000)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
@@ -77,6 +80,7 @@ class TransformersModel(LanguageModel):
             return_tensors="pt",
             processor_kwargs={"padding": True, "padding_side": "left"},
         ).to(self.model.device)
+        self._seen.next = [_name(part) for chat in chats for message in chat for part in _pictures(message)]
         out = self.model.generate(
             **inputs, do_sample=False, repetition_penalty=1.0, max_new_tokens=max_tokens, logits_processor=[sampler]
         )
@@ -116,6 +120,15 @@ def _device(precision: str, device: str) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("`policy.device` is cuda and there is no GPU here.", "Set policy.device to auto or cpu.")
     return "cpu" if device == "cpu" or precision == "int8" or not torch.cuda.is_available() else "cuda"
+
+
+def _pictures(message: Message) -> list[dict[str, Any]]:
+    return [part for part in message["content"] if part["type"] == "image"]
+
+
+def _name(part: dict[str, Any]) -> Hashable:
+    """What a picture is known by: it looks the same where its PNG and the size it is shown in are the same."""
+    return hashlib.blake2b(part["observation"].png).digest(), part.get("limits")
 
 
 def _with_images(message: Message) -> Message:

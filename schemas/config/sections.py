@@ -59,6 +59,8 @@ class EnvironmentConfig(Section):
     """A sandbox that takes longer to bring a task up is given up."""
     step_timeout_s: Positive = 20.0
     """A sandbox that takes longer to act, to show itself or to be verified is given up."""
+    lease_s: Positive = 1800.0
+    """A sandbox of which its holder asked nothing for so long is taken back: longer than a policy ever thinks."""
 
 
 def _environment(name: str, given: Any) -> EnvironmentConfig:
@@ -190,6 +192,9 @@ class PolicyConfig(Section):
     """Where another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the CPU."""
     batch: Count = 8
     """Chats that another model than the small policy goes on with at once where no server runs it: more take memory."""
+    seen_screens_mb: Whole = 1024
+    """Memory there for what the vision tower made of the screens seen last, which the next steps show again; 0: none.
+    A screen of 1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: whole attention heads of 32."""

@@ -145,7 +145,7 @@ WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgett
 """Keys of `curriculum` that share single trajectories out, not groups."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "train": ("keep_policies",),
-    "policy": ("backend", "options", "precision", "device", "batch", "server"),
+    "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "server"),
     "filter": (),
     "think": (),
     "seed": (),
@@ -213,7 +213,7 @@ RULES = (
         "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
     ),
     Rule(
-        ("policy.batch",),
+        ("policy.batch", "policy.seen_screens_mb"),
         lambda config: _is_fast(config) or _acts_elsewhere(config),
         "the small policy takes all that wait at once, and a server as it likes",
         "Remove it.",

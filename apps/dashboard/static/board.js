@@ -91,7 +91,9 @@ function sandboxes(leased) {
   at("no-sandboxes").hidden = leased.length > 0;
   at("sandboxes").tBodies[0].replaceChildren(...leased.map(([one, heard]) => {
     const row = document.createElement("tr");
-    for (const [text, number] of [[one.environment], [one.task_id], [one.seed, true], [(heard - one.since).toFixed(1), true]]) {
+    const age = (heard - one.since).toFixed(1), memory = one.host_mb === null ? "" : one.host_mb.toFixed(0);
+    const cells = [[one.environment], [one.task_id], [one.seed, true], [one.trajectory_id.slice(0, 8)], [age, true], [one.silent_s.toFixed(1), true], [memory, true]];
+    for (const [text, number] of cells) {
       const cell = row.insertCell();
       cell.textContent = text;
       if (number) cell.className = "n";

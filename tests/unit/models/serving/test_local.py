@@ -54,3 +54,29 @@ def test_a_batch_is_as_large_as_the_config_says(tmp_path: Path) -> None:
     vision.register_forward_pre_hook(lambda _, __, given: sizes.append(len(given["inputs_embeds"])), with_kwargs=True)
     model.act(CONTEXTS)
     assert set(sizes) == {1, 2}
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
+def test_a_screen_that_an_earlier_step_showed_is_not_encoded_again(kind: Any, tmp_path: Path) -> None:
+    build_random(kind, TEXTS, 0, tmp_path / kind)
+    remembers, forgets = policy(tmp_path / kind), policy(tmp_path / kind, seen_screens_mb=0)
+    encoded: list[int] = []
+    tower: Any = remembers.model.model.base_model.visual  # type: ignore[attr-defined]
+    tower.register_forward_pre_hook(lambda _, __, given: encoded.append(len(given["grid_thw"])), with_kwargs=True)
+    for one in (CONTEXTS[:2], CONTEXTS[:3], CONTEXTS):
+        for made, other in zip(remembers.act(one, 1.0), forgets.act(one, 1.0), strict=True):
+            assert made.token_ids == other.token_ids
+            assert made.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    shown = [one.observation for one in CONTEXTS] + [turn.observation for one in CONTEXTS for turn in one.turns]
+    assert sum(encoded) == len({one.png for one in shown})
+
+
+def test_what_is_kept_of_screens_stays_within_its_bound(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model = policy(tmp_path / "model", seen_screens_mb=1)
+    seen: Any = model.model._seen  # type: ignore[attr-defined]
+    seen._most = 3000
+    for one in CONTEXTS:
+        model.act([one])
+        held = sum(layer.numel() * layer.element_size() for layers in seen._kept.values() for layer in layers)
+        assert held == seen._held <= 3000

@@ -1,0 +1,21 @@
+"""The processes of a host: what they hold of this machine's memory."""
+
+import psutil
+
+
+def memory_mb(pid: int) -> float:
+    """What a process and all that it started have in memory, in MB (resident; shared pages count in each); 0 when it
+    is gone."""
+    try:
+        first = psutil.Process(pid)
+        all_of_them = [first, *first.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0.0
+    return sum(map(_resident, all_of_them)) / 1e6
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0

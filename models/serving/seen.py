@@ -1,0 +1,62 @@
+"""What the vision tower made of the screens seen last, so that the steps of a trajectory encode each of them once.
+
+A screen is encoded by itself, whatever stands beside it, so what was made of it in one step is what would be made of it
+in the next, but for rounding.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class SeenScreens:
+    """Stands before `get_image_features` of a model whose screens are grids of patches (Qwen2.5-VL, Qwen3-VL).
+
+    Args:
+        model: of `transformers`; one that encodes pictures in another way is left alone.
+        most_bytes: how much is kept; what was shown longest ago goes first.
+    """
+
+    def __init__(self, model: Any, most_bytes: int) -> None:
+        base = model.base_model
+        self._encode: Any = getattr(base, "get_image_features", None)
+        self._most, self._held = most_bytes, 0
+        self._kept: OrderedDict[Hashable, tuple[Tensor, ...]] = OrderedDict()
+        self._made: Any = None
+        self.next: Sequence[Hashable] = ()
+        """What the screens of the next prompt are known by, in the order in which it shows them."""
+        if self._encode is not None and most_bytes:
+            base.get_image_features = self._features
+
+    def _features(self, pixel_values: Tensor, image_grid_thw: Tensor | None = None, **more: Any) -> Any:
+        """What the model would return: a tensor of shape (tokens, width) per screen, and as many per deeper layer."""
+        names, self.next = self.next, ()
+        if image_grid_thw is None or len(names) != len(image_grid_thw):
+            return self._encode(pixel_values, image_grid_thw, **more)
+        rows = torch.split(pixel_values, image_grid_thw.prod(-1).tolist())
+        first = {name: place for place, name in reversed(list(enumerate(names))) if name not in self._kept}
+        found = {name: self._kept[name] for name in names if name in self._kept}
+        if new := sorted(first.values()):
+            made = self._encode(torch.cat([rows[place] for place in new]), image_grid_thw[new], **more)
+            layers = [made.pooler_output, *(getattr(made, "deepstack_features", None) or ())]
+            found |= {names[place]: tuple(layer[at] for layer in layers) for at, place in enumerate(new)}
+            self._made = type(made)
+        for name in names:
+            self._keep(name, found[name])
+        pooled, *deeper = ([found[name][layer] for name in names] for layer in range(len(found[names[0]])))
+        return self._made(pooler_output=pooled, **({"deepstack_features": deeper} if deeper else {}))
+
+    def _keep(self, name: Hashable, layers: tuple[Tensor, ...]) -> None:
+        if name not in self._kept:
+            self._kept[name] = tuple(layer.clone() for layer in layers)  # a slice would hold on to its whole batch
+            self._held += _bytes(layers)
+        self._kept.move_to_end(name)
+        while self._held > self._most:
+            self._held -= _bytes(self._kept.popitem(last=False)[1])
+
+
+def _bytes(layers: tuple[Tensor, ...]) -> int:
+    return sum(layer.numel() * layer.element_size() for layer in layers)

@@ -1,0 +1,54 @@
+"""Which environments there are, and whether this machine has what they need."""
+
+from dataclasses import dataclass
+
+from environments.registry import ENVIRONMENTS, environments_of
+from schemas.config import Config
+from schemas.failure import FlywheelError, UsageError
+from schemas.registry import options_of
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """An environment of the config, or a kind that is built in and that the config does not use."""
+
+    name: str
+    """Its section; its kind's name where it has none."""
+    kind: str
+    configured: bool
+    ready: bool
+    """Whether its required probes pass; a kind that cannot be used without keys of its own is not."""
+    lacks: str
+    """Why not."""
+    tasks: int | None
+    sandboxes: int | None
+    """How many trajectories it runs at the same time."""
+
+
+def available(config: Config) -> list[Available]:
+    """The config's environments in its order, then the built-in kinds that it does not use."""
+    found = [_available(config, name, configured=True) for name in config.environments]
+    used = {one.kind for one in found}
+    return found + [_kind(config, kind) for kind in ENVIRONMENTS.names if kind not in used]
+
+
+def _kind(config: Config, kind: str) -> Available:
+    try:
+        section = options_of(ENVIRONMENTS.class_of(kind).section, {"kind": kind}, f"environments.{kind}")
+    except UsageError as error:
+        return Available(kind, kind, False, False, str(error), None, None)
+    alone = config.model_copy(update={"environments": {kind: section}})
+    return _available(alone, kind, configured=False)
+
+
+def _available(config: Config, name: str, configured: bool) -> Available:
+    kind = config.environments[name].kind
+    one = config.model_copy(update={"environments": {name: config.environments[name]}})
+    try:
+        (environment,) = environments_of(one)
+        for probe in environment.probes():
+            if probe.required:
+                probe.examine()
+        return Available(name, kind, configured, True, "", len(environment.entries), environment.size)
+    except FlywheelError as error:
+        return Available(name, kind, configured, False, str(error), None, None)
