@@ -185,8 +185,10 @@ async function undo() {
 async function policies() {
   $("policies").textContent = "Looking through the policies …";
   const [status, found] = await ask(`/api/trajectories/${item.trajectory_id}/policies`);
-  const answer = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}.` : "No policy was trained on it.";
-  $("policies").textContent = answer;
+  const links = status === 200 ? found.map((name) => make("a", { href: `/policies/${encodeURIComponent(name)}` }, name)) : [];
+  const answer = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}` : "No policy was trained on it.";
+  if (links.length) $("policies").replaceChildren("Trained on it: ", ...links.flatMap((link, place) => (place ? [", ", link] : [link])));
+  else $("policies").textContent = answer;
   toast(answer); // its place is mostly below what is seen
 }
 

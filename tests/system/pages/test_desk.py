@@ -2,73 +2,19 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.support.ui import Select
 
-from schemas.tables.review import Review
 from storage.catalog import ask
+from tests.system.parts.desk import Desk, begin_live, chromium, override_all, person
 from tests.unit.apps.conftest import Place, make_place
-
-CHROMIUM = ("/usr/bin/chromium", "/usr/lib/chromium/chromium")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
-WAIT_S = 20.0
-
-
-@dataclass
-class Desk:
-    """A desk that is served, and a browser of each person's own."""
-
-    place: Place
-    address: str
-    browser: WebDriver
-
-    def open(self, path: str) -> None:
-        self.browser.get(self.address + path)
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            webdriver.ActionChains(self.browser).send_keys(key).perform()
-
-    def save(self) -> None:
-        webdriver.ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
-
-    def text(self, identity: str) -> str:
-        return self.browser.find_element(By.ID, identity).text
-
-    def count(self, selector: str) -> int:
-        return len(self.browser.find_elements(By.CSS_SELECTOR, selector))
-
-    def until(self, holds: Callable[[], Any]) -> Any:
-        end = time.monotonic() + WAIT_S
-        while time.monotonic() < end:
-            if found := holds():
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"waited in vain at {self.browser.current_url}: {self.browser.page_source[-2500:]}")
-
-    def reviews(self) -> list[Review]:
-        return sorted(self.place.lake.rows(Review), key=lambda one: (one.created_at, one.revision))
-
-    @property
-    def shown(self) -> str:
-        """The trajectory that the page is about."""
-        path = self.browser.current_url.removeprefix(self.address)
-        return path.split("/")[2].split("?")[0] if path.startswith("/review/") else ""
 
 
 @pytest.fixture(scope="module")
@@ -89,35 +35,13 @@ def address(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def browsers() -> Iterator[Callable[[], WebDriver]]:
-    driver, chromium = shutil.which("chromedriver"), next((one for one in CHROMIUM if Path(one).exists()), None)
-    if driver is None or chromium is None:
-        pytest.skip("needs chromedriver and chromium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in FLAGS:
-        options.add_argument(flag)
-    started: list[WebDriver] = []
-
-    def start() -> WebDriver:
-        started.append(webdriver.Chrome(options, Service(driver)))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.quit()
+    with chromium() as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
 def ada(place: Place, address: str, browsers: Callable[[], WebDriver]) -> Desk:
-    return person("Ada", place, address, browsers())
-
-
-def person(name: str, place: Place, address: str, browser: WebDriver) -> Desk:
-    desk = Desk(place, address, browser)
-    desk.open("/queue")
-    desk.browser.find_element(By.ID, "person").send_keys(name, Keys.ENTER)
-    return desk
+    return person("Ada", place.lake, address, browsers())
 
 
 def test_a_session_by_keyboard_alone(ada: Desk) -> None:
@@ -154,9 +78,9 @@ def test_a_session_by_keyboard_alone(ada: Desk) -> None:
     assert {one.person for one in ada.reviews()} == {"Ada"} and undo.undoes == accept.review_id
     assert json.loads(correct.action or "{}")["x"] > before
     assert (correct.thought or "").endswith("It is <b>there</b>.") and correct.original_thought != correct.thought
-    (pair,) = ada.place.lake.read("pairs").to_pylist()
+    (pair,) = ada.lake.read("pairs").to_pylist()
     assert pair["pair_id"] == correct.review_id
-    decided = {row["trajectory_id"]: row for row in ask(ada.place.lake, "decisions", iteration=None).to_pylist()}
+    decided = {row["trajectory_id"]: row for row in ask(ada.lake, "decisions", iteration=None).to_pylist()}
     assert decided[first]["decided_by"] == "person" and decided[first]["error_step"] == 0
 
 
@@ -197,7 +121,7 @@ def test_a_correction_that_is_cancelled_leaves_no_draft_and_the_keys_their_meani
 def test_the_second_of_two_people_is_told_and_overwrites_nothing(
     ada: Desk, place: Place, address: str, browsers: Callable[[], WebDriver]
 ) -> None:
-    bob = person("Bob", place, address, browsers())
+    bob = person("Bob", place.lake, address, browsers())
     ada.open("/queue/2")
     name = ada.until(lambda: ada.shown)
     bob.open("/queue")
@@ -215,28 +139,15 @@ def test_the_second_of_two_people_is_told_and_overwrites_nothing(
 
 
 def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> None:
-    ada.open("/live?task=fake/two-steps")
-    ada.browser.find_element(By.NAME, "seed").send_keys("5")
-    ada.browser.execute_script("document.querySelector('[name=policy]').value = 'explorer'")
-    ada.save()
-    ada.until(lambda: "/live/" in ada.browser.current_url)
-    ada.until(lambda: ada.text("state") == "your turn")
+    begin_live(ada, "fake/two-steps", 5)
     ada.press("o", "t")
     ada.browser.switch_to.active_element.send_keys("The first one")
     ada.browser.refresh()
     ada.until(lambda: ada.text("state") == "your turn" and ada.browser.find_element(By.ID, "editor").is_displayed())
     point = ada.browser.find_element(By.NAME, "thought").get_attribute("value")
     assert point == "The first one"
-    editor = ada.browser.find_element(By.ID, "editor")
-    for target in targets(5):
-        ada.until(lambda: ada.text("state") == "your turn")
-        if not editor.is_displayed():
-            ada.press("o")
-        aim(ada, *target)
-        ada.save()
-        ada.until(lambda: ada.text("state") in ("your turn", "ended") and not editor.is_displayed())
-    ada.until(lambda: "Success after 2 steps" in ada.text("banner"))
-    lake = ada.place.lake
+    override_all(ada, 5)
+    lake = ada.lake
     (trajectory,) = lake.read("trajectories", where={"policy": "person"}).to_pylist()
     name = trajectory["trajectory_id"]
     assert trajectory["success"] and trajectory["policy_version"] == "explorer"
@@ -290,25 +201,3 @@ def test_no_page_broke_a_rule_of_its_own(ada: Desk) -> None:
     severe = [one["message"] for one in ada.browser.get_log("browser") if one["level"] == "SEVERE"]
     meant = ("409", "ERR_BLOCKED_BY_CLIENT")
     assert not [said for said in severe if not any(part in said for part in meant)]
-
-
-def targets(seed: int) -> list[tuple[float, float]]:
-    """Where the buttons of the fake task are, in the order in which they are to be clicked."""
-    from environments.fake.sandbox import HEIGHT, WIDTH, _scene  # pyright: ignore[reportPrivateUsage]
-
-    scene = _scene("two-steps", seed)
-    boxes = [scene.buttons[name] for name in scene.order]
-    return [((left + right) / 2 / WIDTH, (top + bottom) / 2 / HEIGHT) for left, top, right, bottom in boxes]
-
-
-def aim(desk: Desk, x: float, y: float) -> None:
-    """Asks for a click in the editor, and points at a fraction of the screen in the picture."""
-    Select(desk.browser.find_element(By.NAME, "type")).select_by_value("click")
-    screen = desk.browser.execute_script(
-        "const svg = document.getElementById('screen'), box = svg.viewBox.baseVal, m = svg.getScreenCTM();"
-        "return [m.a * box.width * arguments[0] + m.e, m.d * box.height * arguments[1] + m.f]", x, y,
-    )  # fmt: skip
-    actions = webdriver.ActionChains(desk.browser)
-    actions.w3c_actions.pointer_action.move_to_location(int(screen[0]), int(screen[1]))
-    actions.w3c_actions.pointer_action.click()
-    actions.perform()
