@@ -4,8 +4,10 @@ Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two
 that are won, drawn or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
 `low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
 Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
-log(beta/(1 - alpha)). Seeds are limited; what is undecided at the last of them is `undecided`'s: within the tolerance,
-a challenger at the first hypothesis comes as far with probability 1 - Phi(resolution/sqrt(v)), which a decision states.
+log(beta/(1 - alpha)). What promotes is asked of the variance that a challenger at `low` would have: a few
+pairs that are all drawn say little of how many are won and lost. Seeds are limited; what is undecided at the last of
+them is `undecided`'s: within the tolerance, a challenger at the first hypothesis comes as far with probability
+1 - Phi(resolution/sqrt(v)), which a decision states.
 """
 
 import json
@@ -44,17 +46,22 @@ class Rule:
         """As JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
-    def least(self, variance: float) -> float | None:
-        """The least difference with which a challenger is promoted that the test has not decided on, given the
-        difference's variance; None: no one is."""
+    def variance(self, found: Paired) -> float:
+        """The variance that the difference would have at `low`; of at least one pair."""
+        return found.variance + _grown(found, self.low)
+
+    def least(self, found: Paired) -> float | None:
+        """The least difference with which a challenger is promoted that the test has not decided on; None: no one
+        is."""
         if self.enough is None or not self.bounded:
             return self.enough
-        return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * math.sqrt(variance))
+        spread = math.sqrt(self.variance(found))
+        return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * spread)
 
-    def risk(self, variance: float) -> float:
+    def risk(self, found: Paired) -> float:
         """How often a challenger at `low` would come as far at the last seed, in [0, 1]."""
-        least = self.least(variance)
-        return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(variance)).cdf(least)
+        least = self.least(found)
+        return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(self.variance(found))).cdf(least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +116,40 @@ def look(rule: Rule, found: Paired, last: bool) -> Decision | None:
     if found.n == 0:
         nothing = "no trajectory that both finished: nothing to compare"
         return Decision("hold", 0, 0, 0, None, None, None, None, nothing) if last else None
-    llr = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2) / found.variance
+    above = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2)
+    llr = above / (rule.variance(found) if above > 0 else found.variance)
     if llr >= math.log((1 - rule.beta) / rule.alpha):
         return _decision("promote", found, llr, "decided" if not last else "decided at the last seed")
     if llr <= math.log(rule.beta / (1 - rule.alpha)):
         return _decision("reject", found, llr, "decided" if not last else "decided at the last seed")
     if not last:
         return None
-    least = rule.least(found.variance)
+    least = rule.least(found)
     if least is None or found.mean < least:
         return _decision("hold", found, llr, "not decided at the last seed")
-    risk = f"where {rule.risk(found.variance):.1%} of those come as far that are worse by {-rule.low:g}"
+    risk = f"where {rule.risk(found):.1%} of those come as far that are worse by {-rule.low:g}"
     return _decision("promote", found, llr, f"not decided at the last seed, {risk}")
+
+
+def _grown(found: Paired, mean: float) -> float:
+    """By how much the variance of all pairs' mean is greater if that mean is `mean` than where it was found, in [0, 1].
+
+    The likeliest shares of pairs won and lost whose difference is `mean` solve a quadratic equation (the score interval
+    of a paired difference: Tango, Statist. Med. 17, 1998).
+
+    Args:
+        found: at least one pair.
+        mean: in (-1, 1).
+    """
+    n, wins, losses = found.n, found.wins, found.losses
+    half = ((wins + losses) * (1 + mean) + 2 * mean * (n - losses)) / (4 * n)
+    won = half + math.sqrt(max(0.0, half**2 - wins * mean * (1 + mean) / (2 * n)))
+    won = min(max(won, mean, 0.0), (1 + mean) / 2)
+    return max(0.0, _variance(won, won - mean) - _variance(wins / n, losses / n)) / n
+
+
+def _variance(won: float, lost: float) -> float:
+    return won + lost - (won - lost) ** 2
 
 
 def without_test(outcome: Outcome, reason: str) -> Decision:
