@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from schemas.config.sections import LakeConfig
+from schemas.observation import elements_of
 from storage.lake import Lake
 from tests.system.parts.commands import MARK, Command
 from tests.system.parts.s3 import BUCKET
@@ -59,7 +60,7 @@ def test_a_user_s_first_hour(hour: Up, endpoint: str, credentials: None) -> None
         pages = lines["pages"].split()[0].rstrip("/")
         for path in ("", "/queue", "/running", "/lineage"):
             assert httpx.get(pages + path, timeout=60).status_code == 200
-        corrected = correct(pages)
+        corrected = correct(pages, lake)
         hour.json("schedule", "run", "watch")
         retrained = hour.ended("retrain")
         assert retrained["state_type"] == "COMPLETED", hour.said()
@@ -101,21 +102,25 @@ def started(user: Up, *words: str) -> Iterator[None]:
     assert process.wait(60) == 143
 
 
-def correct(pages: str) -> str:
-    """Corrects a step of the first failure in the queue, as the desk's page does; the review's id.
+def correct(pages: str, lake: Lake) -> str:
+    """Corrects the first step of a failure in the queue to what its instruction asks, as the desk's page does; the
+    review's id.
 
-    A correction of a success is learnt from only once a sandbox verified it (docs/annotate.md).
+    A correction of a success is learnt from only once a sandbox verified it, and none that a sandbox refuted
+    (docs/annotate.md).
     """
     queue = httpx.get(f"{pages}/api/queue", timeout=60).json()
-    place = next(place for place in queue if not place["success"])
+    place = next(place for place in queue if not place["success"] and "click" in place["task"])
     item = httpx.get(f"{pages}/api/trajectories/{place['trajectory_id']}", timeout=60).json()
+    (step,) = lake.read("steps", where={"trajectory_id": item["trajectory_id"], "step": 0}).to_pylist()
+    box = next(one.box for one in elements_of(step["elements"]) if f'"{one.name}"' in item["instruction"])
     decision = {
         "trajectory_id": item["trajectory_id"],
         "revision": item["revision"],
         "person": "ada",
         "decision": "correct",
         "step": 0,
-        "action": {"type": "click", "x": 0.5, "y": 0.5},
+        "action": {"type": "click", "x": (box[0] + box[2]) / 2, "y": (box[1] + box[3]) / 2},
         "seconds": 3.0,
     }
     answer = httpx.post(f"{pages}/api/reviews", json=decision, timeout=60)

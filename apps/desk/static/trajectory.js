@@ -189,7 +189,8 @@ async function policies() {
   const answer = status !== 200 ? found.error : found.length ? `Trained on it: ${found.join(", ")}` : "No policy was trained on it.";
   if (links.length) $("policies").replaceChildren("Trained on it: ", ...links.flatMap((link, place) => (place ? [", ", link] : [link])));
   else $("policies").textContent = answer;
-  toast(answer); // its place is mostly below what is seen
+  $("policies").scrollIntoView({ block: "nearest" });
+  toast(answer); // read aloud, and seen where there is no room for both
 }
 
 let replaying = null;

@@ -1,6 +1,7 @@
 """Each tracker with its own package: what was sent is there, and a training that goes on goes on in the same run."""
 
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ def stored(path: Path) -> Iterator[bytes]:
             parts = b""
 
 
+def kept(folder: Path, record: Any) -> list[list[Any]]:
+    """The records of each offline run so far."""
+    files = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    return [[record.FromString(data) for data in stored(path)] for path in files]
+
+
+def ended(records: list[Any]) -> bool:
+    """Whether an offline run's end is written."""
+    return any(record.HasField("exit") for record in records)
+
+
 def test_tensorboard_shows_the_steps_that_were_made_again_once(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -63,18 +75,19 @@ def test_weights_and_biases_keeps_an_offline_run_of_one_id(tmp_path: Path) -> No
     from wandb.proto.wandb_internal_pb2 import Record
 
     track("wandb", {"mode": "offline", "folder": str(tmp_path)})
+    deadline = time.monotonic() + 20
+    while len(records := kept(tmp_path, Record)) < 2 or not all(map(ended, records)):
+        assert time.monotonic() < deadline, "its own process has not written the end"
+        time.sleep(0.1)
     rows, runs, ends = [], set(), []
-    for path in sorted(tmp_path.glob("wandb/offline-run-*/*.wandb")):
-        for data in stored(path):
-            record = Record()
-            record.ParseFromString(data)
-            if record.WhichOneof("record_type") == "run":
-                runs.add((record.run.run_id, record.run.project, record.run.display_name, record.run.run_group))
-            if record.WhichOneof("record_type") == "exit":
-                ends.append(record.exit.exit_code)
-            if record.WhichOneof("record_type") == "history":
-                items = {one.key or ".".join(one.nested_key): one.value_json for one in record.history.item}
-                rows.append((int(items["step"]), float(items["loss"])))
+    for record in (record for one in records for record in one):
+        if record.WhichOneof("record_type") == "run":
+            runs.add((record.run.run_id, record.run.project, record.run.display_name, record.run.run_group))
+        if record.WhichOneof("record_type") == "exit":
+            ends.append(record.exit.exit_code)
+        if record.WhichOneof("record_type") == "history":
+            items = {one.key or ".".join(one.nested_key): one.value_json for one in record.history.item}
+            rows.append((int(items["step"]), float(items["loss"])))
     assert runs == {(TRAINING.id, "flywheel", "policy-0001", "0123456789ab")}
     assert sorted(rows) == [(1, 1.0), (2, 1.0), (3, 0.5), (3, 1.0), (4, 0.5)]
     assert sorted(ends) == [0, 1]
