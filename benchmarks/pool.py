@@ -187,7 +187,8 @@ async def replaced(spares: int) -> float:
             await asyncio.sleep(3.0)  # the spare that was begun behind the last death is warm
             for one in browsers()[:1]:
                 one.kill()
-                one.wait()
+                while _name(one):  # the event loop reaps it
+                    await asyncio.sleep(0.005)
             begun = time.monotonic()
             async with pool.lease(task, seed) as sandbox:
                 await sandbox.observe()
