@@ -2,7 +2,7 @@
 
 `python -m benchmarks.lake [--short] [--lakes DIR] [--most STEPS] --json PATH`
 
-Queries: every one that the wheel asks in each iteration and that the pages ask, over synthetic lakes
+Queries: every one that there is (`storage/queries`), its whole answer read, over synthetic lakes
 (`benchmarks.tables.wide`) of 10^5, 10^6 and 10^7 steps in iterations of 10^5, each the better of two, the curriculum's
 over 10^8 too, and over 10^7 on S3 (SeaweedFS on this machine) by a process that has no copy yet; the evidence
 of the curriculum query also in Polars and pandas over the same files, with the same numbers. `growth` is how the time
@@ -23,6 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import s3fs
 
 from benchmarks.shared.memory import folder_bytes
@@ -33,9 +35,11 @@ from benchmarks.tables.layouts import lerobot, loose_files
 from benchmarks.tables.wide import STEPS_EACH, fill_iterations
 from benchmarks.tables.writes import append_rate, writers
 from schemas.config.sections import CurriculumConfig, LakeConfig
+from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
-from storage.catalog import ask
+from storage.catalog import FOLDER, ask, stream
 from storage.lake import Lake
+from tasks.shared.known import ENOUGH, LOOKED_AT
 
 SIZES = {False: (100_000, 1_000_000, 10_000_000, 100_000_000), True: (10_000, 100_000)}
 """Steps."""
@@ -48,33 +52,77 @@ MOST_PANDAS = 1_000_000
 TRAJECTORIES = {False: 10_000, True: 1_000}
 CHOSEN = CurriculumConfig()
 TASKS = [f"synthetic/task-{number}" for number in range(50)]
+DRAWN = 5000
+"""Samples of one training."""
+OF_FILES = ("continual_samples", "perception_samples", "training_samples", "version_changes")
 RATES = ("floor", "most_shown", "saturated", "hopeless_below", "saturated_above", "shown_rate", "forgetting", "method")
 
 
 def queries(last: int) -> dict[str, dict[str, Any]]:
-    """The questions with their values, for a lake whose last iteration is this."""
+    """The questions with their values, for a lake whose last iteration is this; without those that read files."""
     curriculum = {name: getattr(CHOSEN, name) for name in RATES}
-    weights = {
+    groups = {name: getattr(GroupConfig(), name) for name in ("highest", "size", "rise", "rising")}
+    mixture = {
         "balance": 0.7, "floor": 0.15, "grounding_share": 0.15, "practice_share": 0.2, "practice": [], "measured": "",
         "history_images": 1, "prefixes": "people", "corrections": "all",
     }  # fmt: skip
-    return {
+    here, seen = {"iteration": last}, ["0" * 64]
+    own: dict[str, dict[str, Any]] = {
         "curriculum": {"iteration": last + 1, "tasks": TASKS, **curriculum},
-        "status": {},
-        "verified": {},
-        "funnel": {},
-        "tasks": {},
-        "decisions": {"iteration": last},
-        "gate_looks": {"iteration": last},
-        "gate_steps": {"iteration": last},
-        "gate_screenshots": {"iteration": last},
-        "gate_tasks": {"iteration": last, "enough": 3},
-        "drift": {"iteration": last, "window": 5},
-        "training_weights": weights,
-        "training_groups": {"iteration": last, "groups": None},
-        "queue": {"iteration": None, "task": None, "forgetting": 0.8, "limit": 20, "offset": 0},
+        "corrections_of": {"trajectory_id": "0" * 24},
+        "demonstrations": {"tasks": TASKS, "seeds": list(range(100))},
+        "drift": {**here, "window": 5},
+        "exchange_trajectories": {"first": 0, "end": last + 1, "route": None},
+        "gate_idle": {**here, "most": LOOKED_AT},
+        "gate_known": {**here, "task": TASKS[0], "enough": ENOUGH, "most": LOOKED_AT},
+        "gate_shown_by": {**here, "screenshots": seen},
+        "gate_tasks": {**here, "enough": ENOUGH},
+        "group_worth": {**here, "scored": False},
+        "groups": {"iteration": last + 1, "tasks": TASKS, "forgetting": CHOSEN.forgetting, **groups},
+        "policy_success": {"policy": "policy-0001"},
         "quality_found": {"first": max(0, last - 99), "last": last, "failing": True},
+        "queue": {"iteration": None, "task": None, "forgetting": 0.8, "limit": 20, "offset": 0},
+        "screenshot": {**here, "sha256": seen[0]},
+        "training_groups": {**here, "groups": None},
+        "training_pairs": {"history_images": 1, "corrections": "all"},
+        "training_weights": mixture,
     }
+    of_an_iteration = (
+        "agreements", "cost", "decisions", "gate_accepted", "gate_looks", "gate_screenshots", "gate_steps",
+        "iteration_steps", "parting_trajectories",
+    )  # fmt: skip
+    own |= dict.fromkeys(of_an_iteration, here)
+    others = sorted({path.stem for path in FOLDER.glob("*.sql")} - {"curriculum", *OF_FILES})
+    return {name: own.get(name, {}) for name in ("curriculum", *others)}
+
+
+def of_files(lake: Lake, last: int, scratch: Path) -> dict[str, dict[str, Any]]:
+    """The questions that read files: what a training of `DRAWN` samples asks, and two versions compared."""
+    where = {"iteration": last}
+    names = lake.read("trajectories", ["trajectory_id"], where)["trajectory_id"].slice(0, DRAWN)
+    shared = {"sample": pa.array(range(len(names))), "weight": pa.array([1.0] * len(names))}
+    shared["positions"] = pa.array([[place] for place in range(len(names))], pa.list_(pa.int32()))
+    no = pa.array([False] * len(names))
+    steps = {"trajectory_id": names, "way": pa.array([[0, 1]] * len(names)), "grounding": no, "corrected": no, **shared}
+    shown = lake.read("steps", ["screenshot"], where)["screenshot"].slice(0, len(names))
+    kinds = {"kind": pa.array(["naming"] * len(names)), "task_id": pa.array([TASKS[0]] * len(names)), "source": shown}
+    pq.write_table(pa.table(steps), scratch / "steps.parquet")
+    pq.write_table(pa.table({**kinds, **shared}), scratch / "kinds.parquet")
+    version = scratch / "version.parquet"
+    with stream(lake, "version_trajectories") as batches, pq.ParquetWriter(version, batches.schema) as file:
+        for batch in batches:
+            file.write_batch(batch)
+    drawn, both = {"drawn": str(scratch / "kinds.parquet")}, {"before": str(version), "after": str(version), "most": 3}
+    shows = {"drawn": str(scratch / "steps.parquet"), "history_images": 1, "thoughts": True, "without": 0.5}
+    own = {"training_samples": shows, "version_changes": both}
+    return {name: own.get(name, drawn) for name in OF_FILES}
+
+
+def answered(lake: Lake, name: str, values: dict[str, Any]) -> None:
+    """Asks a question and reads its answer, batch by batch as the wheel does where it is long."""
+    with stream(lake, name, **values) as batches:
+        for _ in batches:
+            pass
 
 
 def timed(work: Callable[[], Any], times: int = 2) -> float:
@@ -94,10 +142,13 @@ def asked(uri: str, steps: int, each: int) -> list[dict[str, Any]]:
         fill_iterations(lake, each // STEPS_EACH, steps // each)
     last = steps // each - 1
     questions = queries(last) if steps <= MOST_ASKED else {"curriculum": queries(last)["curriculum"]}
-    rows = [
-        {"query": name, "by": "lake", "steps": steps, "s": timed(lambda: ask(lake, name, **values))}  # noqa: B023
-        for name, values in questions.items()
-    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        if steps <= MOST_ASKED:
+            questions |= of_files(lake, last, Path(scratch))
+        rows = [
+            {"query": name, "by": "lake", "steps": steps, "s": timed(lambda: answered(lake, name, values))}  # noqa: B023
+            for name, values in questions.items()
+        ]
     if steps > MOST_ASKED:
         return rows
     expected = {
