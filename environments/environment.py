@@ -103,4 +103,6 @@ class Environment(ABC, Generic[Options]):
             verifier=entry.verifier or self.verifier,
             lineage=entry.lineage or self.lineage,
             deterministic=entry.deterministic,
+            threshold=entry.threshold,
+            graded=entry.graded,
         )

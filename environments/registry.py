@@ -19,6 +19,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "site": "environments.site.environment:SiteEnvironment",
         "html": "environments.html.environment:HtmlEnvironment",
         "openenv": "environments.openenv.environment:OpenEnvEnvironment",
+        "games": "environments.games.environment:GamesEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(
@@ -30,6 +31,7 @@ VERIFIERS: Registry[Verifier] = Registry(
         "fake": "environments.fake.sandbox:FakeVerifier",
         "state": "environments.state:StateReward",
         "openenv": "environments.openenv.sandbox:OpenEnvReward",
+        "games": "environments.games.sandbox:GameScore",
     },
 )
 

@@ -3,6 +3,7 @@
 It starts the wheel from nothing, so it is broad rather than clever: every element that reacts is as likely as any
 other whatever the instruction says. The instruction is used only where text must come from somewhere. Being shown the
 page's elements, it clicks things rather than pixels; what is kept of it is only the screenshot and the coordinates.
+Keys beyond Enter it presses only where the instruction names them, as a game's does: `Keys: left, right, space.`
 Where a screen lists none (an environment that has no elements), it acts at random points of it.
 """
 
@@ -32,6 +33,10 @@ AGAIN = 0.25
 """What a click on the same element again is worth beside the others."""
 P_TYPE_BLIND = 0.3
 """How often it types after a click where it cannot know what it clicked."""
+P_KEY = 0.8
+"""How often it presses a key where the instruction names some."""
+KEYS = re.compile(r"\bKeys: ([a-z0-9]+(?:, [a-z0-9]+)*)\.")
+"""The keys that an instruction names."""
 DONE = 0.1
 """What a click on a filled field or a checked box is worth."""
 
@@ -64,6 +69,8 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
             return act.Type(content=_words(chance, context.instruction, elements))
     elif isinstance(last, act.Type) and chance.random() < P_ENTER:
         return act.Hotkey(key="enter")
+    if (named := KEYS.search(context.instruction)) and chance.random() < P_KEY:
+        return act.Hotkey(key=chance.choice(named[1].split(", ")))
     if chance.random() < P_WAIT:
         return act.Wait()
     handles = [element for element in live if element.kind in HANDLES]

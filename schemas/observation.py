@@ -78,19 +78,21 @@ class Outcome:
 
     done: bool
     reward: float
-    """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done."""
+    """Raw reward in [-1, 1], not discounted by time; while the task is not done 0, or what it has come to so far where
+    that `stands`."""
     truncated: bool = False
     """Whether the environment ended the trajectory by a limit of its own, without saying that the task is done."""
+    stands: bool = False
+    """Whether the reward counts although the task is not done, as the score of a game that is not over."""
 
     @property
     def over(self) -> bool:
         """Whether nothing more can be performed."""
         return self.done or self.truncated
 
-    @property
-    def success(self) -> bool:
-        """Success is the full raw reward: fractional rewards are not success."""
-        return self.done and self.reward >= 1.0
+    def reaches(self, threshold: float) -> bool:
+        """Whether it is a success where that takes this reward."""
+        return (self.done or self.stands) and self.reward >= threshold
 
 
 def elements_json(elements: Sequence[Element]) -> str:

@@ -34,6 +34,8 @@ class TaskRate:
 
     success: float
     n: int
+    reward: float
+    """The mean of the raw rewards: of a game, what its score comes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +183,18 @@ def explorer_policy(config: Config) -> Policy:
 
 def summary(rows: Sequence[Evaluation]) -> Summary:
     """What these rows come to; environment failures left out."""
-    by_task: dict[str, list[bool]] = {}
+    by_task: dict[str, list[Evaluation]] = {}
     for row in rows:
         if row.success is not None:
-            by_task.setdefault(row.task_id, []).append(row.success)
+            by_task.setdefault(row.task_id, []).append(row)
     if not by_task:
         return Summary(None, (None, None), {})
-    interval = mean_interval(
-        [sum(outcomes) for outcomes in by_task.values()], [len(outcomes) for outcomes in by_task.values()]
-    )
-    tasks = {task: TaskRate(sum(outcomes) / len(outcomes), len(outcomes)) for task, outcomes in sorted(by_task.items())}
+    successes = {task: sum(bool(row.success) for row in of) for task, of in by_task.items()}
+    interval = mean_interval(list(successes.values()), [len(of) for of in by_task.values()])
+    tasks = {
+        task: TaskRate(successes[task] / len(of), len(of), sum(row.reward or 0.0 for row in of) / len(of))
+        for task, of in sorted(by_task.items())
+    }
     return Summary(interval.mean, (interval.low, interval.high), tasks)
 
 

@@ -103,10 +103,10 @@ def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[st
 def show_measured(measured: "Measured") -> None:
     """The same for people."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("task", "success", "", "trajectories"):
+    for name in ("task", "success", "", "reward", "trajectories"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")
     for task, at in measured.rates.tasks.items():
-        table.add_row(task, f"{at.success:.3f}", Text(bar(at.success), "cyan"), str(at.n))
+        table.add_row(task, f"{at.success:.3f}", Text(bar(at.success), "cyan"), f"{at.reward:.3f}", str(at.n))
     console = out()
     console.print(table)
     rates = measured.rates

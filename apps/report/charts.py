@@ -107,7 +107,7 @@ def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) ->
     base = alt.Chart(alt.Data(values=named)).encode(
         x=alt.X("by:O", sort=columns, title="iteration", axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
-        tooltip=["task:N", "by:O", alt.Tooltip("success:Q", format=".3f"), "n:Q"],
+        tooltip=["task:N", "by:O", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "reward")), "n:Q"],
     )
     if link:
         base = base.encode(href="link:N")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,6 +51,8 @@ class OnTask:
     suite: str
     by: str
     success: float
+    reward: float
+    """The mean raw reward: of a game, what its score comes to."""
     n: int
 
 
@@ -200,19 +203,25 @@ def tasks(lake: Lake) -> list[OnTask]:
     measured = ask(lake, "tasks").to_pylist()
     names = short_names([*(row["task_id"] for row in measured), *(row.task_id for row in evaluated)])
     trained = policies(lake)
-    by_task: dict[str, list[bool]] = {}
+    by_task: dict[str, list[Evaluation]] = {}
     for row in evaluated:
         if row.policy_version not in trained:
-            by_task.setdefault(row.task_id, []).append(bool(row.success))
-    explored = [
-        OnTask(names[task], task, "suite", EXPLORER, sum(outcomes) / len(outcomes), len(outcomes))
-        for task, outcomes in sorted(by_task.items())
-    ]
+            by_task.setdefault(row.task_id, []).append(row)
+    explored = [_explored(names[task], of) for task, of in sorted(by_task.items())]
     return explored + [
-        OnTask(names[row["task_id"]], row["task_id"], row["suite"], label(row["iteration"]), row["success"], row["n"])
+        OnTask(task=names[row["task_id"]], by=label(row["iteration"]), **{name: row[name] for name in _RATES})
         for row in measured
         if row["success"] is not None
     ]
+
+
+_RATES = ("task_id", "suite", "success", "reward", "n")
+
+
+def _explored(name: str, rows: Sequence[Evaluation]) -> OnTask:
+    n = len(rows)
+    success, reward = sum(bool(row.success) for row in rows) / n, sum(row.reward or 0.0 for row in rows) / n
+    return OnTask(name, rows[0].task_id, "suite", EXPLORER, success, reward, n)
 
 
 def curriculum(lake: Lake) -> list[Choice]:

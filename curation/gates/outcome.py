@@ -12,25 +12,27 @@ DENIED = "imported as not done: its own data says so, and no verifier here has l
 
 
 class VerifierGate(Gate[Section]):
-    """Passes what the verifier called a success; a fractional reward is none. Leaves to the judge what it judged."""
+    """Passes what the verifier called a success; a reward below the task's threshold is none. Leaves to the judge what
+    it judged."""
 
     name = "verifier"
     rule = "2"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Passes a raw reward of 1; a trajectory that ended without it went wrong at its last step. An imported
-        one was verified by nobody here: its own data says what became of it."""
+        """Passes what reached its threshold; a trajectory that ended without that went wrong at its last step. An
+        imported one was verified by nobody here: its own data says what became of it."""
         if context.judged is not None:
             return None
         reward = trajectory.reward or 0.0
         imported = trajectory.policy == IMPORT
         if trajectory.success:
-            return GateResult(True, CLAIMED if imported else "raw reward is 1", score=reward)
+            return GateResult(True, CLAIMED if imported else f"raw reward is {reward:g}", score=reward)
         if trajectory.termination == "done":
             last = steps[-1].step if steps else None
             why = DENIED if imported else f"ended with raw reward {reward:g}"
             return GateResult(False, why, score=reward, error_step=last)
-        return GateResult(False, f"not done: {trajectory.termination}", score=reward)
+        short = f" with raw reward {reward:g}" if reward else ""
+        return GateResult(False, f"not done: {trajectory.termination}{short}", score=reward)
 
 
 class JudgeGate(Gate[Section]):

@@ -25,6 +25,11 @@ SCRIPT = Path(__file__).with_name("in_page.js").read_text()
 class InPageSandbox(BrowserSandbox):
     """One task in one page."""
 
+    action_ms = ACTION_MS
+    """How much of the page's time an action takes."""
+    wait_ms = WAIT_MS
+    """How much `wait` takes."""
+
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
         self._instruction = ""
@@ -41,7 +46,7 @@ class InPageSandbox(BrowserSandbox):
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _react(self, action: act.Action) -> None:
-        await self._advance(WAIT_MS if action.type == "wait" else ACTION_MS)
+        await self._advance(self.wait_ms if action.type == "wait" else self.action_ms)
 
 
 class InPageReward(Verifier):

@@ -1,8 +1,9 @@
 """From groups of trajectories (one task, one seed, one policy version) to rollouts with advantages.
 
-The reward is the verifier's: 1 for success, 0 for failure; or, where there is no verifier, the judge's score in [0, 1],
-in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment failure has none. Pass@k is about
-success, so its forms take a judged trajectory as 1 or 0 by the judge's threshold. All steps of a trajectory get its
+The reward is the verifier's: 1 for success, 0 for failure, of a graded task the reward itself; or, where there is no
+verifier, the judge's score in [0, 1], in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment
+failure has none. Pass@k is about success, so its forms take such a trajectory as 1 or 0 by the task's or the judge's
+threshold. All steps of a trajectory get its
 advantage (ZeroGUI). Groups whose rewards are all equal are left out (dynamic sampling). Where it is configured, an
 all-failed group is shown one stored success in place of its last trajectory (ARPO, arXiv 2505.16282), preferably of the
 same seed: its tokens were not drawn by this policy, so they have no log probabilities of serving.
@@ -63,6 +64,7 @@ class DemonstrationStep(StoredStep):
     """One of a stored success; fields as in `storage/queries/demonstrations.sql`."""
 
     action: str
+    reward: float
     screen_width: int
     screen_height: int
 
@@ -76,6 +78,8 @@ class Member:
     rollouts: tuple[Rollout, ...]
     without_action: tuple[bool, ...]
     """Of each rollout, whether its reply held no action."""
+    success: bool
+    """Whether it reached what its task asks for; False for an environment failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Mem
     shortest way through its screens."""
     replies = [family.reply(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
     rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
-    return Member(rows[0].seed, 1.0, tuple(rollouts), (False,) * len(rollouts))
+    return Member(rows[0].seed, rows[0].reward, tuple(rollouts), (False,) * len(rollouts), success=True)
 
 
 def train_on(
@@ -178,7 +182,7 @@ def group_advantages(
 def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | None]) -> Member | None:
     """The stored success that an all-failed group lacks."""
     valid = [member for member in members if math.isfinite(member.reward)]
-    if not valid or max(member.reward for member in valid) > 0:
+    if not valid or any(member.success for member in valid):
         return None
     task = next((rollout.task_id for member in valid for rollout in member.rollouts), None)
     return stored(task, valid[0].seed) if task else None
@@ -221,7 +225,8 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
     worth = rows[0].reward if group.advantage == "pass1" else rows[0].success
     without_action = tuple(row.action is None for row in steps)
-    return Member(rows[0].seed, _reward(worth, rollouts, policy, group), tuple(rollouts), without_action)
+    reward = _reward(worth, rollouts, policy, group)
+    return Member(rows[0].seed, reward, tuple(rollouts), without_action, success=bool(rows[0].success))
 
 
 def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:

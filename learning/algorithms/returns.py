@@ -21,8 +21,6 @@ from schemas.config.training import PpoConfig
 
 PATIENCE = 3
 """Passes without a gain after which a critic has settled."""
-SUCCESS = 0.5
-"""Outcome from which on a trajectory counts as correct: verifiers say 0 or 1."""
 _HELD_OUT = 4
 _Kept = TypeVar("_Kept")
 
@@ -60,9 +58,8 @@ def _shaped(name: str, member: Member, ppo: PpoConfig, limit: int) -> list[Rollo
         lengths = [len(rollout.token_ids) for rollout in member.rollouts]
         rewards += soft_overlong(lengths, limit, ppo.overlong) / len(lengths)
     rewards[-1] += member.reward
-    correct = member.reward >= SUCCESS
     return [
-        replace(rollout, group_id=name, reward=float(reward), correct=correct)
+        replace(rollout, group_id=name, reward=float(reward), correct=member.success)
         for rollout, reward in zip(member.rollouts, rewards, strict=True)
     ]
 

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from schemas.config.section import Count, Section
-from schemas.table import Flag, Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
+from schemas.table import Flag, Float64, Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
 JUDGED = "judge"
 """The verifier of a task whose environment has none: a judge scores its trajectories."""
@@ -28,6 +30,10 @@ class TaskEntry(Section):
     deterministic: bool = True
     """Whether the same seed and the same actions always show the same; where not, no failed trajectory is gone back
     to."""
+    threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """The reward from which on a trajectory is a success."""
+    graded: bool = False
+    """Whether groups of trajectories are compared by the reward itself, or by success alone."""
 
 
 class GuiTask(Row):
@@ -52,6 +58,10 @@ class GuiTask(Row):
     """Of a made task: JSON of the state it starts from and of the checks that its reward is (`schemas.world.Setup`)."""
     deterministic: Flag = True
     """Whether the same seed and the same actions always show the same, so that a trajectory can be replayed."""
+    threshold: Float64 = 1.0
+    """The reward from which on a trajectory is a success."""
+    graded: Flag = False
+    """Whether groups of trajectories are compared by the reward itself; else by success, or by a judge's score."""
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
@@ -65,7 +75,12 @@ TABLE = Table(
     name="tasks",
     row=GuiTask,
     key=("task_id",),
-    added={"setup": "NULL::VARCHAR", "deterministic": "TRUE"},
+    added={
+        "setup": "NULL::VARCHAR",
+        "deterministic": "TRUE",
+        "threshold": "1.0::DOUBLE",
+        "graded": "FALSE",
+    },
     expectations=(
         unique(("task_id",)),
         *not_null(
@@ -77,5 +92,6 @@ TABLE = Table(
         ),
         one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be rolled out for data"),
         between("max_steps", 1, 1000, because="a trajectory must end"),
+        between("threshold", 0.0, 1.0, because="rewards above 1 do not exist, so nothing would succeed"),
     ),
 )

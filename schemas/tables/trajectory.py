@@ -37,7 +37,8 @@ class Trajectory(Row):
     reward: Float32 | None
     """Raw reward of the verifier, or the judge's score in [0, 1]; null when an environment failure ended it."""
     success: Flag | None
-    """Raw reward is 1, or the score reaches `judge.threshold`; null when an environment failure ended it."""
+    """The raw reward reaches the task's `threshold`, or the score `judge.threshold`; null when an environment failure
+    ended it."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None

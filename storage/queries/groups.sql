@@ -5,18 +5,26 @@
 -- weighs by the chance that a group of $size holds both outcomes, 1 - p^n - (1 - p)^n, with p the mean of the posterior
 -- Beta(successes + 1/2, failures + 1/2). A task whose success rose by more than $rise from all iterations before to the
 -- last one counts $rising of that: it is learnt anyway (Seed1.5-VL samples prompts whose reward rises fast less often).
+-- A trajectory of a graded task counts as much of a success as its reward says.
 WITH
 suite AS (
     SELECT DISTINCT unnest($tasks::VARCHAR[]) AS task_id
 ),
+known AS (
+    SELECT
+        task_id, iteration,
+        pow($forgetting::DOUBLE, $iteration - 1 - iteration) AS weight,
+        if(graded, greatest(0.0, reward), success::INTEGER)::DOUBLE AS worth
+    FROM evidence LEFT JOIN tasks USING (task_id)
+    WHERE iteration < $iteration AND success IS NOT NULL
+),
 counted AS (
     SELECT
         task_id,
-        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success), 0.0) AS successes,
-        coalesce(sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success), 0.0) AS failures,
-        avg(success::INTEGER) FILTER (iteration = $iteration - 1)
-        - avg(success::INTEGER) FILTER (iteration < $iteration - 1) AS rise
-    FROM suite LEFT JOIN (FROM evidence WHERE iteration < $iteration) USING (task_id)
+        coalesce(sum(weight * worth), 0.0) AS successes,
+        coalesce(sum(weight * (1 - worth)), 0.0) AS failures,
+        avg(worth) FILTER (iteration = $iteration - 1) - avg(worth) FILTER (iteration < $iteration - 1) AS rise
+    FROM suite LEFT JOIN known USING (task_id)
     GROUP BY task_id
 ),
 rated AS (

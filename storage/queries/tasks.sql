@@ -3,7 +3,7 @@
 -- collected. Environment failures (success is null) are left out everywhere.
 WITH
 quoted AS (
-    SELECT made.iteration, policy_version, suite, task_id, success
+    SELECT made.iteration, policy_version, suite, task_id, success, reward
     FROM evaluations JOIN made USING (policy_version)
     WHERE success IS NOT NULL AND suite IN ('suite', 'held_out')
     QUALIFY (seed >= 2000000) = max(seed >= 2000000) OVER (PARTITION BY policy_version, suite)
@@ -11,7 +11,7 @@ quoted AS (
 evaluated AS (
     SELECT
         iteration, task_id, any_value(policy_version) AS policy_version, any_value(suite) AS suite,
-        avg(success::INTEGER) AS success, count(*) AS n
+        avg(success::INTEGER) AS success, avg(reward) AS reward, count(*) AS n
     FROM quoted GROUP BY iteration, task_id
 ),
 collected AS (
@@ -25,7 +25,7 @@ collected AS (
     GROUP BY iteration, task_id
 )
 SELECT
-    iteration, task_id, policy_version, coalesce(suite, 'suite') AS suite, success, coalesce(n, 0) AS n,
+    iteration, task_id, policy_version, coalesce(suite, 'suite') AS suite, success, reward, coalesce(n, 0) AS n,
     collected_success, coalesce(collected_n, 0) AS collected_n, explorer_success, coalesce(explorer_n, 0) AS explorer_n
 FROM evaluated FULL JOIN collected USING (iteration, task_id)
 ORDER BY iteration, task_id

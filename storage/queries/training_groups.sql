@@ -1,11 +1,11 @@
 -- The trajectories of iteration $iteration that were made in groups (in $groups alone, unless it is null), with their
 -- steps in order: what group methods train on.
 -- What the newest decision holds back (quarantine) is left out. An environment failure has a null success and may have
--- no steps. The reward lies in [0, 1]: 1 for what a verifier called a success and 0 for what it did not, the score
--- where a judge stands in for the verifier; then `judge` is the version of the newest verdict.
+-- no steps. The reward is 1 for what a verifier called a success and 0 for what it did not; of a graded task it is the
+-- verifier's own; where a judge stands in for the verifier it is the score, and `judge` the version of the newest verdict.
 SELECT
     t.group_id, t.trajectory_id, t.attempt, t.task_id, t.seed, t.instruction, t.success, t.sampling,
-    if(k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,
+    if(k.graded OR k.verifier = 'judge', t.reward, t.success::INTEGER)::DOUBLE AS reward,
     if(k.verifier = 'judge', j.judge, NULL) AS judge,
     s.step, s.screenshot, s.raw_text, s.thought, s.action, s.token_ids, s.logprobs, s.policy_version
 FROM trajectories t

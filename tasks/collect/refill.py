@@ -23,6 +23,7 @@ class Worth:
 
     group_id: str
     attempt: int
+    success: bool | None
     worth: float | None
 
 
@@ -52,8 +53,9 @@ def _teaching(run: Run, iteration: int, version: str, further: Mapping[str, int]
     planned = {one.group_id for one in plan(run, iteration, version, further)}
     rows = answers(run.lake, Worth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")
     found: dict[str, dict[int, float | None]] = defaultdict(dict)
+    solved = {row.group_id for row in rows if row.success}
     for row in rows:
         slot = row.attempt % group.size
         if row.group_id in planned and found[row.group_id].get(slot) is None:
             found[row.group_id][slot] = row.worth
-    return [name for name, worth in found.items() if can_teach(list(worth.values()), group)]
+    return [name for name, worth in found.items() if can_teach(list(worth.values()), group, name in solved)]

@@ -48,7 +48,9 @@ class StreamPool:
         """Whether a critic says what to expect of a trajectory, and not the others of its group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}
-        self._scored = {task.task_id for task in catalog(config) if task.verifier == JUDGED}
+        self._solved: set[str] = set()
+        """Groups in which one succeeded."""
+        self._scored = {task.task_id for task in catalog(config) if task.graded or task.verifier == JUDGED}
         self._begun: set[str] = set()
         self._ready: list[str] = []
         self._spent: set[str] = set()
@@ -130,6 +132,8 @@ class StreamPool:
 
     def _note(self, group_id: str, task_id: str, attempt: int, success: bool | None, reward: float | None) -> None:
         self._begun.add(group_id)
+        if success:
+            self._solved.add(group_id)
         seen = self._worth.setdefault(group_id, {})
         slot, tried = attempt % self._group.size, attempt // self._group.size + 1
         if success is not None or tried >= ATTEMPTS:
@@ -141,7 +145,8 @@ class StreamPool:
     def _judge(self, group: str) -> None:
         """A finished group waits for its batch, or is done with."""
         worth = list(self._worth[group].values())
-        if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group):
+        solved = group in self._solved
+        if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group, solved):
             self._ready.append(group)
         else:
             self._spent.add(group)
@@ -188,14 +193,14 @@ class StreamPool:
         return Groups(rollouts, len(members), len({rollout.group_id for rollout in rollouts}), 0, failed)
 
 
-def can_teach(worth: Sequence[float | None], group: GroupConfig) -> bool:
+def can_teach(worth: Sequence[float | None], group: GroupConfig, solved: bool) -> bool:
     """Whether a finished group may give advantages, from what its trajectories were worth; None is an environment
-    failure.
+    failure. `solved`: one of them succeeded.
 
     Two of them differ, and the best is far enough above their mean; or a stored success may be shown to an all-failed
     group; or replies near their limit cost something, which only their lengths tell.
     """
     rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]
-    shown = group.inject and not any(valid)
+    shown = group.inject and not solved
     return is_informative(rewards, group.spread) or (bool(valid) and (bool(group.overlong) or shown))

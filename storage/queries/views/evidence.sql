@@ -1,9 +1,9 @@
 -- What is known of the policy's success by task: what it did alone and the reigning champion's validation trajectories.
 -- Where `success` is null the environment failed, which counts nothing; nor does what is in quarantine.
-SELECT task_id, success, iteration FROM trajectories
+SELECT task_id, success, reward, iteration FROM trajectories
 WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')
     AND trajectory_id NOT IN (SELECT trajectory_id FROM quarantined)
 UNION ALL
-SELECT task_id, success, iteration FROM evaluations
+SELECT task_id, success, reward, iteration FROM evaluations
 WHERE suite IN ('suite', 'synthesized') AND seed >= 1000000 AND seed < 2000000
     AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')

@@ -104,7 +104,7 @@ def test_text_is_typed_where_the_focus_is():
         ]
         return await perform(pool, "enter-text", 7, actions)
 
-    assert with_pool(work).success
+    assert with_pool(work).reaches(1.0)
 
 
 def test_the_reward_does_not_depend_on_how_long_the_policy_thinks():
@@ -116,13 +116,13 @@ def test_the_reward_does_not_depend_on_how_long_the_policy_thinks():
             await sandbox.perform(Click(x=x, y=y))
             return await sandbox.verify(InPageReward())
 
-    assert with_pool(work).success
+    assert with_pool(work).reaches(1.0)
 
 
 def test_waiting_long_enough_ends_the_task_without_reward():
     outcome = with_pool(lambda pool: perform(pool, "click-test", 5, [Wait()] * 30))
     assert outcome.done
-    assert not outcome.success
+    assert not outcome.reaches(1.0)
 
 
 def test_an_action_of_another_platform_is_the_policys_failure():

@@ -65,7 +65,7 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ),
         (
             'environments={"html":{"tasks":{"form":{"instruction":"Send.","zzz":3}}}}',
-            r"`environments\.html\.tasks\.form\.zzz`\. Known: instruction, .*, lineage, deterministic\.",
+            r"`environments\.html\.tasks\.form\.zzz`\. Known: instruction, .*, deterministic, threshold, graded\.",
         ),
         ("trian.steps=3", r"unknown key `trian`; did you mean `train`"),
         ("zzz=3", r"unknown key `zzz`\."),

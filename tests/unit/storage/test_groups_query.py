@@ -95,6 +95,38 @@ def test_a_task_whose_success_rises_fast_counts_half(lake: Lake, rolled_out) -> 
     assert "times 0.50, as its success rose by 0.50" in found["fast"]["reason"]
 
 
+ABOUT = {"environment": "games", "template": "t", "instruction": "i", "tags": [], "split": "train", "max_steps": 3}
+
+
+def test_a_trajectory_of_a_graded_task_counts_as_much_of_a_success_as_its_reward_says(lake: Lake, row) -> None:
+    lake.append("policies", [row("policies")])
+    for task, graded in (("graded", True), ("plain", False)):
+        lake.append("tasks", [ABOUT | {"task_id": task, "verifier": "games", "threshold": 0.9, "graded": graded}])
+        for attempt, reward in enumerate((0.5, 0.25, 0.25, 0.0)):
+            made = {"task_id": task, "iteration": 2, "success": False, "reward": reward}
+            lake.append("trajectories", [row("trajectories", trajectory_id=f"{task}-{attempt}", **made)])
+    found = groups(lake, ["graded", "plain"])
+    assert (found["graded"]["successes"], found["graded"]["failures"], found["graded"]["pool"]) == (1, 3, "learnable")
+    assert (found["plain"]["successes"], found["plain"]["pool"]) == (0, "hopeless")
+
+
+def test_groups_of_a_graded_task_are_compared_by_reward_and_those_of_another_by_success(lake: Lake, row) -> None:
+    for task, graded in (("graded", True), ("plain", False)):
+        lake.append("tasks", [ABOUT | {"task_id": task, "verifier": "games", "threshold": 0.5, "graded": graded}])
+        for attempt, reward in enumerate((0.75, 0.25)):
+            made = {"task_id": task, "group_id": task, "attempt": attempt, "success": reward > 0.5, "reward": reward}
+            lake.append("trajectories", [row("trajectories", trajectory_id=f"{task}-{attempt}", **made)])
+    asked = {"iteration": 1, "groups": None}
+    rows = ask(lake, "training_groups", **asked).to_pylist()
+    assert [(one["group_id"], one["reward"]) for one in rows] == [
+        ("graded", 0.75), ("graded", 0.25), ("plain", 1.0), ("plain", 0.0),
+    ]  # fmt: skip
+    for scored, wanted in ((True, [0.75, 0.25, 1.0, 0.0]), (False, [1.0, 0.0, 1.0, 0.0])):
+        found = ask(lake, "group_worth", iteration=1, scored=scored).to_pylist()
+        assert [one["worth"] for one in found] == wanted
+        assert [one["success"] for one in found] == [True, False, True, False]
+
+
 def test_what_a_judge_on_probation_scored_is_compared_in_no_group(lake: Lake, row) -> None:
     about = {"environment": "fake", "template": "t", "instruction": "i", "tags": [], "split": "train", "max_steps": 3}
     for task, verifier in (("fake/note", "judge"), ("fake/click", "state")):

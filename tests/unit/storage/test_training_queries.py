@@ -301,6 +301,19 @@ def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_s
     assert [one["trajectory_id"] for one in rows] == ["d", "b"]
 
 
+@pytest.mark.parametrize(("graded", "wanted"), [(True, 0.875), (False, 1.0)])
+def test_a_stored_success_of_a_graded_task_is_worth_its_own_reward(
+    lake: Lake, row, graded: bool, wanted: float
+) -> None:
+    about = {"environment": "games", "template": "a", "instruction": "i", "tags": [], "split": "train", "max_steps": 3}
+    lake.append("tasks", [about | {"task_id": "miniwob/a", "verifier": "games", "threshold": 0.8, "graded": graded}])
+    lake.append("trajectories", [row("trajectories", policy="explorer", reward=0.875)])
+    lake.append("verdicts", [row("verdicts")])
+    lake.append("steps", [row("steps", action=to_json(Wait()))])
+    (found,) = ask(lake, "demonstrations", tasks=["miniwob/a"], seeds=[1]).to_pylist()
+    assert found["reward"] == wanted
+
+
 def test_pictures_come_as_they_rest_in_the_lake_and_one_that_is_missing_is_named(
     lake: Lake, row, tmp_path: Path
 ) -> None:

@@ -67,6 +67,14 @@ def test_a_failure_of_the_policy_is_routed_to_ct_with_its_last_step_as_the_error
     assert (found.route, found.error_step, found.reason) == ("ct", 1, "verifier: ended with raw reward -1")
 
 
+def test_a_score_that_reaches_its_threshold_passes_and_one_that_does_not_says_what_it_came_to() -> None:
+    won = decision(trajectory(reward=0.8, termination="max_steps"), steps("a", "b"))
+    assert (won.route, won.reason) == ("sft", "verifier: raw reward is 0.8")
+    short = decision(trajectory(success=False, reward=0.6, termination="max_steps"), steps("a", "b"))
+    assert (short.route, short.reason) == ("ct", "verifier: not done: max_steps with raw reward 0.6")
+    assert short.error_step is None
+
+
 def test_of_an_imported_trajectory_nobody_says_that_a_verifier_looked() -> None:
     done = decision(trajectory(policy="import"), steps("a", "b"))
     assert (done.route, done.reason.partition(":")[0]) == ("sft", "verifier") and "its own data says so" in done.reason

@@ -60,6 +60,7 @@ def success(seed: int = 7) -> Member:
         "task_id": "t/a",
         "instruction": "Click.",
         "thought": "Click it.",
+        "reward": 1.0,
         "screen_width": 100,
         "screen_height": 100,
     }
@@ -123,6 +124,25 @@ def test_an_all_failed_group_is_shown_a_stored_success_in_place_of_its_last_traj
     assert shown[0].advantage == pytest.approx(math.sqrt(2)) and not shown[0].token_ids and not shown[0].logprobs
     assert shown[0].reply == "Thought: Click it.\nAction: click(start_box='(500,250)')"
     assert {rollout.trajectory_id for rollout in found.rollouts} == {"a-0", "a-1", "demo-0", "b-0", "b-1", "b-2", "b-3"}
+
+
+def test_rewards_of_a_graded_task_are_compared_as_they_are_and_pass_at_k_asks_for_success_alone() -> None:
+    rewards, successes = [0.9, 0.6, 0.3, 0.0], [True, False, False, False]
+    rows = [row("g", at, won, reward=reward) for at, (reward, won) in enumerate(zip(rewards, successes, strict=True))]
+    found = train_on(members_of(rows, POLICY, PLAIN), nothing, PLAIN, 0)
+    assert [rollout.advantage for rollout in found.rollouts] == pytest.approx(centred(np.array(rewards)))
+    config = GroupConfig(size=4, k=2, advantage="passk")
+    found = train_on(members_of(rows, POLICY, config), nothing, config, 0)
+    wanted = [gain for gain in analytic(np.array(successes, dtype=float), 2) if gain]
+    assert [rollout.advantage for rollout in found.rollouts] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("solved", [False, True])
+def test_a_group_with_rewards_but_without_a_success_is_shown_one(solved: bool) -> None:
+    config = GroupConfig(size=4, k=2, inject=True)
+    rows = [row("g", at, solved and at == 0, reward=reward) for at, reward in enumerate([0.5, 0.2, 0.2, 0.2])]
+    found = train_on(members_of(rows, POLICY, config), lambda task, seed: success(), config, 0)
+    assert found.injected == int(not solved)
 
 
 def test_without_injection_nothing_stored_is_asked_for() -> None:

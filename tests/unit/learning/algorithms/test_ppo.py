@@ -24,6 +24,8 @@ from schemas.config.training import PpoConfig
 
 CLICK, NOTHING = "Action: click(start_box='(500,250)')", "Hm."
 PPO = PpoConfig(no_action=0.0)
+THRESHOLD = 0.8
+"""From which outcome on these tasks are solved."""
 
 
 def member(name: str, outcome: float, *replies: str, tokens: int = 3) -> Member:
@@ -31,13 +33,19 @@ def member(name: str, outcome: float, *replies: str, tokens: int = 3) -> Member:
         Rollout(name, step, "t/a", ("s",), "i", (), reply, (1,) * tokens, (-1.0,) * tokens)
         for step, reply in enumerate(replies)
     )
-    return Member(1, outcome, rollouts, tuple(reply == NOTHING for reply in replies))
+    without = tuple(reply == NOTHING for reply in replies)
+    return Member(1, outcome, rollouts, without, success=outcome >= THRESHOLD)
 
 
 def test_the_outcome_stands_on_the_last_reply_alone() -> None:
     found = rewarded({"g": [member("a", 1.0, CLICK, CLICK, CLICK), member("b", 0.0, CLICK)]}, PPO, 32)
     assert [one.reward for one in found] == [0.0, 0.0, 1.0, 0.0]
     assert [one.correct for one in found] == [True, True, True, False]
+
+
+def test_a_reward_below_the_threshold_is_paid_and_is_no_success_to_imitate() -> None:
+    found = rewarded({"g": [member("a", 0.8, CLICK), member("b", 0.7, CLICK)]}, PPO, 32)
+    assert [(one.reward, one.correct) for one in found] == [(0.8, True), (0.7, False)]
     assert {one.group_id for one in found} == {"g"}
 
 

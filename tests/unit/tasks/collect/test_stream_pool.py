@@ -60,12 +60,15 @@ def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_ba
     assert pool.may_begin(trajectories[4]) is None
 
 
+@pytest.mark.parametrize("suite", ["judged", "graded"])
 @pytest.mark.parametrize(("scores", "teaches"), [((0.2, 0.4), True), ((0.2, 0.2), False)])
-def test_trajectories_of_a_judged_task_that_all_fail_teach_by_their_scores(
-    tmp_path: Path, scores: tuple[float, float], teaches: bool
+def test_trajectories_of_a_judged_or_graded_task_that_all_fail_teach_by_their_scores(
+    tmp_path: Path, scores: tuple[float, float], teaches: bool, suite: str
 ) -> None:
     train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 2, "stale": 0}}
     fields = {"environments": {"fake": {}}, "suite": {"tasks": ["note"]}, "judge": {"kind": "fake"}, "train": train}
+    if suite == "graded":
+        fields |= {"environments": {"games": {}}, "suite": {"tasks": ["snake-1"]}, "judge": {}}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake, stream = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
     pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), stream)
@@ -77,9 +80,15 @@ def test_trajectories_of_a_judged_task_that_all_fail_teach_by_their_scores(
 
 def test_a_group_teaches_where_outcomes_differ_or_a_success_can_be_shown_or_lengths_cost() -> None:
     plain, injected = GroupConfig(), GroupConfig(inject=True)
-    assert can_teach([True, False, None], plain)
+    assert can_teach([True, False, None], plain, solved=True)
     for outcomes in ([False, False, None], [True, True], [None, None]):
-        assert not can_teach(outcomes, plain)
-    assert can_teach([False, False, None], injected)
-    assert not can_teach([True, True], injected) and not can_teach([None, None], injected)
-    assert can_teach([True, True], GroupConfig(overlong=4))
+        assert not can_teach(outcomes, plain, solved=outcomes[0] is True)
+    assert can_teach([False, False, None], injected, solved=False)
+    assert not can_teach([True, True], injected, solved=True)
+    assert not can_teach([None, None], injected, solved=False)
+    assert can_teach([True, True], GroupConfig(overlong=4), solved=True)
+
+
+def test_a_group_of_equal_scores_of_which_none_is_a_success_is_shown_one() -> None:
+    injected = GroupConfig(inject=True)
+    assert can_teach([0.4, 0.4], injected, solved=False) and not can_teach([0.9, 0.9], injected, solved=True)

@@ -1,0 +1,145 @@
+"""Documents that others wrote as tasks: a sandbox that reads a verdict from one, and what `doctor` asks of each."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from environments.chromium.browser import Browser
+from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.chromium.in_page import SCRIPT as IN_PAGE
+from environments.chromium.in_page import InPageReward, InPageSandbox
+from environments.chromium.page import ScriptFailure
+from environments.verifier import Verifier
+from schemas.action import Click
+from schemas.check import Probe
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.observation import Observation
+
+T = TypeVar("T")
+Options = TypeVar("Options", bound=ChromiumConfig)
+SCRIPT = IN_PAGE + Path(__file__).with_name("document.js").read_text()
+"""Runs before anything of the document; an environment's own, which brings `__page.verdict`, comes after it."""
+SEEDS = (1, 2, 3, 4)
+"""That `doctor` starts a page with; a page that draws one of two may do it alike a few times."""
+_ADVANCE = """(async () => {
+  const turn = () => new Promise((done) => setTimeout(done, 0));
+  const page = () => { try { return world.__page; } catch { return undefined; } };
+  await turn();
+  await page()?.advance(MS);
+  await turn();
+  return page()?.verdict() ?? null;
+})()"""
+"""Of the stage, which stays when the page goes elsewhere. The browser's own turns, before and after the page's time,
+bring the events that it has queued, such as `hashchange`."""
+
+
+class DocumentSandbox(InPageSandbox):
+    """One document that is a task.
+
+    Args:
+        browser: where it is opened.
+        config: time limits.
+    """
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
+        super().__init__(browser, config)
+        self._file = Path()
+
+    async def _opened_at(self, file: Path, seed: int, start: str) -> Any:
+        """Opens a file, whose chance as it loads is of the seed, and returns what the JavaScript `start` is in it."""
+        self._file = file
+        return await self._told(self._open(file.as_uri(), start, f"world.__page.load({seed})"))
+
+    def _judged(self, said: Any) -> tuple[bool, Any]:
+        """Whether the task is done, and its raw reward, from what the page's `verdict` says."""
+        return said
+
+    async def _advance(self, passed_ms: int) -> None:
+        answer = await self._told(self._page.evaluate(_ADVANCE.replace("MS", str(passed_ms))))
+        if answer is None:
+            raise SandboxFailure("the page went to another document: a task is one")
+        self.verdict = self._judged(answer)
+
+    async def _told(self, answer: Awaitable[T]) -> T:
+        """What the page answers; where it throws, the box is well and the task, its own verifier, is not."""
+        try:
+            return await answer
+        except ScriptFailure as failure:
+            said = failure.said.partition("\n    at ")[0].removeprefix("Error: ")
+            raise TrajectoryFailure("verifier", f"{self._file.name}: {said}") from failure
+
+
+class DocumentEnvironment(ChromiumEnvironment[Options]):
+    """Documents that the config or a catalog names as tasks."""
+
+    reward: Verifier = InPageReward()
+    """Who reads their rewards."""
+
+    @property
+    @abstractmethod
+    def pages(self) -> Mapping[str, Path]:
+        """The file of each template, absolute."""
+
+    @property
+    def page_key(self) -> str:
+        """The config key that says where the pages are."""
+        return f"environments.{self.name}.folder"
+
+    def probes(self) -> Sequence[Probe]:
+        """Whether every task has a page, and whether each starts, looks the same twice and has a reward; says which
+        are the same for every seed."""
+        return (
+            Probe("pages", self._files),
+            *super().probes(),
+            Probe("pages start", lambda: asyncio.run(self._starts()), required=False),
+        )
+
+    def _files(self) -> str:
+        for template, file in self.pages.items():
+            if not file.is_file():
+                raise FlywheelError(
+                    f"`environments.{self.name}.tasks.{template}`: there is no {file}.",
+                    f"Put the page there, or set `{self.page_key}`.",
+                )
+        return f"{len(self.pages)} there"
+
+    async def _starts(self) -> str:
+        browser = await Browser.launch(self._path())
+        try:
+            still = [template for template in self.pages if await self._starts_alike(browser, template)]
+        finally:
+            await browser.close()
+        note = f"; for every seed the same, if that is meant: {', '.join(still)}" if still else ""
+        return f"each starts, and looks the same twice{note}"
+
+    async def _starts_alike(self, browser: Browser, template: str) -> bool:
+        """Whether it is the same for several seeds too; raises FlywheelError where it differs for one of them."""
+        first = await self._seen(browser, template, SEEDS[0])
+        if first != await self._seen(browser, template, SEEDS[0]):
+            raise FlywheelError(
+                f"{self.pages[template]} looks different when it starts again with the same seed.",
+                "Let the seed that it starts with decide all that differs.",
+            )
+        for seed in SEEDS[1:]:
+            if await self._seen(browser, template, seed) != first:
+                return False
+        return True
+
+    async def _seen(self, browser: Browser, template: str, seed: int) -> Observation:
+        """What it shows and asks at first, once it has told its reward before an action and after one."""
+        sandbox, file = self.sandbox(browser), self.pages[template]
+        try:
+            await sandbox.start(self.task(template), seed)
+            seen = await sandbox.observe()
+            await sandbox.verify(self.reward)
+            await sandbox.perform(Click(x=0.5, y=0.5))
+            await sandbox.verify(self.reward)
+        except TrajectoryFailure as error:
+            said = error.reason.removeprefix(f"{file.name}: ")
+            raise FlywheelError(f"{file}: {said}", "Open it by hand.") from error
+        finally:
+            await sandbox.stop()
+        return seen

@@ -1,0 +1,90 @@
+"""What is known of a game before it is opened: its page, how it is read, and what its score is measured against."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.config.section import Count, Positive, Section
+from schemas.tables.task import TaskEntry
+
+PAGES = Path(__file__).with_name("pages")
+"""Of the built-in games."""
+DIFFICULTIES = ("easy", "medium", "hard")
+"""Tags of the levels."""
+
+
+class Reads(Section):
+    """JavaScript expressions over the page's own globals."""
+
+    start: str = "game.start(seed, level)"
+    """Sets the game up, with `seed` and `level` in sight; may be a promise. A string that it comes to is the
+    instruction. `null` for a page that starts by itself."""
+    score: str = "game.score"
+    """A number, in the game's own points."""
+    level: str = "game.level"
+    """The level that is being played; `null` where there is none."""
+    over: str = "game.over"
+    """Whether nothing can change the score any more: exactly true, or anything else."""
+    hint: str = "game.hint?.()"
+    """One of our actions as an object: what a scripted player would do now; `null` where there is none."""
+
+
+class GameTask(TaskEntry):
+    """One game at one level."""
+
+    page: Annotated[str, Field(min_length=1)]
+    """Its HTML file; relative to where the command is started. What it loads must be in the same folder."""
+    level: Count = 1
+    """What `reads.start` is given: a harder one is another task."""
+    reference: Positive
+    """The score that is a reward of 1."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where the reference comes from, such as whose score it is and over how many games."""
+    graded: bool = True
+    """Whether the reward itself is learnt from in groups, or success alone."""
+    width: Count = 240
+    """Of the screen, in pixels."""
+    height: Count = 280
+    action_ms: Count = 250
+    """How much of the game's time an action takes."""
+    wait_ms: Count = 250
+    """How much `wait` takes."""
+    reads: Reads = Reads()
+
+    @property
+    def file(self) -> Path:
+        """The page, absolute."""
+        return Path(self.page).expanduser().absolute()
+
+
+class _Game(Section):
+    """A built-in game in the catalog; a level's own keys stand in place of the game's."""
+
+    instruction: str
+    tags: tuple[str, ...]
+    source: str
+    wait_ms: Count = 250
+    threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    levels: tuple[dict[str, float], ...]
+
+
+@cache
+def built_in() -> Mapping[str, GameTask]:
+    """The games of `games.toml`: `NAME-1` is the page `NAME.html` at its first level."""
+    games = tomllib.loads(Path(__file__).with_name("games.toml").read_text())
+    return {
+        f"{name}-{level}": _task(name, level, _Game.model_validate(game), own)
+        for name, game in games.items()
+        for level, own in enumerate(game["levels"], 1)
+    }
+
+
+def _task(name: str, level: int, game: _Game, own: Mapping[str, float]) -> GameTask:
+    fields = game.model_dump(exclude={"levels"}) | {"page": str(PAGES / f"{name}.html"), "level": level}
+    fields["lineage"] = "flywheel games"
+    fields["tags"] = (name, *game.tags, DIFFICULTIES[level - 1])
+    return GameTask.model_validate(fields | own)

@@ -1,0 +1,105 @@
+"""A game in a page: started by a seed and a level; its score, level and end are read from its own JavaScript."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from environments.chromium.browser import Browser
+from environments.chromium.document import SCRIPT, DocumentSandbox
+from environments.chromium.page import PageKind
+from environments.games.game import GameTask
+from environments.verifier import Verifier
+from schemas.action import Action
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.observation import Outcome
+from schemas.tables.task import GuiTask
+
+_ACTIONS: TypeAdapter[Action] = TypeAdapter(Action)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a game says of itself."""
+
+    over: bool
+    score: float
+    """In the game's own points."""
+    level: Any
+    """The level that is being played, as the game names it; None where it has none."""
+
+
+class GameSandbox(DocumentSandbox):
+    """One game.
+
+    Args:
+        browser: where it is opened.
+        config: time limits.
+        games: by template.
+    """
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, games: Mapping[str, GameTask]) -> None:
+        super().__init__(browser, config)
+        self._games = games
+        self._game: GameTask | None = None
+        self.reading = Reading(over=False, score=0.0, level=None)
+
+    @property
+    def game(self) -> GameTask:
+        """The game that was started in it."""
+        if self._game is None:
+            raise SandboxFailure("the sandbox is not started")
+        return self._game
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of the game's size, whose relative addresses start from its folder."""
+        folder = self.game.file.parent.as_uri()
+        return PageKind(self.game.width, self.game.height, f"{folder}/", _script())
+
+    @property
+    def reward(self) -> float:
+        """The score so far in parts of the reference, in [0, 1]."""
+        return min(1.0, max(0.0, self.reading.score / self.game.reference))
+
+    async def hint(self) -> Action | None:
+        """What a scripted player would do now; None where the game brings none, or where there is nothing to do."""
+        said = await self._told(self._page.evaluate("world.__page.hint()"))
+        return None if said is None else _ACTIONS.validate_python(said)
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._game = game = self._games[task.template]
+        self.width, self.height = game.width, game.height
+        self.action_ms, self.wait_ms = game.action_ms, game.wait_ms
+        start = f"world.__page.play({seed}, {game.level}, {json.dumps(game.reads.model_dump())}, notes)"
+        said, verdict = await self._opened_at(game.file, seed, start)
+        self._instruction = said or task.instruction
+        self.verdict = self._judged(verdict)
+
+    def _judged(self, said: Any) -> tuple[bool, Any]:
+        over, score, level = said
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise TrajectoryFailure("verifier", f"{self._file.name}: score, {self.game.reads.score}, is {score!r}")
+        self.reading = Reading(over, float(score), level)
+        return over, self.reward
+
+
+class GameScore(Verifier):
+    """The score in parts of the reference. It counts as it stands: a game that is not played to its end has one too."""
+
+    each_step = True
+    reads = GameSandbox
+
+    async def outcome(self, sandbox: GameSandbox) -> Outcome:
+        """From what the game said after the last action."""
+        return Outcome(done=sandbox.reading.over, reward=sandbox.reward, stands=True)
+
+
+@cache
+def _script() -> str:
+    return SCRIPT + Path(__file__).with_name("page.js").read_text()
