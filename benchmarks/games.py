@@ -1,6 +1,6 @@
 """The built-in games: what a random and a scripted player come to, normalised by each game's reference.
 
-    python -m benchmarks.games [--short] [--json PATH] [--picture PATH]
+    python -m benchmarks.games [--short] [--level N] [--json PATH] [--picture PATH]
 
 The random player is the explorer. The scripted player is the game's own `hint`, which sees more than the screen, such
 as where the mines are: it shows that the game can be won by actions, not what a person or a policy can do. The
@@ -28,7 +28,7 @@ from environments.pool import SandboxPool
 from schemas.tables.trajectory import SPLIT_STARTS
 
 FIRST = SPLIT_STARTS["test"]
-SEEDS, SHORT_SEEDS = 20, 4
+SEEDS, SHORT_SEEDS = 10, 4
 REPLAYED = 2
 """Seeds of each game that are played a second time."""
 SHOWN_SEED, COLUMNS, MARGIN = 7, 6, 8
@@ -95,15 +95,16 @@ async def picture(games: GamesEnvironment, names: Sequence[str], path: Path) -> 
 def main() -> int:
     """Exit status 0 if all bars are reached."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
+    parser.add_argument("--level", type=int, choices=(1, 2, 3), help="of the games; all if not given, 1 with --short")
     parser.add_argument("--picture", type=Path, help="where to write one screen of each game, and nothing else")
     arguments = parser.parse_args()
     games = GamesEnvironment("games", GamesConfig(browsers=1, pages=2))
-    names = list(games.entries)
-    easy = [name for name in names if games.entries[name].level == 1]
+    level = arguments.level or (1 if arguments.short or arguments.picture else None)
+    names = [name for name, game in games.entries.items() if level in (None, game.level)]
     if arguments.picture:
-        asyncio.run(picture(games, easy, arguments.picture))
+        asyncio.run(picture(games, names, arguments.picture))
         return 0
-    rows = asyncio.run(measure(games, easy if arguments.short else names, SHORT_SEEDS if arguments.short else SEEDS))
+    rows = asyncio.run(measure(games, names, SHORT_SEEDS if arguments.short else SEEDS))
     bars = [
         Bar("games in which the scripted player beats the random one", _count(rows, _beats), len(rows), "higher"),
         Bar("games whose threshold the scripted player's mean reaches", _count(rows, _reaches), len(rows), "higher"),

@@ -9,7 +9,7 @@ from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.families.dialects import format_action
 from models.policy import Context
-from schemas.action import Action
+from schemas.action import Action, Wait
 from schemas.observation import Observation, Turn
 from schemas.tables.task import GuiTask
 
@@ -39,7 +39,7 @@ class Played:
     pictures: tuple[str, ...]
     """SHA-256 of every screen, the first and the last among them."""
     middle: bytes
-    """The screen half way, as PNG."""
+    """A screen about half way on which something was done, as PNG."""
 
 
 async def at_random(seen: Seen) -> Action | None:
@@ -83,7 +83,9 @@ async def play(pool: SandboxPool, task: GuiTask, seed: int, player: Player) -> P
         pngs.append((await sandbox.observe()).png)
         reward, reading = sandbox.reward, sandbox.reading
     digests = tuple(hashlib.sha256(png).hexdigest() for png in pngs)
-    return Played(reading, reward, reward >= task.threshold, tuple(actions), digests, pngs[len(pngs) // 2])
+    done = [number for number, action in enumerate(actions) if not isinstance(action, Wait)]
+    middle = pngs[done[len(done) // 2] if done else 0]
+    return Played(reading, reward, reward >= task.threshold, tuple(actions), digests, middle)
 
 
 def alike(one: Played, other: Played) -> bool:
