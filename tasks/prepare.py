@@ -36,7 +36,7 @@ def prepare_lake(run: Run, iteration: int) -> Metrics:
     config, lake = run.config, run.lake
     tasks = catalog(config)
     lake.append("tasks", tasks)
-    lake.upsert("tasks", _judged_otherwise(lake, tasks))
+    lake.upsert("tasks", renewed(lake, tasks))
     if lake.read("policies", ["policy_version"], {"policy_version": INITIAL}).num_rows == 0:
         _first_policy(config, lake, [task for task in tasks if task.split != "held_out"])
     seeds = measured_first(config)
@@ -47,12 +47,11 @@ def prepare_lake(run: Run, iteration: int) -> Metrics:
     return {"explorer": asdict(explorer), "untrained": asdict(untrained), "say": text}
 
 
-def _judged_otherwise(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
-    """The lake's tasks whose success, or what groups learn from, is another in the config by now."""
-    now = {task.task_id: task for task in tasks}
+def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
+    """The lake's tasks that are a success from another reward on, or graded otherwise, by what the config says now."""
+    now = {task.task_id: task.model_dump(include={"threshold", "graded"}) for task in tasks}
     known = lake.rows(GuiTask, {"task_id": sorted(now)})
-    renewed = [one.model_copy(update=now[one.task_id].model_dump(include={"threshold", "graded"})) for one in known]
-    return [new for old, new in zip(known, renewed, strict=True) if new != old]
+    return [new for old in known if (new := old.model_copy(update=now[old.task_id])) != old]
 
 
 def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
