@@ -87,4 +87,4 @@ def _task(name: str, level: int, game: _Game, own: Mapping[str, float]) -> GameT
     fields = game.model_dump(exclude={"levels"}) | {"page": str(PAGES / f"{name}.html"), "level": level}
     fields["lineage"] = "flywheel games"
     fields["tags"] = (name, *game.tags, DIFFICULTIES[level - 1])
-    return GameTask.model_validate(fields | own)
+    return GameTask.model_validate({**fields, **own})

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchmarks.shared.players import Played, again, alike, at_random, play, scripted
+from benchmarks.games.players import Played, again, alike, at_random, play, scripted
 from environments.games.environment import GamesConfig, GamesEnvironment
 from environments.games.sandbox import GameSandbox, GameScore, Reading
 from environments.pool import SandboxPool

@@ -32,11 +32,11 @@ def test_export_refuses_to_overwrite(place: Any, tmp_path: Path) -> None:
 
 
 def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = Summary(0.5, (0.4, 0.6), {"fake/click-target": TaskRate(0.5, 2)})
+    rates = Summary(0.5, (0.4, 0.6), {"fake/click-target": TaskRate(0.5, 2, 0.5)})
     measured = Measured("policy-0001", rates, [Attempt("fake/click-target", 2_000_000, True, 0, 1)])
     monkeypatch.setattr(policies, "call", lambda *_: measured)
     found = policies.measure(place.config, "champion", ["click-target"], None)
-    assert found.rates.tasks == {"click-target": TaskRate(0.5, 2)}
+    assert found.rates.tasks == {"click-target": TaskRate(0.5, 2, 0.5)}
     shown = policies.measured_as_json(found, 1, each=True)
     assert shown["plays"] == [("click-target", 2_000_000, True)]
     assert shown["trajectories"] == [{"task": "click-target", "seed": 2_000_000, "success": True}]

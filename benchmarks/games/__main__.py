@@ -21,7 +21,7 @@ from typing import Any
 
 from PIL import Image
 
-from benchmarks.shared.players import Played, Player, again, alike, at_random, play, scripted
+from benchmarks.games.players import Played, Player, again, alike, at_random, play, scripted
 from benchmarks.shared.report import Bar, add_options, finish
 from environments.games.environment import GamesConfig, GamesEnvironment
 from environments.pool import SandboxPool
