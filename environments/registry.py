@@ -20,6 +20,8 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "html": "environments.html.environment:HtmlEnvironment",
         "openenv": "environments.openenv.environment:OpenEnvEnvironment",
         "games": "environments.games.environment:GamesEnvironment",
+        "desktop": "environments.desktop.environment:DesktopEnvironment",
+        "osworld": "environments.osworld.environment:OsworldEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(
@@ -32,6 +34,8 @@ VERIFIERS: Registry[Verifier] = Registry(
         "state": "environments.state:StateReward",
         "openenv": "environments.openenv.sandbox:OpenEnvReward",
         "games": "environments.games.sandbox:GameScore",
+        "desktop": "environments.desktop.sandbox:DesktopReward",
+        "osworld": "environments.osworld.sandbox:OsworldReward",
     },
 )
 

@@ -1,5 +1,5 @@
-"""`flywheel sandboxes`, `flywheel environments` and `flywheel serve-sandboxes`: what is leased, what there is to lease,
-and our environments for whoever trains elsewhere."""
+"""`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is leased,
+what there is to lease, and our environments for whoever trains or acts elsewhere."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,5 +108,25 @@ def serve_sandboxes(
     answer(resolve(config, overrides), host, port, token_variable, task_names(tasks), held_out, idle_s)
 
 
-list_sandboxes.__name__ = "sandboxes"
-VERBS = (list_sandboxes, environments, serve_sandboxes)
+def serve_osworld(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    host: Annotated[str, typer.Option(help="Where to listen; on another host a token is required.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 5000,
+    token_variable: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable that holds the token.")
+    ] = "FLYWHEEL_OSWORLD_TOKEN",
+    open_: Annotated[
+        list[str] | None, typer.Option("--open", metavar="COMMAND", help="A program to open; may be given again.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="A task of the desktop to begin with.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of that task.")] = 0,
+) -> None:
+    """Serve a desktop on OSWorld's interface. Whoever may ask it may run any command on that desktop."""
+    from apps.osworld.serve import serve_osworld as answer
+
+    answer(resolve(config, overrides), host, port, token_variable, open_ or (), task, seed)
+
+
+"""`flywheel sandboxes`, `flywheel environments` and `flywheel serve-sandboxes`: what is leased, what there is to lease,
+and our environments for whoever trains elsewhere."""

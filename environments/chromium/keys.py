@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from environments.keys import usual
 from schemas.failure import ActionFailure
 
 MODIFIERS = {"alt": 1, "ctrl": 2, "meta": 4, "shift": 8}
@@ -32,7 +33,7 @@ def key_named(name: str) -> Key:
     """The key a policy calls `name`; raises ActionFailure for a name no keyboard has."""
     if len(name) == 1:
         return key_writing(name)
-    known = _NAMED.get(_ALIASES.get(name.lower(), name.lower()))
+    known = _NAMED.get(usual(name))
     if known is None:
         raise ActionFailure(f"there is no key {name!r}")
     return known
@@ -54,16 +55,11 @@ def key_writing(character: str) -> Key:
 
 def modifier_of(name: str) -> int:
     """The modifier bit of a key, 0 for keys that modify nothing."""
-    return MODIFIERS.get(_ALIASES.get(name.lower(), name.lower()), 0)
+    return MODIFIERS.get(usual(name), 0)
 
 
 _CODES = {" ": "Space", "-": "Minus", "=": "Equal", ",": "Comma", ".": "Period", "/": "Slash", ";": "Semicolon"}
 _NUMBERS = {" ": 32, "-": 189, "=": 187, ",": 188, ".": 190, "/": 191, ";": 186}
-_ALIASES = {
-    "return": "enter", "esc": "escape", "del": "delete", "control": "ctrl", "option": "alt", "cmd": "meta",
-    "command": "meta", "win": "meta", "super": "meta", "up": "arrowup", "down": "arrowdown", "left": "arrowleft",
-    "right": "arrowright", "page_up": "pageup", "page_down": "pagedown",
-}  # fmt: skip
 _NAMED = {
     "enter": Key("Enter", "Enter", 13, "\r"),
     "tab": Key("Tab", "Tab", 9),

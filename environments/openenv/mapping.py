@@ -43,6 +43,12 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
         content = base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError("is text, and no base64") from error
+    return png_of(content)
+
+
+def png_of(content: bytes) -> tuple[bytes, int, int]:
+    """The bytes of a PNG or JPEG as PNG with its width and height in pixels; raises ValueError for what is none, and
+    says what is wrong."""
     if not content.startswith(_SIGNATURE):
         return _as_png(content)
     if len(content) < 33 or not content.endswith(_END):
@@ -75,7 +81,7 @@ def _as_png(content: bytes) -> tuple[bytes, int, int]:
         with Image.open(io.BytesIO(content), formats=("JPEG", "WEBP", "GIF", "BMP")) as picture:
             return _saved(picture.convert("RGB"))
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError("is base64 of no picture") from error
+        raise ValueError("is no picture") from error
 
 
 def _saved(picture: Any) -> tuple[bytes, int, int]:

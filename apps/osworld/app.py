@@ -1,0 +1,316 @@
+"""The HTTP interface of OSWorld's machines over a desktop of ours, for others' controllers (docs/desktop.md).
+
+Whoever may ask it may run any command on the desktop: that is what the interface is for. The desktop has namespaces of
+its own, and the server answers to this machine alone unless a token is set.
+"""
+
+import asyncio
+import base64
+import html
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from apps.desk.security import LOOPBACK
+from apps.osworld.forms import MOST_BYTES, fields_of
+from apps.osworld.machine import Machine, as_command
+from apps.sandboxes.guard import Guard
+from environments.desktop.boxed import AskFailed
+from schemas.failure import SandboxFailure, TrajectoryFailure
+
+COMMAND_S, PYTHON_S, SCRIPT_S = 120.0, 30.0, 30.0
+"""How long a command, a Python script and a shell script may take unless a client says otherwise."""
+MOST_S = 600.0
+ABSENT = {
+    "/start_recording": "no screen is recorded here",
+    "/end_recording": "no screen is recorded here",
+    "/setup/change_wallpaper": "the desktop has no wallpaper",
+    "/setup/download_file": "the desktop has no network: fetch the file yourself, and send it to /setup/upload",
+}
+"""What OSWorld's own server has and this one has not, and why."""
+Answers = Callable[[Machine, Request], Awaitable[Response]]
+
+
+def make_app(machine: Machine, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
+    """The server of one desktop.
+
+    Args:
+        machine: the desktop, which is started with the server and ends with it.
+        token: what is asked for as `Authorization: Bearer`; None asks for none.
+        hosts: the names that it may be asked by where no token is asked for.
+    """
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> Any:
+        await machine.reset()
+        yield
+        await machine.close()
+
+    routes = [_route(machine, path, method, answer) for path, (method, answer) in _ROUTES.items()]
+    routes += [_route(machine, path, "POST", _absent(why)) for path, why in ABSENT.items()]
+    return Guard(Starlette(routes=routes, lifespan=running), token, hosts)
+
+
+def _route(machine: Machine, path: str, method: str, answer: Answers) -> Route:
+    async def answered(request: Request) -> Response:
+        try:
+            if int(request.headers.get("content-length") or 0) > MOST_BYTES:
+                return _failed("the request is too long", 413)
+            return await answer(machine, request)
+        except (ValueError, KeyError, TypeError) as error:
+            return _failed(f"{path} cannot read this: {error}", 400)
+        except AskFailed as error:
+            return _failed(str(error), 500)
+        except TrajectoryFailure as failure:
+            return _failed(failure.reason, 503 if isinstance(failure, SandboxFailure) else 500)
+
+    return Route(path, answered, methods=[method])
+
+
+def _failed(message: str, status: int) -> JSONResponse:
+    return JSONResponse({"status": "error", "message": message}, status)
+
+
+def _absent(why: str) -> Answers:
+    async def answer(machine: Machine, request: Request) -> Response:
+        return _failed(why, 501)
+
+    return answer
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    given = json.loads(body) if body else {}
+    if not isinstance(given, dict):
+        raise ValueError("it is no JSON object")
+    return given
+
+
+async def _form(request: Request) -> Mapping[str, bytes]:
+    return fields_of(request.headers.get("content-type", ""), await request.body())
+
+
+async def _screenshot(machine: Machine, request: Request) -> Response:
+    _, png = await machine.box.content("look")
+    return Response(png, media_type="image/png")
+
+
+async def _run(machine: Machine, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:
+    """What OSWorld's server says of a command that ended; raises AskFailed for one that did not, or was none."""
+    timeout_s = min(timeout_s, MOST_S)
+    if isinstance(command, list):
+        command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
+    said = await machine.box.ask("execute", command=command, timeout_s=timeout_s, cwd=cwd)
+    if said.get("timed_out"):
+        raise AskFailed(f"the command took longer than {timeout_s:g} s")
+    return {"status": "success", "output": said["stdout"], "error": said["stderr"], "returncode": said["returncode"]}
+
+
+async def _execute(machine: Machine, request: Request) -> Response:
+    given = await _json(request)
+    command = as_command(given.get("command"), bool(given.get("shell")))
+    return JSONResponse(await _run(machine, command, float(given.get("timeout") or COMMAND_S)))
+
+
+async def _execute_verified(machine: Machine, request: Request) -> Response:
+    """A command, and then a window that must be there or a command that must succeed, within a time."""
+    given = await _json(request)
+    said = await _run(machine, as_command(given.get("command"), bool(given.get("shell"))), COMMAND_S)
+    wanted = given.get("verification") or {}
+    limit_s, apart_s = min(float(given.get("max_wait_time", 10)), MOST_S), float(given.get("check_interval", 1))
+    begun = time.monotonic()
+    while wanted:
+        shown = "window_exists" not in wanted or await machine.window(wanted["window_exists"], False, False)
+        check = wanted.get("command_success")
+        if shown and (check is None or not (await _run(machine, check, 5.0))["returncode"]):
+            return JSONResponse({**said, "verification": "passed", "wait_time": time.monotonic() - begun})
+        if time.monotonic() - begun > limit_s:
+            failed = {"status": "verification_failed", "verification": "failed", "wait_time": limit_s}
+            return JSONResponse({**said, **failed}, 500)
+        await asyncio.sleep(max(apart_s, 0.05))
+    return JSONResponse(said)
+
+
+async def _run_python(machine: Machine, request: Request) -> Response:
+    code = (await _json(request)).get("code")
+    if not isinstance(code, str) or not code:
+        raise ValueError("`code` is a Python script")
+    said = await _run(machine, ["python", "-c", code], PYTHON_S)
+    return_code = said.pop("returncode")
+    status = "success" if return_code == 0 else "error"
+    message = said["output"] + said["error"]
+    return JSONResponse({**said, "status": status, "message": message, "need_more": False, "return_code": return_code})
+
+
+async def _run_bash(machine: Machine, request: Request) -> Response:
+    given = await _json(request)
+    script = given.get("script")
+    if not isinstance(script, str) or not script:
+        raise ValueError("`script` is a shell script")
+    command = ["bash", "-c", script]
+    said = await _run(machine, command, float(given.get("timeout") or SCRIPT_S), str(given.get("working_dir") or ""))
+    return JSONResponse({**said, "status": "success" if said["returncode"] == 0 else "error"})
+
+
+async def _launch(machine: Machine, request: Request) -> Response:
+    given = await _json(request)
+    shell = bool(given.get("shell"))
+    command = as_command(given.get("command"), shell)
+    if isinstance(command, list):
+        command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
+    await machine.box.ask("open", command=command, window_s=0)
+    shown = command if isinstance(command, str) else " ".join(command)
+    return PlainTextResponse(f"{shown} launched successfully")
+
+
+async def _accessibility(machine: Machine, request: Request) -> Response:
+    """The windows as OSWorld's tree has them: what is inside of them is not known here."""
+    frames = "".join(
+        f'<application name="{html.escape(one["classes"][-1] if one["classes"] else "")}">'
+        f'<frame name="{html.escape(one["title"])}" st:active="{str(one["active"]).lower()}" '
+        f'cp:screencoord="({one["x"]}, {one["y"]})" cp:size="({one["width"]}, {one["height"]})"/></application>'
+        for one in await machine.windows()
+    )
+    spaces = 'xmlns:st="uri:deskat:state.at-spi.gnome.org" xmlns:cp="uri:deskat:component.at-spi.gnome.org"'
+    return JSONResponse({"AT": f"<desktop-frame {spaces}>{frames}</desktop-frame>"})
+
+
+async def _terminal(machine: Machine, request: Request) -> Response:
+    """OSWorld's own says nothing either where no terminal of GNOME is open."""
+    assert machine.box
+    return JSONResponse({"output": None, "status": "success"})
+
+
+async def _platform(machine: Machine, request: Request) -> Response:
+    return PlainTextResponse("Linux")
+
+
+async def _cursor(machine: Machine, request: Request) -> Response:
+    at = await machine.box.ask("pointer")
+    return JSONResponse([at["x"], at["y"]])
+
+
+async def _screen_size(machine: Machine, request: Request) -> Response:
+    config = machine.environment.config
+    return JSONResponse({"width": config.width, "height": config.height})
+
+
+async def _window_size(machine: Machine, request: Request) -> Response:
+    name = (await _form(request))["app_class_name"].decode()
+    if (found := await machine.window(name, True, True) or await machine.window(name, True, False)) is None:
+        return _failed(f"there is no window of {name}", 404)
+    return JSONResponse({"width": found["width"], "height": found["height"]})
+
+
+async def _desktop_path(machine: Machine, request: Request) -> Response:
+    return JSONResponse({"desktop_path": machine.box.home})
+
+
+async def _wallpaper(machine: Machine, request: Request) -> Response:
+    return _failed("the desktop has no wallpaper", 404)
+
+
+async def _list_directory(machine: Machine, request: Request) -> Response:
+    path = str((await _json(request))["path"])
+    listing = await _run(machine, ["python", "-c", _LISTS, path], COMMAND_S)
+    if listing["returncode"]:
+        return JSONResponse({"error": "The provided path is not a directory"}, 400)
+    return JSONResponse({"directory_tree": json.loads(listing["output"])})
+
+
+_LISTS = """
+import json, os, sys
+def listed(place):
+    children = []
+    for entry in sorted(os.scandir(place), key=lambda one: one.name):
+        inner = entry.is_dir(follow_symlinks=False)
+        children.append(listed(entry.path) if inner else {"type": "file", "name": entry.name})
+    return {"type": "directory", "name": os.path.basename(place), "children": children}
+print(json.dumps(listed(os.path.expanduser(sys.argv[1]))))
+"""
+
+
+async def _file(machine: Machine, request: Request) -> Response:
+    path = (await _form(request))["file_path"].decode()
+    try:
+        _, content = await machine.box.content("read", path=path)
+    except AskFailed:
+        return JSONResponse({"error": "File not found"}, 404)
+    return Response(content, media_type="application/octet-stream")
+
+
+async def _upload(machine: Machine, request: Request) -> Response:
+    fields = await _form(request)
+    path, content = fields["file_path"].decode(), fields["file_data"]
+    await machine.box.ask("write", path=path, content=base64.b64encode(content).decode())
+    return PlainTextResponse(f"File Uploaded: {len(content)} bytes")
+
+
+async def _open_file(machine: Machine, request: Request) -> Response:
+    path = (await _json(request)).get("path")
+    if not isinstance(path, str) or not path:
+        raise ValueError("`path` is missing")
+    if (why := await machine.open(path)) is not None:
+        return PlainTextResponse(why, 404)
+    return PlainTextResponse("File opened and window activated successfully")
+
+
+def _window_asked(what: str, done: str) -> Answers:
+    async def answer(machine: Machine, request: Request) -> Response:
+        given = await _json(request)
+        found = await machine.window(str(given["window_name"]), bool(given.get("by_class")), bool(given.get("strict")))
+        if found is not None:
+            await machine.box.ask("window", number=found["id"], what=what)
+        return PlainTextResponse(done)  # as OSWorld's own, which does not look whether there is one
+
+    return answer
+
+
+async def _reset(machine: Machine, request: Request) -> Response:
+    given = await _json(request)
+    task, seed = given.get("task"), given.get("seed")
+    if not (task is None or isinstance(task, str)) or not (seed is None or (type(seed) is int and seed >= 0)):
+        raise ValueError("`task` is a name, and `seed` a whole number")
+    return JSONResponse({"instruction": await machine.reset(task, seed)})
+
+
+async def _outcome(machine: Machine, request: Request) -> Response:
+    if (outcome := await machine.outcome()) is None:
+        return _failed("no task of ours was started", 404)
+    return JSONResponse({"done": outcome.done, "reward": outcome.reward})
+
+
+_ROUTES: Mapping[str, tuple[str, Answers]] = {
+    "/screenshot": ("GET", _screenshot),
+    "/accessibility": ("GET", _accessibility),
+    "/terminal": ("GET", _terminal),
+    "/platform": ("GET", _platform),
+    "/cursor_position": ("GET", _cursor),
+    "/execute": ("POST", _execute),
+    "/setup/execute": ("POST", _execute),
+    "/execute_with_verification": ("POST", _execute_verified),
+    "/setup/execute_with_verification": ("POST", _execute_verified),
+    "/run_python": ("POST", _run_python),
+    "/run_bash_script": ("POST", _run_bash),
+    "/screen_size": ("POST", _screen_size),
+    "/window_size": ("POST", _window_size),
+    "/desktop_path": ("POST", _desktop_path),
+    "/wallpaper": ("POST", _wallpaper),
+    "/list_directory": ("POST", _list_directory),
+    "/file": ("POST", _file),
+    "/setup/upload": ("POST", _upload),
+    "/setup/launch": ("POST", _launch),
+    "/setup/open_file": ("POST", _open_file),
+    "/setup/activate_window": ("POST", _window_asked("activate", "Window activated successfully")),
+    "/setup/close_window": ("POST", _window_asked("close", "Window closed successfully.")),
+    "/flywheel/reset": ("POST", _reset),
+    "/flywheel/outcome": ("GET", _outcome),
+}

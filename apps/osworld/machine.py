@@ -1,0 +1,130 @@
+"""The one desktop that a server of OSWorld's interface shows: started, replaced by a fresh one, and ended."""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from environments.desktop.boxed import AskFailed, Box
+from environments.desktop.environment import DesktopEnvironment
+from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin, open_programs
+from environments.desktop.tasks.task import Command
+from schemas.failure import SandboxFailure
+from schemas.observation import Outcome
+
+OPENS = {
+    ".txt": "mousepad", ".md": "mousepad", ".csv": "mousepad", ".json": "mousepad", ".py": "mousepad",
+    ".log": "mousepad", ".png": "gpicview", ".jpg": "gpicview", ".jpeg": "gpicview", ".gif": "gpicview", "": "pcmanfm",
+}  # fmt: skip
+"""What opens a file, by the end of its name; a folder has none."""
+
+
+class Machine:
+    """A desktop with some programs, or with a task of ours set out on it.
+
+    Args:
+        environment: of the desktop.
+        programs: what is opened on a fresh one.
+        task: a task of the environment to begin with, as a template; None for none.
+        seed: of that task.
+    """
+
+    def __init__(
+        self, environment: DesktopEnvironment, programs: Sequence[Command], task: str | None = None, seed: int = 0
+    ) -> None:
+        self.environment = environment
+        self._programs, self._task, self._seed = tuple(programs), task, seed
+        self._sandbox: DesktopSandbox | None = None
+        self._box: Box | None = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def box(self) -> Box:
+        """The desktop; raises SandboxFailure where it died and no other was asked for."""
+        box = self._sandbox.box if self._sandbox is not None else self._box
+        if box is None or not box.alive:
+            raise SandboxFailure("the desktop is gone: ask for a fresh one at /flywheel/reset")
+        return box
+
+    async def reset(self, task: str | None = None, seed: int | None = None) -> str:
+        """A fresh desktop in place of the last one; the instruction of its task, or nothing.
+
+        Args:
+            task: another task than before; raises ValueError for one that there is not.
+            seed: of the task; the one before, if not given.
+        """
+        if task is not None and task not in self.environment.entries:
+            raise ValueError(f"there is no task {task[:60]!r}: there are {', '.join(self.environment.entries)}")
+        async with self._changing:
+            await self._end()
+            self._task, self._seed = task or self._task, self._seed if seed is None else seed
+            if self._task is None:
+                self._box = await begin(self.environment.config)
+                await open_programs(self._box, self._programs)
+                return ""
+            self._sandbox = DesktopSandbox(self.environment.config)
+            await self._sandbox.start(self.environment.task(self._task), self._seed)
+            return (await self._sandbox.observe()).instruction
+
+    async def outcome(self) -> Outcome | None:
+        """What our verifier says of the task now; None without a task."""
+        return None if self._sandbox is None else await self._sandbox.verify(DesktopReward())
+
+    async def close(self) -> None:
+        """Ends it."""
+        async with self._changing:
+            await self._end()
+
+    async def _end(self) -> None:
+        sandbox, box, self._sandbox, self._box = self._sandbox, self._box, None, None
+        if sandbox is not None:
+            await sandbox.stop()
+        if box is not None:
+            await box.close()
+
+    async def windows(self) -> list[dict[str, Any]]:
+        """Those that are open."""
+        return (await self.box.ask("windows"))["windows"]
+
+    async def window(self, name: str, by_class: bool, strict: bool) -> dict[str, Any] | None:
+        """The one that is called so, in part or in full, by its title or its class; None if there is none."""
+
+        def called(one: dict[str, Any]) -> bool:
+            texts = one["classes"] if by_class else [one["title"]]
+            if strict:
+                return name in texts
+            return any(name.lower() in text.lower() for text in texts)
+
+        return next((one for one in await self.windows() if called(one)), None)
+
+    async def open(self, path: str) -> str | None:
+        """Opens a file with the program for its kind, or a program; why not, if not."""
+        command: list[str] | None
+        end = path[path.rfind(".") :].lower() if "." in path.rpartition("/")[2] else ""
+        there = await self.box.ask("execute", command=["test", "-e", self._place(path)], timeout_s=10)
+        if there["returncode"] == 0:
+            command = [OPENS[end], self._place(path)] if end in OPENS else None
+        else:
+            found = await self.box.ask("execute", command=["which", path.split("/")[-1]], timeout_s=10)
+            command = [path] if found["returncode"] == 0 else None
+        if command is None:
+            return f"Nothing here opens {path}"
+        try:
+            shown = (await self.box.ask("open", command=command, window_s=10))["shown"]
+        except AskFailed as error:
+            return str(error)
+        return None if shown else f"No window of {path} within 10 s"
+
+    def _place(self, path: str) -> str:
+        return self.box.home + path[1:] if path.startswith("~") else path
+
+
+def as_command(given: Any, shell: bool) -> list[str] | str:
+    """A command as OSWorld's clients send it: a list of words, or one text; raises ValueError for anything else."""
+    if shell and isinstance(given, list):
+        given = given[0] if len(given) == 1 else shlex.join(given)
+    if isinstance(given, str):
+        return given if shell else shlex.split(given)
+    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
+        raise ValueError("`command` is a list of words, or a text")
+    return given

@@ -1,0 +1,75 @@
+"""`flywheel serve-osworld`: starts a desktop, then answers until it is ended."""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import uvicorn
+
+from apps.desk.security import LOOPBACK
+from apps.desk.serve import listening_at, token_for
+from apps.osworld.app import make_app
+from apps.osworld.machine import Machine
+from environments.desktop.catalog import EXTRA
+from environments.desktop.environment import DesktopConfig, DesktopEnvironment
+from environments.registry import environments_of
+from schemas.config import Config
+from schemas.failure import FlywheelError, UsageError
+from tasks.running.console import out
+
+
+def serve_osworld(
+    config: Config,
+    host: str,
+    port: int,
+    token_variable: str,
+    programs: Sequence[str],
+    task: str | None,
+    seed: int,
+) -> None:
+    """Serves one desktop on the interface of OSWorld's machines until a signal ends it.
+
+    Args:
+        config: the resolved config; its environment of kind `desktop`, if it has one, says how the desktop is.
+        host: the address to listen at.
+        port: 0 takes any that is free.
+        token_variable: the environment variable with the token.
+        programs: commands that are opened on a fresh desktop.
+        task: a task of ours to begin with.
+        seed: of that task.
+
+    Raises:
+        UsageError: there is no such task, or it and programs are named; or the address is not this machine's own and
+            there is no token.
+        FlywheelError: the port is taken, a program or pyautogui is missing, or no desktop starts.
+    """
+    token = token_for(host, token_variable, "--host")
+    environment = _desktop(config)
+    if task is not None and task not in environment.entries:
+        raise UsageError(f"`--task`: there is no task {task}.", f"There are {', '.join(environment.entries)}.")
+    if task is not None and programs:
+        raise UsageError("`--open` and `--task` exclude each other.", "A task opens its own programs.")
+    environment.host()
+    if find_spec("pyautogui") is None:
+        raise FlywheelError("OSWorld's clients act with pyautogui, which is not installed.", f"`{EXTRA}` installs it.")
+    machine = Machine(environment, [tuple(shlex.split(one)) for one in programs], task, seed)
+    app = make_app(machine, token, (*LOOPBACK, host.lower()))
+    with listening_at(host, port, "--port") as listening:
+        shown = f"[{host}]" if ":" in host else host
+        how = "" if token is None else f"  (the token is in {token_variable})"
+        address = f"http://{shown}:{listening.getsockname()[1]}"
+
+        async def answer() -> None:
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
+            out().print(f"osworld {address}{how}", highlight=False, soft_wrap=True)
+            await server.serve([listening])
+
+        asyncio.run(answer())
+
+
+def _desktop(config: Config) -> DesktopEnvironment:
+    for one in environments_of(config):
+        if isinstance(one, DesktopEnvironment):
+            return one
+    return DesktopEnvironment("desktop", DesktopConfig(kind="desktop"))

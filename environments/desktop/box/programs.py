@@ -1,0 +1,115 @@
+"""The processes of a desktop: its X server, its window manager, and what is opened or executed in it."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from environments.desktop.box.rest import descendants
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+START_S = 15.0
+"""How long the X server and the window manager may take."""
+MOST_OUTPUT = 1 << 20
+"""Bytes of what a command writes that are handed on."""
+
+
+class NotStarted(Exception):
+    """A program did not start; says which, and what it wrote."""
+
+
+def adopt() -> None:
+    """Becomes the parent of whatever loses its own, so that nothing that is started here is out of sight."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_all() -> None:
+    """Ends everything that was started here, and what that has started meanwhile."""
+    while left := descendants(os.getpid()):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """An X server that draws into a file of `folder`, and the name of its display; raises NotStarted."""
+    to_read, to_write = os.pipe()
+    folder.mkdir(parents=True, exist_ok=True)
+    screen = ("-screen", "0", f"{width}x{height}x24", "-fbdir", str(folder), "-dpi", "96")
+    log = (folder / "log").open("wb")
+    try:
+        server = subprocess.Popen(
+            ["Xvfb", "-displayfd", str(to_write), *screen, "-nolisten", "tcp", "-noreset", "-s", "0"],
+            pass_fds=(to_write,), stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_with_parent,
+        )  # fmt: skip
+    except OSError as error:
+        raise NotStarted(f"Xvfb: {error}") from error
+    finally:
+        os.close(to_write)
+        log.close()
+    number = b""
+    try:
+        while not number.endswith(b"\n"):  # to the end of its line: a pipe closed before ends the server
+            if not (more := os.read(to_read, 16)):
+                raise NotStarted(f"Xvfb: {(folder / 'log').read_text(errors='replace')[-400:]}")
+            number += more
+    finally:
+        os.close(to_read)
+    return server, f":{number.decode().strip()}"
+
+
+def _with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def opened(command: Sequence[str] | str, cwd: Path, more: Mapping[str, str] | None = None) -> int:
+    """Starts a program that goes on by itself; its process id. A text is a line for the shell. Raises OSError."""
+    process = subprocess.Popen(
+        command, shell=isinstance(command, str), cwd=cwd, env={**os.environ, **(more or {})}, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process.pid
+
+
+def executed(command: Sequence[str] | str, cwd: Path, timeout_s: float) -> dict[str, Any]:
+    """Runs a command to its end. What it leaves running in the background is not waited for.
+
+    Returns:
+        `stdout`, `stderr` (text) and `returncode`; or `timed_out`, and its process group is ended.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+        process = subprocess.Popen(
+            command, shell=isinstance(command, str), cwd=cwd, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=error,
+        )  # fmt: skip
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return {"timed_out": True}
+        return {"stdout": _text(output), "stderr": _text(error), "returncode": process.returncode}
+
+
+def _text(written: IO[bytes]) -> str:
+    written.seek(0)
+    return written.read(MOST_OUTPUT).decode(errors="replace")

@@ -1,0 +1,197 @@
+"""A desktop from outside: starts it, asks it, ends it. What runs inside is `environments.desktop.box`."""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from environments.desktop import isolation
+from schemas.failure import SandboxFailure
+
+Isolation = Literal["namespaces", "none"]
+PREFIX = "flywheel-desktop-"
+MOST_BYTES = 64 << 20
+"""Of one line of an answer."""
+HOME_MB = 64
+_MODULE = "environments.desktop.box"
+
+
+class AskFailed(Exception):
+    """The desktop could not do what it was asked; it goes on."""
+
+
+class Box:
+    """One running desktop. Made by `start`, ended by `close`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: str | None) -> None:
+        self._process, self._folder = process, folder
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._drain: asyncio.Task[bytes] | None = None
+
+    @classmethod
+    async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "Box":
+        """A desktop with an X server and a window manager, and nothing else but settings in its home.
+
+        Raises:
+            SandboxFailure: it does not start; says what it wrote.
+            FlywheelError: there is no bubblewrap.
+        """
+        _sweep()
+        folder = None if kind == "namespaces" else tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+        spawning = asyncio.ensure_future(_spawn(width, height, folder))
+        try:
+            box = cls(await asyncio.shield(spawning), folder)
+            await box._begin(settings)
+        except BaseException:
+            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            if spawning.exception() is None:
+                await cls(spawning.result(), folder).close()
+            elif folder:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return box
+
+    async def _begin(self, settings: Mapping[str, bytes]) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(json.dumps(_listed(settings)).encode() + b"\n")
+        first = await self._process.stdout.readline()
+        said = json.loads(first) if first.startswith(b"{") else {"error": await self._complaint()}
+        if "error" in said:
+            raise SandboxFailure(f"the desktop does not start: {said['error']}")
+        assert self._process.stderr is not None
+        self._reader = asyncio.create_task(self._read())
+        self._drain = asyncio.create_task(self._process.stderr.read())  # so that it never waits for its complaints
+
+    async def _complaint(self) -> str:
+        assert self._process.stderr is not None
+        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "it says nothing"
+
+    @property
+    def home(self) -> str:
+        """Where its home is, as its programs see it."""
+        return isolation.HOME if self._folder is None else f"{self._folder}/home"
+
+    @property
+    def pid(self) -> int:
+        """Its outermost process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.returncode is None and self._reader is not None and not self._reader.done()
+
+    async def ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        """Its answer to a question of `environments.desktop.box`, as JSON.
+
+        Raises:
+            AskFailed: it could not do that.
+            SandboxFailure: it is gone.
+        """
+        return (await self._asked(what, fields))[0]
+
+    async def content(self, what: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """The same with the bytes that follow; raises as `ask` does."""
+        return await self._asked(what, fields)
+
+    async def set_out(self, files: Mapping[str, bytes]) -> None:
+        """Writes files below its home; a name that ends with a slash is a folder."""
+        await self.ask("set_out", files=_listed(files))
+
+    async def _asked(self, what: str, fields: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        if not self.alive:
+            raise SandboxFailure("the desktop is gone")
+        assert self._process.stdin is not None
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            with contextlib.suppress(ConnectionError):
+                self._process.stdin.write(json.dumps({"id": number, "ask": what, **fields}).encode() + b"\n")
+                await self._process.stdin.drain()
+            said, content = await answer
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in said:
+            raise AskFailed(str(said["error"]))
+        return said, content
+
+    async def _read(self) -> None:
+        stream = self._process.stdout
+        assert stream is not None
+        try:
+            while line := await stream.readline():
+                said = json.loads(line)
+                content = await stream.readexactly(said["bytes"])
+                if (waiting := self._waiting.get(said["id"])) is not None and not waiting.done():
+                    waiting.set_result((said, content))
+        except (asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
+            self.kill()  # what it says cannot be read any more
+        finally:
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(SandboxFailure("the desktop died"))
+
+    def kill(self) -> None:
+        """Ends it at once; whatever is asked of it fails."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._folder is None:
+                self._process.kill()
+            else:
+                self._process.terminate()  # without namespaces it has to end its own itself
+
+    async def close(self) -> None:
+        """Ends it, and waits until nothing of it is left."""
+        try:
+            self.kill()
+            await self._process.wait()
+        finally:
+            for task in (self._reader, self._drain):
+                if task is not None:
+                    task.cancel()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _listed(files: Mapping[str, bytes]) -> list[dict[str, str]]:
+    return [{"path": path, "content": base64.b64encode(content).decode()} for path, content in files.items()]
+
+
+async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subprocess.Process:
+    accounts = isolation.account_files() if folder is None else {}
+    home, temporary = (isolation.HOME, "/tmp") if folder is None else (f"{folder}/home", f"{folder}/tmp")
+    if folder is None:
+        before = isolation.walls(HOME_MB, accounts)
+    else:
+        Path(home).mkdir()
+        Path(temporary).mkdir()
+        before = []  # it ends with its input, and so with this process
+    inner = [sys.executable, "-P", "-m", _MODULE, str(width), str(height), home]
+    try:
+        return await asyncio.create_subprocess_exec(
+            *before, *inner, pass_fds=tuple(accounts.values()), start_new_session=True, limit=MOST_BYTES,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=isolation.environment(home, temporary), cwd=None if folder is None else home,
+        )  # fmt: skip
+    finally:
+        for descriptor in accounts.values():
+            os.close(descriptor)
+
+
+def _sweep() -> None:
+    """Deletes the folders of desktops whose owner was killed before it could."""
+    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = leftover.name.removeprefix(PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(leftover, ignore_errors=True)

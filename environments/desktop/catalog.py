@@ -1,0 +1,30 @@
+"""The desktop's tasks, and the programs that they and the desktop itself need."""
+
+from collections.abc import Mapping
+
+from environments.desktop.tasks import calculator, editor, files, pictures, terminal, windows
+from environments.desktop.tasks.task import DesktopTask
+
+TASKS: Mapping[str, DesktopTask] = {
+    **editor.TASKS,
+    **terminal.TASKS,
+    **files.TASKS,
+    **calculator.TASKS,
+    **pictures.TASKS,
+    **windows.TASKS,
+}
+"""By template."""
+PACKAGES: Mapping[str, str] = {
+    "Xvfb": "xvfb",
+    "openbox": "openbox",
+    "xterm": "xterm",
+    "mousepad": "mousepad",
+    "pcmanfm": "pcmanfm",
+    "galculator": "galculator",
+    "gpicview": "gpicview",
+    "bwrap": "bubblewrap",
+}
+"""Debian's packages by the program that each is installed for."""
+FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")
+"""What programs write in, so that desktops look alike everywhere, and its package."""
+EXTRA = "pip install 'flywheel[desktop]'"

@@ -1,0 +1,105 @@
+"""A desktop as an environment: real programs on a real X server, which real input events drive."""
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from environments.desktop.boxed import Isolation
+from environments.desktop.catalog import EXTRA, FONT, PACKAGES, TASKS
+from environments.desktop.isolation import require_walls
+from environments.desktop.sandbox import DesktopSandbox, begin
+from environments.environment import Environment
+from environments.host import Host, NoHost
+from schemas.check import Probe
+from schemas.config.section import Count
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError, SandboxFailure
+from schemas.tables.task import TaskEntry
+
+Side = Annotated[int, Field(ge=320, le=4096)]
+
+
+class DesktopConfig(EnvironmentConfig):
+    """A desktop with a terminal, an editor, a file manager and the like (docs/desktop.md)."""
+
+    desktops: Count = 2
+    """How many trajectories run at the same time, each on a desktop of its own (about 100 MB)."""
+    width: Side = 1024
+    """Of the screen, in pixels."""
+    height: Side = 768
+    isolation: Isolation = "namespaces"
+    """`namespaces`: a desktop sees no file, no process and no network of this machine; needs bubblewrap. `none`: it
+    sees and can change all that you can, for whoever acts in it has a terminal."""
+
+
+class DesktopEnvironment(Environment[DesktopConfig]):
+    """The tasks of `environments.desktop.catalog`."""
+
+    section = DesktopConfig
+    verifier = "desktop"
+    sandbox_class = DesktopSandbox
+    lists_elements = False
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """Our own."""
+        return {template: task.entry for template, task in TASKS.items()}
+
+    @property
+    def lineage(self) -> str:
+        """Our own."""
+        return "flywheel desktop 1"
+
+    @property
+    def sandboxes(self) -> int:
+        """Desktops."""
+        return self.config.desktops
+
+    def host(self) -> Host:
+        """None that is shared: each lease starts its own; raises FlywheelError if a program is missing."""
+        require_programs()
+        if self.config.isolation == "namespaces":
+            require_walls()
+        return NoHost(lambda: DesktopSandbox(self.config))
+
+    def probes(self) -> Sequence[Probe]:
+        """Whether the programs are installed and namespaces can be made; for `doctor`, whether a desktop starts."""
+        walls = () if self.config.isolation == "none" else (Probe("desktop namespaces", require_walls),)
+        return (
+            Probe("desktop programs", require_programs),
+            *walls,
+            Probe("desktop starts", self._start, required=False),
+        )
+
+    def _start(self) -> str:
+        async def start() -> None:
+            box = await begin(self.config)
+            await box.close()
+
+        try:
+            asyncio.run(start())
+        except SandboxFailure as error:
+            raise FlywheelError(error.reason, "Run Xvfb by hand to see what it says.") from error
+        return "it started and answered"
+
+
+def missing_packages() -> list[str]:
+    """Debian's packages that the desktop and its tasks need and that are not installed."""
+    found = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    return found if Path(FONT[0]).exists() else [*found, FONT[1]]
+
+
+def require_programs() -> str:
+    """Says that all programs are there; raises FlywheelError naming the packages that are missing."""
+    if missing := missing_packages():
+        raise FlywheelError(
+            f"The desktop has no {', '.join(missing)}.", f"`apt install {' '.join(missing)}` installs what is missing."
+        )
+    if absent := [name for name in ("Xlib", "cv2") if find_spec(name) is None]:
+        raise FlywheelError(f"The desktop has no Python package {' and '.join(absent)}.", f"`{EXTRA}` installs it.")
+    return f"{len(PACKAGES)} programs are installed"

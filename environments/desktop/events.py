@@ -1,0 +1,113 @@
+"""What an action is as input events of an X display: where the pointer goes, which button or key goes down and up."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from environments.keys import usual
+from schemas import action as act
+from schemas.failure import ActionFailure
+
+Event = list[Any]
+"""`move X Y`, `button NUMBER DOWN`, `key KEYSYM DOWN`, `text CHARACTERS` or `pause SECONDS`."""
+LEFT, RIGHT = 1, 3
+WHEEL = {"up": 4, "down": 5, "left": 6, "right": 7}
+NOTCHES = 5
+"""Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
+DRAG_MOVES = 8
+DRAG_PAUSE_S = 0.012
+"""Between two moves of a drag: programs that take a thing up look at several."""
+HELD_S = 0.03
+"""How long keys are held together: a window manager that takes the keyboard for `alt tab` must see alt go up."""
+LONG_S = 1.0
+"""How long a long press lasts."""
+WAIT_S = 1.0
+KEYSYMS: Mapping[str, int] = {
+    "enter": 0xFF0D, "tab": 0xFF09, "space": 0x20, "escape": 0xFF1B, "backspace": 0xFF08, "delete": 0xFFFF,
+    "insert": 0xFF63, "home": 0xFF50, "end": 0xFF57, "pageup": 0xFF55, "pagedown": 0xFF56, "arrowleft": 0xFF51,
+    "arrowup": 0xFF52, "arrowright": 0xFF53, "arrowdown": 0xFF54, "shift": 0xFFE1, "ctrl": 0xFFE3, "alt": 0xFFE9,
+    "meta": 0xFFEB, **{f"f{n}": 0xFFBD + n for n in range(1, 13)},
+}  # fmt: skip
+"""Of the X protocol (Appendix A), by what keys are usually called."""
+_UNICODE = 0x0100_0000
+
+
+def keysym_named(name: str) -> int:
+    """The keysym of the key that a policy calls `name`; raises ActionFailure for a name that no keyboard has."""
+    if len(name) == 1 and name.isprintable():
+        return ord(name) if ord(name) < 0x100 else _UNICODE | ord(name)
+    if (known := KEYSYMS.get(usual(name))) is None:
+        raise ActionFailure(f"there is no key {name!r}")
+    return known
+
+
+def pixel(x: float, y: float, width: int, height: int) -> tuple[int, int]:
+    """The pixel at fractions of the screen."""
+    return min(int(x * width), width - 1), min(int(y * height), height - 1)
+
+
+def events_of(action: act.Action, width: int, height: int) -> list[Event]:
+    """An action on a screen of so many pixels; raises ActionFailure for one that a desktop does not have."""
+    if (made := _MADE.get(action.type)) is None:
+        raise ActionFailure(f"a desktop cannot perform {action.type}")
+    return made(action, width, height)
+
+
+def _clicks(button: int, times: int) -> Callable[[Any, int, int], list[Event]]:
+    def made(action: act.Click, width: int, height: int) -> list[Event]:
+        once = [["button", button, True], ["button", button, False]]
+        return [["move", *pixel(action.x, action.y, width, height)], *once * times]
+
+    return made
+
+
+def _long_press(action: act.LongPress, width: int, height: int) -> list[Event]:
+    moved = ["move", *pixel(action.x, action.y, width, height)]
+    return [moved, ["button", LEFT, True], ["pause", LONG_S], ["button", LEFT, False]]
+
+
+def _scroll(action: act.Scroll, width: int, height: int) -> list[Event]:
+    wheel = WHEEL[action.direction]
+    turned = [["button", wheel, True], ["button", wheel, False]] * NOTCHES
+    return [["move", *pixel(action.x, action.y, width, height)], *turned]
+
+
+def _drag(action: act.Drag, width: int, height: int) -> list[Event]:
+    (x, y), (to_x, to_y) = pixel(action.x, action.y, width, height), pixel(action.to_x, action.to_y, width, height)
+    made: list[Event] = [["move", x, y], ["button", LEFT, True], ["pause", DRAG_PAUSE_S]]
+    for number in range(1, DRAG_MOVES + 1):
+        part = number / DRAG_MOVES
+        made += [["move", round(x + (to_x - x) * part), round(y + (to_y - y) * part)], ["pause", DRAG_PAUSE_S]]
+    return [*made, ["button", LEFT, False]]
+
+
+def _type(action: act.Type, width: int, height: int) -> list[Event]:
+    return [["text", action.content]]
+
+
+def _hotkey(action: act.Hotkey, width: int, height: int) -> list[Event]:
+    keysyms = [keysym_named(name) for name in action.key.split()]
+    held: list[Event] = [["pause", HELD_S]] if len(keysyms) > 1 else []
+    return [*(["key", one, True] for one in keysyms), *held, *(["key", one, False] for one in reversed(keysyms))]
+
+
+def _held(down: bool) -> Callable[[Any, int, int], list[Event]]:
+    return lambda action, width, height: [["key", keysym_named(action.key), down]]
+
+
+def _wait(action: act.Wait, width: int, height: int) -> list[Event]:
+    return [["pause", WAIT_S]]
+
+
+_MADE: Mapping[str, Callable[[Any, int, int], list[Event]]] = {
+    "click": _clicks(LEFT, 1),
+    "left_double": _clicks(LEFT, 2),
+    "right_single": _clicks(RIGHT, 1),
+    "long_press": _long_press,
+    "scroll": _scroll,
+    "drag": _drag,
+    "type": _type,
+    "hotkey": _hotkey,
+    "press": _held(True),
+    "release": _held(False),
+    "wait": _wait,
+}

@@ -1,0 +1,127 @@
+"""What a desktop may see of this machine: programs and fonts to read, no network, no process and no file of anybody's.
+
+A desktop has a terminal, so whoever acts in it can run what is installed. `bubblewrap` gives it namespaces of its own:
+its home and its temporary files are in memory and gone with it, and so are all of its processes, even after everything
+here was killed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from schemas.failure import FlywheelError
+
+HOME = "/home/user"
+"""Of a desktop in namespaces."""
+USER = 1000
+ROOT = Path(__file__).parents[2]
+"""What the box's own modules are imported from."""
+_ETC = (
+    "alternatives", "fonts", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mailcap",
+    "mime.types", "pango", "pcmanfm", "ssl/openssl.cnf", "X11", "xdg",
+)  # fmt: skip
+_LINKED = ("bin", "lib", "lib32", "lib64", "sbin")
+"""What leads to a folder of `/usr`, or is one."""
+_ACCOUNTS = {
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:{USER}:{USER}:user:{HOME}:/bin/bash\n",
+    "group": f"root:x:0:\nuser:x:{USER}:\n",
+    "hosts": "127.0.0.1 localhost desktop\n",
+}
+_OPEN = "Set environments.NAME.isolation=none to let desktops see this machine, where you trust who acts in them."
+
+
+def environment(home: str, temporary: str) -> dict[str, str]:
+    """The variables of a desktop's programs: nothing that starts a service of its own beside them."""
+    return {
+        "HOME": home,
+        "TMPDIR": temporary,
+        "USER": "user",
+        "LOGNAME": "user",
+        "SHELL": "/bin/bash",
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "XAUTHORITY": f"{home}/.Xauthority",
+        "XDG_RUNTIME_DIR": temporary,
+        "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+        "NO_AT_BRIDGE": "1",
+        "GSETTINGS_BACKEND": "memory",
+        "GIO_USE_VFS": "local",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def walls(megabytes: int, accounts: dict[str, int]) -> list[str]:
+    """The command that a desktop's own follows, with its namespaces.
+
+    Args:
+        megabytes: what its home may hold, and as much its temporary files.
+        accounts: open files with the contents of `accounts_files`, by name.
+    """
+    size = ["--size", str(megabytes << 20), "--tmpfs"]
+    command = [
+        bubblewrap(), "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc",
+        "--unshare-uts", "--unshare-cgroup-try", "--hostname", "desktop", "--uid", str(USER), "--gid", str(USER),
+        "--proc", "/proc", "--dev", "/dev", *size, "/tmp", *size, HOME, "--dir", "/run", "--dir", "/var/tmp",
+    ]  # fmt: skip
+    for source, place in _seen():
+        command += ["--ro-bind", source, place]
+    for name in _LINKED:
+        place = Path("/", name)
+        if place.is_symlink():
+            command += ["--symlink", os.readlink(place), str(place)]
+    for name, descriptor in accounts.items():
+        command += ["--file", str(descriptor), f"/etc/{name}"]
+    return [*command, "--chdir", HOME, "--"]
+
+
+def account_files() -> dict[str, int]:
+    """Files in memory with the names of the users, hosts and groups of a desktop, to be closed by the caller."""
+    found: dict[str, int] = {}
+    for name, content in _ACCOUNTS.items():
+        found[name] = os.memfd_create(name)
+        os.write(found[name], content.encode())
+        os.lseek(found[name], 0, os.SEEK_SET)
+    return found
+
+
+def _seen() -> Iterator[tuple[str, str]]:
+    """What is there to be read: the file and where it is in the desktop."""
+    wanted = [Path("/usr"), *(Path("/etc", name) for name in _ETC), Path("/var/cache/fontconfig")]
+    wanted += [place for name in _LINKED if not (place := Path("/", name)).is_symlink()]
+    wanted += [Path(sys.prefix), Path(sys.base_prefix), ROOT / "environments"]
+    wanted += [Path(place) for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
+    for place in dict.fromkeys(wanted):
+        if place == Path("/usr") or (place.exists() and not place.is_relative_to("/usr")):
+            yield str(place), str(place)
+
+
+def bubblewrap() -> str:
+    """The program; raises FlywheelError where it is not installed."""
+    if (found := shutil.which("bwrap")) is None:
+        raise FlywheelError("There is no bubblewrap to keep desktops apart.", f"`apt install bubblewrap`. {_OPEN}")
+    return found
+
+
+@cache
+def require_walls() -> str:
+    """Says that namespaces can be made here; raises FlywheelError where they cannot."""
+    accounts = account_files()
+    try:
+        command = [*walls(1, accounts), "/bin/true"]
+        done = subprocess.run(command, pass_fds=tuple(accounts.values()), capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise FlywheelError(f"bubblewrap does not run: {error}.", _OPEN) from error
+    finally:
+        for descriptor in accounts.values():
+            os.close(descriptor)
+    if done.returncode:
+        said = done.stderr.strip()[-200:] or f"it ends with {done.returncode}"
+        raise FlywheelError(f"bubblewrap can make no namespaces here: {said}.", _OPEN)
+    return "desktops have namespaces of their own"

@@ -1,0 +1,126 @@
+"""A desktop of its own for one trajectory: an X server, a window manager and the task's programs."""
+
+from base64 import b64decode
+from importlib.resources import files as files_of
+from typing import TYPE_CHECKING
+
+from environments.desktop.boxed import AskFailed, Box
+from environments.desktop.catalog import TASKS
+from environments.desktop.events import events_of
+from environments.desktop.goal import File, State, Window, unmet
+from environments.desktop.tasks.task import Command, Instance, in_home
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas import action as act
+from schemas.failure import SandboxFailure
+from schemas.observation import Observation, Outcome
+from schemas.tables.task import GuiTask
+
+if TYPE_CHECKING:
+    from environments.desktop.environment import DesktopConfig
+
+WINDOW_S = 10.0
+"""How long a program of a task may take to open its window."""
+FIRST_REST_S, REST_S = 5.0, 1.0
+"""How long is waited at most for the desktop to come to rest, at the start and after an action."""
+_PLACES = {
+    "bashrc": ".bashrc",
+    "Xdefaults": ".Xdefaults",
+    "gtk.ini": ".config/gtk-3.0/settings.ini",
+    "gtkrc-2.0": ".gtkrc-2.0",
+    "pcmanfm.conf": ".config/pcmanfm/default/pcmanfm.conf",
+}
+"""Settings beside this module, and where programs look for them: nothing blinks, and nothing asks the clock."""
+
+
+class DesktopSandbox(Sandbox):
+    """One task on one desktop."""
+
+    def __init__(self, config: "DesktopConfig") -> None:
+        super().__init__(config)
+        self._config = config
+        self._opened: Box | None = None
+        self._instruction = ""
+        self.instance = Instance((), goal=TASKS["new-folder"].instance("new-folder", 0).goal)
+
+    @property
+    def box(self) -> Box:
+        """The desktop; raises SandboxFailure before the start."""
+        if self._opened is None:
+            raise SandboxFailure("the sandbox is not started")
+        return self._opened
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self.instance = TASKS[task.template].instance(task.template, seed)
+        self._instruction = task.instruction.format(*self.instance.words)
+        self._opened = await begin(self._config)
+        await self._opened.set_out(dict(self.instance.files))
+        await open_programs(self._opened, self.instance.programs)
+
+    async def _observe(self, elements: bool) -> Observation:
+        shown, png = await self.box.content("look")
+        return Observation(png, shown["width"], shown["height"], self._instruction)
+
+    async def _perform(self, action: act.Action) -> None:
+        events = events_of(action, self._config.width, self._config.height)
+        await self.box.ask("input", events=events, rest_s=REST_S)
+
+    async def state(self) -> State:
+        """What verifiers read; raises SandboxFailure."""
+        goal = self.instance.goal
+        listed = (await self.box.ask("windows"))["windows"] if goal.windows else []
+        clipboard = (await self.box.ask("clipboard"))["text"] if goal.clipboard is not None else ""
+        return State(
+            {one["path"]: _file(one) for one in (await self.box.ask("tree"))["tree"]},
+            tuple(Window(**{**one, "classes": tuple(one["classes"])}) for one in listed),
+            clipboard,
+            self._config.width,
+            self._config.height,
+        )
+
+    async def _stop(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _abandon(self) -> None:
+        if self._opened is not None:
+            self._opened.kill()
+
+
+class DesktopReward(Verifier):
+    """1 as soon as what the task wants is there, and all else is as it was."""
+
+    each_step = True
+    reads = DesktopSandbox
+
+    async def outcome(self, sandbox: DesktopSandbox) -> Outcome:
+        """From files, windows and the clipboard."""
+        reached = not unmet(sandbox.instance.goal, sandbox.instance.files, await sandbox.state())
+        return Outcome(done=reached, reward=float(reached))
+
+
+async def begin(config: "DesktopConfig") -> Box:
+    """A desktop with its settings and no program; raises SandboxFailure, or FlywheelError without bubblewrap."""
+    return await Box.start(config.width, config.height, config.isolation, _settings())
+
+
+async def open_programs(box: Box, programs: tuple[Command, ...]) -> None:
+    """Opens programs, one after another, and waits until all is quiet; raises SandboxFailure."""
+    for command in programs:
+        try:
+            said = await box.ask("open", command=[in_home(one, box.home) for one in command], window_s=WINDOW_S)
+        except AskFailed as error:
+            raise SandboxFailure(f"{command[0]} does not start: {error}") from error
+        if not said["shown"]:
+            raise SandboxFailure(f"{command[0]} shows no window within {WINDOW_S:g} s")
+        await box.ask("rest", rest_s=FIRST_REST_S)
+
+
+def _settings() -> dict[str, bytes]:
+    folder = files_of("environments.desktop") / "settings"
+    return {place: (folder / name).read_bytes() for name, place in _PLACES.items()}
+
+
+def _file(one: dict[str, str]) -> File:
+    content = one.get("content")
+    return File(None if content is None else b64decode(content), bool(one.get("executable")))

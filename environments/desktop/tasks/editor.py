@@ -1,0 +1,96 @@
+"""Tasks in a text editor."""
+
+import random
+from collections.abc import Mapping
+
+from environments.desktop.goal import Goal
+from environments.desktop.tasks.task import PHRASES, THINGS, WORDS, DesktopTask, Instance, lines
+from schemas.tables.task import TaskEntry
+
+FILE = "notes.txt"
+EDITOR = (("mousepad", f"~/{FILE}"),)
+
+
+def _write_note(chance: random.Random) -> Instance:
+    phrase = chance.choice(PHRASES)
+    return Instance((phrase,), Goal({FILE: phrase.encode()}), {FILE: b""}, EDITOR)
+
+
+def _append_line(chance: random.Random) -> Instance:
+    *before, last = chance.sample(THINGS, chance.randint(4, 7))
+    return Instance((last,), Goal({FILE: lines(*before, last)}), {FILE: lines(*before)}, EDITOR)
+
+
+def _delete_line(chance: random.Random) -> Instance:
+    listed = chance.sample(THINGS, chance.randint(4, 7))
+    gone = chance.choice(listed)
+    kept = [thing for thing in listed if thing != gone]
+    return Instance((gone,), Goal({FILE: lines(*kept)}), {FILE: lines(*listed)}, EDITOR)
+
+
+def _replace_word(chance: random.Random) -> Instance:
+    old, new, *others = chance.sample(WORDS, 6)
+    rows = [" ".join(chance.choices([old, *others], k=5)) for _ in range(4)] + [f"{old} {old}"]
+    wanted = [row.replace(old, new) for row in rows]
+    return Instance((old, new), Goal({FILE: lines(*wanted)}), {FILE: lines(*rows)}, EDITOR)
+
+
+def _save_copy(chance: random.Random) -> Instance:
+    listed, name = chance.sample(THINGS, 4), f"{chance.choice(WORDS)}.txt"
+    return Instance((name,), Goal({name: lines(*listed)}), {FILE: lines(*listed)}, EDITOR)
+
+
+def _copy_line(chance: random.Random) -> Instance:
+    rows = [f"{word}: {chance.randrange(100, 1000)}" for word in chance.sample(WORDS, 6)]
+    wanted = chance.choice(rows)
+    return Instance((wanted.split(":")[0],), Goal(clipboard=wanted), {FILE: lines(*rows)}, EDITOR)
+
+
+TASKS: Mapping[str, DesktopTask] = {
+    "write-note": DesktopTask(
+        TaskEntry(
+            instruction='Write "{}" into the open file, and save it.', tags=("desktop", "editor", "typing"), max_steps=8
+        ),
+        _write_note,
+    ),
+    "append-line": DesktopTask(
+        TaskEntry(
+            instruction='Add "{}" as the last line of the open file, and save it.',
+            tags=("desktop", "editor", "typing"),
+            max_steps=10,
+        ),
+        _append_line,
+    ),
+    "delete-line": DesktopTask(
+        TaskEntry(
+            instruction='Take the line "{}" out of the open file, and save it.',
+            tags=("desktop", "editor"),
+            max_steps=12,
+        ),
+        _delete_line,
+    ),
+    "replace-word": DesktopTask(
+        TaskEntry(
+            instruction='Write "{1}" in place of every "{0}" in the open file, and save it.',
+            tags=("desktop", "editor", "dialog"),
+            max_steps=16,
+        ),
+        _replace_word,
+    ),
+    "save-copy": DesktopTask(
+        TaskEntry(
+            instruction='Save the open text a second time, beside the first, as "{}".',
+            tags=("desktop", "editor", "dialog"),
+            max_steps=12,
+        ),
+        _save_copy,
+    ),
+    "copy-line": DesktopTask(
+        TaskEntry(
+            instruction='Copy the line that begins with "{}" to the clipboard; leave the file as it is.',
+            tags=("desktop", "editor", "clipboard"),
+            max_steps=10,
+        ),
+        _copy_line,
+    ),
+}

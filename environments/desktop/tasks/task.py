@@ -1,0 +1,65 @@
+"""A task of the desktop: its entry in the catalog, and what a seed makes of it."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from environments.desktop.goal import Goal
+from environments.desktop.isolation import HOME
+from schemas.tables.task import TaskEntry
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A task with its seed."""
+
+    words: tuple[object, ...]
+    """What the `{}` of its instruction stand for."""
+    goal: Goal
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What is in the home at the start, by path; a folder ends with a slash."""
+    programs: tuple[Command, ...] = ()
+    """What is opened, one after another, each with a window of its own; `~/` begins what is in the home."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesktopTask:
+    """A task and how a seed makes an instance of it."""
+
+    entry: TaskEntry
+    make: Callable[[random.Random], Instance]
+
+    def instance(self, template: str, seed: int) -> Instance:
+        """The one of a seed."""
+        return self.make(random.Random(f"{template} {seed}"))
+
+
+NAMES = (
+    "anna", "berit", "carlo", "dina", "emil", "farah", "goran", "hilde", "ivo", "jana", "kofi", "lena", "mario", "nora",
+    "oskar", "petra",
+)  # fmt: skip
+THINGS = (
+    "apples", "bread", "candles", "dates", "eggs", "flour", "grapes", "honey", "ink", "jam", "kale", "lemons", "milk",
+    "nuts", "oats", "pears", "rice", "salt", "tea", "yeast",
+)  # fmt: skip
+WORDS = (
+    "amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty", "knoll", "lagoon",
+    "marsh", "notch", "orchard", "prairie", "quarry", "ridge", "shoal", "tundra",
+)  # fmt: skip
+PHRASES = (
+    "call the plumber at nine", "meet at the old bridge", "the key is under the mat", "Grüße aus Köln",
+    "two coffees, please", "déjà vu at the café", "room 12 is free: ask for it!", "pay 30 € by Friday",
+    "bring a coat & gloves", "the train leaves at 7:45", "čaj a koláče", "привет из Москвы",
+)  # fmt: skip
+
+
+def lines(*texts: str) -> bytes:
+    """A text file of these lines."""
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def in_home(argument: str, home: str = HOME) -> str:
+    """An argument of a command, with the home in place of `~`."""
+    return home + argument[1:] if argument.startswith("~/") or argument == "~" else argument

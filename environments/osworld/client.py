@@ -1,0 +1,107 @@
+"""A client of the server that runs in OSWorld's machines: screenshots, commands and files over HTTP.
+
+Nothing is asked twice: a command that was lost on the way back has been run. What does not answer, or answers what it
+should not, ends the trajectory as a failure of the sandbox.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from schemas.failure import SandboxFailure
+
+
+class VmClient:
+    """One machine.
+
+    Args:
+        url: where its server is, such as `http://10.0.0.7:5000`.
+        token: what the server asks for, if anything.
+        timeout_s: of one request.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
+
+    async def ready(self) -> bool:
+        """Whether it shows a screen."""
+        try:
+            return (await self._http.get("/screenshot")).status_code == httpx.codes.OK
+        except httpx.HTTPError:
+            return False
+
+    async def screenshot(self) -> bytes:
+        """A picture, as the server sends it; raises SandboxFailure."""
+        return (await self._answered("GET", "/screenshot")).content
+
+    async def execute(self, command: list[str] | str, shell: bool = False) -> dict[str, Any]:
+        """Runs a command: `output`, `error` and `returncode`; raises SandboxFailure."""
+        answer = await self._answered("POST", "/execute", json={"command": command, "shell": shell})
+        return self._fields(answer)
+
+    async def read(self, path: str) -> bytes | None:
+        """The content of a file; None where there is none. Raises SandboxFailure."""
+        answer = await self._asked("POST", "/file", data={"file_path": path})
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        return self._well(answer, "/file").content
+
+    async def upload(self, path: str, content: bytes) -> None:
+        """Writes a file; raises SandboxFailure."""
+        name = path.rpartition("/")[2]
+        await self._answered("POST", "/setup/upload", data={"file_path": path}, files={"file_data": (name, content)})
+
+    async def post(self, path: str, fields: Mapping[str, Any]) -> None:
+        """Sends fields as JSON, where the answer says nothing more; raises SandboxFailure."""
+        await self._answered("POST", path, json=dict(fields))
+
+    async def asked(self, method: str, path: str, **more: Any) -> Any:
+        """What it answers as JSON; raises SandboxFailure."""
+        answer = await self._answered(method, path, **more)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise SandboxFailure(f"{self.url}{path} answers what is no JSON") from error
+
+    async def fetch(self, url: str) -> bytes:
+        """A file of the web that a task names, for which nothing of the machine's token is sent; raises
+        SandboxFailure."""
+        try:
+            async with httpx.AsyncClient(follow_redirects=True, timeout=self._http.timeout) as web:
+                return (await web.get(url)).raise_for_status().content
+        except httpx.HTTPError as error:
+            raise SandboxFailure(f"{url} cannot be fetched: {_reason(error)}") from error
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        await self._http.aclose()
+
+    async def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:
+        return self._well(await self._asked(method, path, **more), path)
+
+    async def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise SandboxFailure(f"{self.url}{path} does not answer: {_reason(error)}") from error
+
+    def _well(self, answer: httpx.Response, path: str) -> httpx.Response:
+        if answer.status_code != httpx.codes.OK:
+            raise SandboxFailure(f"{self.url}{path} answers {answer.status_code}: {answer.text[:200]}")
+        return answer
+
+    def _fields(self, answer: httpx.Response) -> dict[str, Any]:
+        try:
+            fields = answer.json()
+        except ValueError as error:
+            raise SandboxFailure(f"{self.url}/execute answers what is no JSON") from error
+        if not isinstance(fields, dict) or fields.get("status") != "success" or "output" not in fields:
+            raise SandboxFailure(f"{self.url}/execute says no output: {str(fields)[:200]}")
+        return fields
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,112 @@
+"""What an action is as a line of Python with pyautogui, which is how OSWorld's machines are acted on.
+
+The line is made of typed actions only: numbers, text as a Python literal, keys of a table; nothing that a model wrote
+is run. pyautogui leaves out in silence what it has no key for, and types `>` for `<`: such text goes by the clipboard.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from environments.keys import usual
+from schemas import action as act
+from schemas.failure import ActionFailure
+
+BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.PAUSE = 0.02; "
+NOTCHES = 5
+"""Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
+DRAG_S, LONG_S = 1.0, 1.0
+KEYS: Mapping[str, str] = {
+    "enter": "enter", "tab": "tab", "space": "space", "escape": "esc", "backspace": "backspace", "delete": "delete",
+    "insert": "insert", "home": "home", "end": "end", "pageup": "pageup", "pagedown": "pagedown", "arrowleft": "left",
+    "arrowup": "up", "arrowright": "right", "arrowdown": "down", "shift": "shift", "ctrl": "ctrl", "alt": "alt",
+    "meta": "win", **{f"f{n}": f"f{n}" for n in range(1, 13)},
+}  # fmt: skip
+"""pyautogui's names, by what keys are usually called."""
+_TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
+
+
+def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") -> str:
+    """The line for an action on a screen of so many pixels.
+
+    Args:
+        action: not `wait`, `finished` or `call_user`, which the machine takes no part in.
+        width: of the screen in pixels.
+        height: of the screen in pixels.
+        paste: the keys that paste what is in the clipboard, one space between two.
+
+    Raises:
+        ActionFailure: a machine of OSWorld does not have such an action, or no such key.
+    """
+    if action.type == "type":
+        return BEFORE + "; ".join(_typed(action, paste))
+    if (made := _MADE.get(action.type)) is None:
+        raise ActionFailure(f"a machine of OSWorld cannot perform {action.type}")
+    return BEFORE + made(action, width, height)
+
+
+def key_named(name: str) -> str:
+    """pyautogui's name of a key; raises ActionFailure for one that it does not have."""
+    if len(name) == 1 and name.isascii() and name.isprintable() and name != " ":
+        return name.lower()
+    if (known := KEYS.get(usual(name))) is None:
+        raise ActionFailure(f"a machine of OSWorld has no key {name!r}")
+    return known
+
+
+def _at(x: float, y: float, width: int, height: int) -> str:
+    return f"{min(int(x * width), width - 1)}, {min(int(y * height), height - 1)}"
+
+
+def _pointed(call: str) -> Callable[[Any, int, int], str]:
+    """A call with `@` in place of the point."""
+    return lambda action, width, height: call.replace("@", _at(action.x, action.y, width, height))
+
+
+def _scroll(action: act.Scroll, width: int, height: int) -> str:
+    name, sign = _TURNED[action.direction]
+    at = _at(action.x, action.y, width, height)
+    return f"pyautogui.moveTo({at}); pyautogui.{name}({sign * NOTCHES})"
+
+
+def _drag(action: act.Drag, width: int, height: int) -> str:
+    at, to = _at(action.x, action.y, width, height), _at(action.to_x, action.to_y, width, height)
+    return f"pyautogui.moveTo({at}); pyautogui.dragTo({to}, duration={DRAG_S}, button='left')"
+
+
+def _hotkey(keys: str) -> str:
+    return f"pyautogui.hotkey({', '.join(repr(key_named(name)) for name in keys.split())})"
+
+
+def _typed(action: act.Type, paste: str) -> Iterator[str]:
+    """Runs of what pyautogui types, of what goes by the clipboard, and line ends and tabs as keys."""
+    for how, run in groupby(action.content, _how):
+        text = "".join(run)
+        if how == "key":
+            yield from (f"pyautogui.press({'tab' if one == chr(9) else 'enter'!r})" for one in text)
+        elif how == "write":
+            yield f"pyautogui.write({text!r}, interval=0.01)"
+        else:
+            yield (
+                f"import subprocess; subprocess.run(['xclip', '-selection', 'clipboard'], input={text!r}.encode(), "
+                f"stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True); {_hotkey(paste)}; time.sleep(0.2)"
+            )
+
+
+def _how(character: str) -> str:
+    if character in "\n\r\t":
+        return "key"
+    return "write" if character.isascii() and character.isprintable() and character != "<" else "paste"
+
+
+_MADE: Mapping[str, Callable[[Any, int, int], str]] = {
+    "click": _pointed("pyautogui.click(@, button='left')"),
+    "left_double": _pointed("pyautogui.doubleClick(@)"),
+    "right_single": _pointed("pyautogui.click(@, button='right')"),
+    "long_press": _pointed(f"pyautogui.moveTo(@); pyautogui.mouseDown(); time.sleep({LONG_S}); pyautogui.mouseUp()"),
+    "scroll": _scroll,
+    "drag": _drag,
+    "hotkey": lambda action, width, height: _hotkey(action.key),
+    "press": lambda action, width, height: f"pyautogui.keyDown({key_named(action.key)!r})",
+    "release": lambda action, width, height: f"pyautogui.keyUp({key_named(action.key)!r})",
+}

@@ -1,0 +1,66 @@
+"""What OSWorld's tasks read from a machine in the end, as far as it is known here, and what they compare it with."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from environments.osworld.client import VmClient
+
+Fields = Mapping[str, Any]
+
+
+async def _output(vm: VmClient, given: Fields) -> Any:
+    return (await vm.execute(given["command"], bool(given.get("shell", False))))["output"]
+
+
+async def _error(vm: VmClient, given: Fields) -> Any:
+    return (await vm.execute(given["command"], bool(given.get("shell", False)))).get("error")
+
+
+async def _file(vm: VmClient, given: Fields) -> Any:
+    return await _several(vm.read, given)
+
+
+async def _cloud_file(vm: VmClient, given: Fields) -> Any:
+    return await _several(vm.fetch, given)
+
+
+async def _several(read: Callable[[str], Awaitable[Any]], given: Fields) -> Any:
+    """One content, or with `multi` those of the paths that `gives` numbers."""
+    if not given.get("multi"):
+        return await read(given["path"])
+    found = [await read(given["path"][number]) for number in given.get("gives", [0])]
+    return found[0] if len(found) == 1 else found
+
+
+async def _rule(vm: VmClient, given: Fields) -> Any:
+    return given["rules"]
+
+
+async def _terminal(vm: VmClient, given: Fields) -> Any:
+    return (await vm.asked("GET", "/terminal")).get("output")
+
+
+async def _screen_size(vm: VmClient, given: Fields) -> Any:
+    return await vm.asked("POST", "/screen_size")
+
+
+async def _window_size(vm: VmClient, given: Fields) -> Any:
+    return await vm.asked("POST", "/window_size", data={"app_class_name": given["app_class_name"]})
+
+
+async def _folder(vm: VmClient, given: Fields) -> Any:
+    return (await vm.asked("POST", "/list_directory", json={"path": given["path"]})).get("directory_tree")
+
+
+READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
+    "vm_command_line": _output,
+    "vm_command_error": _error,
+    "vm_file": _file,
+    "cloud_file": _cloud_file,
+    "rule": _rule,
+    "vm_terminal_output": _terminal,
+    "vm_screen_size": _screen_size,
+    "vm_window_size": _window_size,
+    "list_directory": _folder,
+}
+"""By OSWorld's name, without its `get_`."""

@@ -1,0 +1,98 @@
+"""What tests of the desktop share: whether one can be had here, and a program in it that says what input reaches it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from environments.desktop.boxed import Box
+from environments.desktop.environment import DesktopConfig, missing_packages, require_programs
+from environments.desktop.isolation import require_walls
+from environments.desktop.sandbox import begin
+from schemas.failure import FlywheelError
+
+T = TypeVar("T")
+
+
+def _absent() -> str:
+    """What is missing here for a desktop, in words; empty where nothing is."""
+    if missing := missing_packages():
+        return f"not installed: {', '.join(missing)}"
+    try:
+        require_programs()
+    except FlywheelError as error:
+        return error.problem
+    return ""
+
+
+def _isolation() -> str:
+    try:
+        require_walls()
+    except FlywheelError:
+        return "none"
+    return "namespaces"
+
+
+ABSENT = _absent()
+ON_A_DESKTOP = pytest.mark.skipif(bool(ABSENT), reason=ABSENT)
+WALLED = not ABSENT and _isolation() == "namespaces"
+IN_NAMESPACES = pytest.mark.skipif(not WALLED, reason=ABSENT or "bubblewrap can make no namespaces here")
+CONFIG = DesktopConfig.model_validate({"kind": "desktop", "isolation": "namespaces" if WALLED else "none"})
+
+WITNESS = """
+import json, os, sys
+from Xlib import X, XK, display
+shown = display.Display()
+screen = shown.screen()
+window = screen.root.create_window(
+    100, 100, 600, 400, 0, X.CopyFromParent, background_pixel=screen.white_pixel,
+    event_mask=X.KeyPressMask | X.KeyReleaseMask | X.ButtonPressMask | X.ButtonReleaseMask | X.PointerMotionMask,
+)
+window.set_wm_name("witness")
+window.set_wm_class("witness", "Witness")
+window.map()
+kinds = {X.KeyPress: "key", X.KeyRelease: "key up", X.ButtonPress: "button", X.ButtonRelease: "button up",
+         X.MotionNotify: "move"}
+with open(os.path.expanduser("~/events.txt"), "w", buffering=1) as log:
+    while True:
+        event = shown.next_event()
+        if event.type == X.MappingNotify:
+            shown.refresh_keyboard_mapping(event)
+        elif event.type in kinds:
+            keys = event.type in (X.KeyPress, X.KeyRelease)
+            shifted = 1 if keys and event.state & X.ShiftMask else 0
+            what = shown.keycode_to_keysym(event.detail, shifted) if keys else event.detail
+            log.write(json.dumps([kinds[event.type], what, event.root_x, event.root_y, event.time]) + chr(10))
+"""
+"""A window that writes every input event that reaches it into events.txt, with the keysym or the button."""
+
+
+async def witness(box: Box) -> None:
+    """Opens the witness, and puts the pointer on it, so that it has the focus."""
+    await box.set_out({".witness.py": WITNESS.encode()})
+    said = await box.ask("open", command=["python", f"{box.home}/.witness.py"], window_s=10)
+    assert said["shown"]
+    await box.ask("rest", rest_s=2)
+
+
+async def witnessed(box: Box) -> list[list[Any]]:
+    """The events since the last call: kind, keysym or button, x, y, time in milliseconds."""
+    await box.ask("rest", rest_s=1)
+    _, content = await box.content("read", path="events.txt")
+    await box.ask("execute", command=["truncate", "-s", "0", f"{box.home}/events.txt"], timeout_s=5)
+    return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
+
+
+def on_a_box(work: Callable[[Box], Awaitable[T]], config: DesktopConfig = CONFIG) -> T:
+    """What comes of work on a fresh desktop, which is ended after it."""
+
+    async def run() -> T:
+        box = await begin(config)
+        try:
+            return await work(box)
+        finally:
+            await box.close()
+
+    return asyncio.run(run())

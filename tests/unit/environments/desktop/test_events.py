@@ -1,0 +1,64 @@
+"""What an action becomes as input events of a display."""
+
+import pytest
+
+from environments.desktop.events import KEYSYMS, NOTCHES, events_of, pixel
+from environments.osworld.code import KEYS, code_of, key_named
+from schemas import action as act
+from schemas.failure import ActionFailure
+
+SIZE = (1000, 500)
+
+
+def test_the_last_pixel_is_the_furthest_that_a_fraction_reaches() -> None:
+    assert pixel(0.0, 0.0, *SIZE) == (0, 0)
+    assert pixel(0.5, 0.5, *SIZE) == (500, 250)
+    assert pixel(1.0, 1.0, *SIZE) == (999, 499)
+
+
+def test_a_click_a_double_and_a_right_one_move_first_and_press_then() -> None:
+    press, release = ["button", 1, True], ["button", 1, False]
+    assert events_of(act.Click(x=0.5, y=0.5), *SIZE) == [["move", 500, 250], press, release]
+    assert events_of(act.LeftDouble(x=0.5, y=0.5), *SIZE)[1:] == [press, release, press, release]
+    assert events_of(act.RightSingle(x=0.5, y=0.5), *SIZE)[1] == ["button", 3, True]
+
+
+def test_a_drag_moves_several_times_between_its_ends_while_the_button_is_down() -> None:
+    made = events_of(act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4), *SIZE)
+    assert made[:2] == [["move", 100, 100], ["button", 1, True]] and made[-1] == ["button", 1, False]
+    moves = [event[1:] for event in made[2:] if event[0] == "move"]
+    assert len(moves) >= 4 and moves[-1] == [300, 200] and moves == sorted(moves)
+
+
+@pytest.mark.parametrize(("direction", "button"), [("up", 4), ("down", 5), ("left", 6), ("right", 7)])
+def test_a_scroll_turns_the_wheel_at_its_point(direction: act.Direction, button: int) -> None:
+    made = events_of(act.Scroll(x=0.5, y=0.5, direction=direction), *SIZE)
+    assert made[0] == ["move", 500, 250] and made.count(["button", button, True]) == NOTCHES
+
+
+def test_keys_go_up_in_the_other_order_than_they_went_down() -> None:
+    made = events_of(act.Hotkey(key="ctrl shift s"), *SIZE)
+    keys = [event[1:] for event in made if event[0] == "key"]
+    down = [keysym for keysym, pressed in keys if pressed]
+    assert down == [0xFFE3, 0xFFE1, ord("s")] and [keysym for keysym, pressed in keys if not pressed] == down[::-1]
+
+
+def test_several_names_of_a_key_are_one_key_to_a_desktop_and_to_a_machine_of_osworld() -> None:
+    assert KEYSYMS.keys() == KEYS.keys()
+    for ours, other in (("return", "enter"), ("esc", "escape"), ("cmd", "meta"), ("up", "arrowup"), ("del", "delete")):
+        assert events_of(act.Press(key=ours), *SIZE) == events_of(act.Press(key=other), *SIZE)
+        assert key_named(ours) == key_named(other)
+    for refused in (lambda: events_of(act.Hotkey(key="hyperdrive"), *SIZE), lambda: key_named("hyperdrive")):
+        with pytest.raises(ActionFailure, match="hyperdrive"):
+            refused()
+
+
+PHONE = (act.PressHome(), act.PressBack(), act.PressEnter(), act.OpenApp(app_name="x"))
+BROWSER = (act.Navigate(content="x"), act.NavigateBack())
+
+
+@pytest.mark.parametrize("action", [*PHONE, *BROWSER], ids=lambda one: one.type)
+def test_what_a_phone_or_a_browser_does_is_the_policy_s_failure_on_a_desktop(action: act.Action) -> None:
+    for made in (events_of, code_of):
+        with pytest.raises(ActionFailure, match=action.type):
+            made(action, *SIZE)
