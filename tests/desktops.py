@@ -43,13 +43,14 @@ CONFIG = DesktopConfig.model_validate({"kind": "desktop", "isolation": "namespac
 
 WITNESS = """
 import json, os, sys
-from Xlib import X, XK, display
+from Xlib import X, Xutil, display
 shown = display.Display()
 screen = shown.screen()
 window = screen.root.create_window(
     100, 100, 600, 400, 0, X.CopyFromParent, background_pixel=screen.white_pixel,
     event_mask=X.KeyPressMask | X.KeyReleaseMask | X.ButtonPressMask | X.ButtonReleaseMask | X.PointerMotionMask,
 )
+window.set_wm_normal_hints(flags=Xutil.USPosition | Xutil.USSize)
 window.set_wm_name("witness")
 window.set_wm_class("witness", "Witness")
 window.map()

@@ -263,12 +263,12 @@ async def _open_file(machine: Machine, request: Request) -> Response:
     return PlainTextResponse("File opened and window activated successfully")
 
 
-def _window_asked(what: str, done: str) -> Answers:
+def _window_asked(wish: str, done: str) -> Answers:
     async def answer(machine: Machine, request: Request) -> Response:
         given = await _json(request)
         found = await machine.window(str(given["window_name"]), bool(given.get("by_class")), bool(given.get("strict")))
         if found is not None:
-            await machine.box.ask("window", number=found["id"], what=what)
+            await machine.box.ask("window", number=found["id"], wish=wish)
         return PlainTextResponse(done)  # as OSWorld's own, which does not look whether there is one
 
     return answer

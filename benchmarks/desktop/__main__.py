@@ -57,13 +57,22 @@ def memory_mb(found: Iterable[psutil.Process]) -> float:
 
 
 def left_behind(pids: Iterable[int]) -> list[int]:
-    """Those that are still there, a second later at most."""
+    """Those that still run, a second later at most."""
     until = time.monotonic() + 1.0
+    pids = list(pids)
     while True:
-        alive = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        alive = [pid for pid in pids if runs(pid)]
         if not alive or time.monotonic() > until:
             return alive
         time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there, and not only its number, which is kept until somebody asks how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 async def play(environment: DesktopEnvironment, template: str, seed: int) -> dict[str, Any]:

@@ -69,11 +69,6 @@ async def _append(hand: Hand) -> None:
     await hand.do(Hotkey(key="ctrl end"), Type(content=str(hand.instance.words[0])), SAVE)
 
 
-async def _save_copy(hand: Hand) -> None:
-    stem = str(hand.instance.words[0]).removesuffix(".txt")  # what is chosen in the dialog is the name without its end
-    await hand.do(Hotkey(key="ctrl shift s"), Type(content=stem), Hotkey(key="enter"))
-
-
 async def _copy_line(hand: Hand) -> None:
     rows = hand.instance.files[FILE].decode().splitlines()
     at = next(number for number, row in enumerate(rows) if row.startswith(str(hand.instance.words[0])))
@@ -172,7 +167,6 @@ SCRIPTS: Mapping[str, Script] = {
     "append-line": _append,
     "delete-line": _retype,
     "replace-word": _retype,
-    "save-copy": _save_copy,
     "copy-line": _copy_line,
     "make-folders": _typed("mkdir -p {}/{}"),
     "count-lines": _typed("grep -c '^{} ' orders.txt > count.txt"),

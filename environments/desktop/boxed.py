@@ -22,6 +22,8 @@ PREFIX = "flywheel-desktop-"
 MOST_BYTES = 64 << 20
 """Of one line of an answer."""
 HOME_MB = 64
+END_S = 2.0
+"""How long a desktop may take to end by itself."""
 _MODULE = "environments.desktop.box"
 
 
@@ -152,8 +154,12 @@ class Box:
                 self._process.terminate()  # without namespaces it has to end its own itself
 
     async def close(self) -> None:
-        """Ends it, and waits until nothing of it is left."""
+        """Ends it, and waits until nothing of it is left: it ends its own when its input does, or is killed."""
         try:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), END_S)
             self.kill()
             await self._process.wait()
         finally:

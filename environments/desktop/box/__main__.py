@@ -92,8 +92,8 @@ class Box:
     def _list(self) -> dict[str, Any]:
         return {"windows": self._windows.listed()}
 
-    def _window(self, number: int, what: str) -> dict[str, Any]:
-        self._windows.ask_manager(number, what)
+    def _window(self, number: int, wish: str) -> dict[str, Any]:
+        self._windows.ask_manager(number, wish)
         return {}
 
     def _open(self, command: list[str] | str, window_s: float) -> dict[str, Any]:

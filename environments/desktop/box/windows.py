@@ -73,10 +73,10 @@ class Windows:
     def _atom(self, name: str) -> int:
         return self._display.intern_atom(name)
 
-    def ask_manager(self, number: int, what: str) -> None:
+    def ask_manager(self, number: int, wish: str) -> None:
         """Asks the window manager to `activate` or to `close` a window."""
-        name = {"activate": "_NET_ACTIVE_WINDOW", "close": "_NET_CLOSE_WINDOW"}[what]
-        first = [FROM_PAGER, X.CurrentTime] if what == "activate" else [X.CurrentTime, FROM_PAGER]
+        name = {"activate": "_NET_ACTIVE_WINDOW", "close": "_NET_CLOSE_WINDOW"}[wish]
+        first = [FROM_PAGER, X.CurrentTime] if wish == "activate" else [X.CurrentTime, FROM_PAGER]
         window = self._display.create_resource_object("window", number)
         message = ClientMessage(window=window, client_type=self._atom(name), data=(32, [*first, 0, 0, 0]))
         self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)

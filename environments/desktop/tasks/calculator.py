@@ -11,13 +11,20 @@ from schemas.tables.task import TaskEntry
 CALCULATOR = (("galculator",),)
 
 
+def _numbers(chance: random.Random, *lengths: int) -> list[int]:
+    """Numbers in which no digit is there twice: the calculator takes a key no second time within a quarter of a second,
+    and an agent types at once what it types."""
+    digits = chance.sample("123456789", sum(lengths))
+    return [int("".join(digits.pop() for _ in range(length))) for length in lengths]
+
+
 def _calculate(chance: random.Random) -> Instance:
-    one, other = chance.randrange(12, 99), chance.randrange(12, 99)
+    one, other = _numbers(chance, 2, 2)
     return Instance((one, other), Goal(clipboard=str(one * other)), {}, CALCULATOR)
 
 
 def _note_result(chance: random.Random) -> Instance:
-    one, other, less = chance.randrange(100, 999), chance.randrange(100, 999), chance.randrange(10, 99)
+    one, other, less = _numbers(chance, 3, 3, 2)
     wanted = {FILE: lines(str(one + other - less))}
     return Instance((one, other, less), Goal(wanted), {FILE: b""}, (*CALCULATOR, *EDITOR))
 

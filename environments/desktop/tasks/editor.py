@@ -35,11 +35,6 @@ def _replace_word(chance: random.Random) -> Instance:
     return Instance((old, new), Goal({FILE: lines(*wanted)}), {FILE: lines(*rows)}, EDITOR)
 
 
-def _save_copy(chance: random.Random) -> Instance:
-    listed, name = chance.sample(THINGS, 4), f"{chance.choice(WORDS)}.txt"
-    return Instance((name,), Goal({name: lines(*listed)}), {FILE: lines(*listed)}, EDITOR)
-
-
 def _copy_line(chance: random.Random) -> Instance:
     rows = [f"{word}: {chance.randrange(100, 1000)}" for word in chance.sample(WORDS, 6)]
     wanted = chance.choice(rows)
@@ -76,14 +71,6 @@ TASKS: Mapping[str, DesktopTask] = {
             max_steps=16,
         ),
         _replace_word,
-    ),
-    "save-copy": DesktopTask(
-        TaskEntry(
-            instruction='Save the open text a second time, beside the first, as "{}".',
-            tags=("desktop", "editor", "dialog"),
-            max_steps=12,
-        ),
-        _save_copy,
     ),
     "copy-line": DesktopTask(
         TaskEntry(

@@ -56,7 +56,7 @@ def near_misses(instance: Instance) -> Iterator[tuple[str, State]]:
         gone = {name: one for name, one in done.files.items() if name != path}
         yield f"without {path}", replace(done, files=gone)
         if file.content:
-            spoilt = File(file.content[: len(file.content) // 2], file.executable)
+            spoilt = File(file.content.rstrip()[: len(file.content.rstrip()) // 2], file.executable)
             yield f"half of {path}", replace(done, files={**done.files, path: spoilt})
         if file.content is not None:
             turned = replace(file, executable=not file.executable)
