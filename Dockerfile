@@ -1,4 +1,5 @@
-# The set-up of `make setup` in a container: the packages of requirements.lock and Debian's headless Chromium.
+# The set-up of `make setup` in a container: the packages of requirements.lock, Debian's headless Chromium, and what
+# desktops need (docs/desktop.md).
 #
 #   docker build -t flywheel .
 #   docker run --rm -v "$PWD/project:/project" flywheel run --iterations 1
@@ -8,6 +9,7 @@ FROM python:3.11-slim-trixie
 
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends ca-certificates chromium-headless-shell make \
+        bubblewrap fonts-dejavu-core galculator gpicview libtk8.6 mousepad openbox pcmanfm xclip xterm xvfb \
     && rm -rf /var/lib/apt/lists/*
 
 # A package index to take torch from, such as https://download.pytorch.org/whl/cpu; PyPI's builds bring CUDA.

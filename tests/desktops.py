@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from apps.osworld.serve import require_pyautogui
 from environments.desktop.boxed import Box
 from environments.desktop.environment import DesktopConfig, missing_packages, require_programs
 from environments.desktop.isolation import require_walls
@@ -35,7 +36,17 @@ def _isolation() -> str:
     return "namespaces"
 
 
+def _no_pyautogui() -> str:
+    try:
+        require_pyautogui()
+    except FlywheelError as error:
+        return f"{error.problem} {error.hint}"
+    return ""
+
+
 ABSENT = _absent()
+NO_PYAUTOGUI = _no_pyautogui()
+ON_OSWORLD_S = pytest.mark.skipif(bool(ABSENT or NO_PYAUTOGUI), reason=ABSENT or NO_PYAUTOGUI)
 ON_A_DESKTOP = pytest.mark.skipif(bool(ABSENT), reason=ABSENT)
 WALLED = not ABSENT and _isolation() == "namespaces"
 IN_NAMESPACES = pytest.mark.skipif(not WALLED, reason=ABSENT or "bubblewrap can make no namespaces here")

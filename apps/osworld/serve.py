@@ -2,7 +2,9 @@
 
 import asyncio
 import shlex
+import shutil
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 
 import uvicorn
@@ -51,8 +53,7 @@ def serve_osworld(
     if task is not None and programs:
         raise UsageError("`--open` and `--task` exclude each other.", "A task opens its own programs.")
     environment.host()
-    if find_spec("pyautogui") is None:
-        raise FlywheelError("OSWorld's clients act with pyautogui, which is not installed.", f"`{EXTRA}` installs it.")
+    require_pyautogui()
     machine = Machine(environment, [tuple(shlex.split(one)) for one in programs], task, seed)
     app = make_app(machine, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
@@ -66,6 +67,20 @@ def serve_osworld(
             await server.serve([listening])
 
         asyncio.run(answer())
+
+
+def require_pyautogui() -> None:
+    """Raises FlywheelError where OSWorld's clients could not act: pyautogui ends its program where there is no tkinter,
+    and text beyond ASCII is pasted."""
+    if find_spec("pyautogui") is None:
+        raise FlywheelError("OSWorld's clients act with pyautogui, which is not installed.", f"`{EXTRA}` installs it.")
+    if shutil.which("xclip") is None:
+        raise FlywheelError("OSWorld's clients paste with xclip, which is not installed.", "`apt install xclip`.")
+    try:
+        import_module("tkinter")
+    except ImportError as error:
+        hint = "`apt install python3-tk`, or libtk8.6 for a Python that is not Debian's."
+        raise FlywheelError(f"pyautogui needs tkinter: {error}.", hint) from error
 
 
 def _desktop(config: Config) -> DesktopEnvironment:

@@ -140,6 +140,11 @@ async def _delete_picture(hand: Hand) -> None:
     await hand.do(*[Hotkey(key="right")] * at, Hotkey(key="delete"), Hotkey(key="alt y"))
 
 
+async def _choose(hand: Hand) -> None:
+    x, y = await hand.at(str(hand.instance.words[0]), 60, 60)
+    await hand.do(Click(x=x, y=y))
+
+
 async def _close(hand: Hand) -> None:
     x, y = await hand.at(str(hand.instance.words[0]), 60, 60)
     await hand.do(Click(x=x, y=y), Hotkey(key="alt f4"))
@@ -181,6 +186,7 @@ SCRIPTS: Mapping[str, Script] = {
     "note-result": _note_result,
     "turn-picture": _turn,
     "delete-picture": _delete_picture,
+    "choose-window": _choose,
     "close-window": _close,
     "maximise-window": _maximise,
     "minimise-window": _minimise,

@@ -22,7 +22,6 @@ PACKAGES: Mapping[str, str] = {
     "pcmanfm": "pcmanfm",
     "galculator": "galculator",
     "gpicview": "gpicview",
-    "bwrap": "bubblewrap",
 }
 """Debian's packages by the program that each is installed for."""
 FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")

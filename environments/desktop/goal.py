@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Want = Literal["closed", "open", "shown", "maximised", "minimised", "left half", "right half"]
+Want = Literal["closed", "open", "shown", "active", "maximised", "minimised", "left half", "right half"]
 """`shown` is open, and neither maximised nor minimised."""
 SLACK = 0.06
 """Of the screen's side: how far a window may stand out of the half that it is to be in."""

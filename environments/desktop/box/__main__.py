@@ -137,7 +137,6 @@ def main() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     programs.adopt()
-    Path(os.environ["XAUTHORITY"]).touch()  # Xlib reads it, and the server asks for none
     try:
         places.set_out(home, json.loads(sys.stdin.buffer.readline()))
         box = Box(width, height, home, output)

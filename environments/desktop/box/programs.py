@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -14,6 +15,8 @@ from typing import IO, Any
 from environments.desktop.box.rest import descendants
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LOCAL, ANY = 256, 65535
+"""Families of addresses in a file of X's cookies."""
 START_S = 15.0
 """How long the X server and the window manager may take."""
 MOST_OUTPUT = 1 << 20
@@ -50,11 +53,14 @@ def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[byt
     """An X server that draws into a file of `folder`, and the name of its display; raises NotStarted."""
     to_read, to_write = os.pipe()
     folder.mkdir(parents=True, exist_ok=True)
+    cookie = os.urandom(16)
+    _allow(cookie)
     screen = ("-screen", "0", f"{width}x{height}x24", "-fbdir", str(folder), "-dpi", "96")
     log = (folder / "log").open("wb")
     try:
         server = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(to_write), *screen, "-nolisten", "tcp", "-noreset", "-s", "0"],
+            ["Xvfb", "-displayfd", str(to_write), *screen, "-nolisten", "tcp", "-noreset", "-s", "0",
+             "-auth", os.environ["XAUTHORITY"]],
             pass_fds=(to_write,), stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_with_parent,
         )  # fmt: skip
     except OSError as error:
@@ -70,7 +76,19 @@ def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[byt
             number += more
     finally:
         os.close(to_read)
+    _allow(cookie, number.strip())
     return server, f":{number.decode().strip()}"
+
+
+def _allow(cookie: bytes, display: bytes = b"") -> None:
+    """Writes who may use the display into the file that the server and its clients read (Xau, X.Org): whoever has the
+    cookie, by this host's name or any. Some clients want the display's number, which is known only once it runs."""
+    entries = [(LOCAL, os.uname().nodename.encode(), display), (ANY, b"", b"")]
+    with open(os.environ["XAUTHORITY"], "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        for family, address, number in entries:
+            file.write(struct.pack(">H", family))
+            for part in (address, number, b"MIT-MAGIC-COOKIE-1", cookie):
+                file.write(struct.pack(">H", len(part)) + part)
 
 
 def _with_parent() -> None:

@@ -22,7 +22,10 @@ def _windows(chance: random.Random, want: Want) -> Instance:
     colours = chance.sample(sorted(COLOURS), 3)
     places = chance.sample(("38x8+40+60", "38x8+430+120", "38x8+120+300", "38x8+520+420", "38x8+60+520"), 3)
     goal: dict[str, Want] = {colours[0]: want, colours[1]: "shown", colours[2]: "shown"}
-    opened = [_terminal(colour, place) for colour, place in zip(chance.sample(colours, 3), places, strict=True)]
+    order = chance.sample(colours, 3)
+    if want == "active" and order[-1] == colours[0]:  # the last one that is opened has the focus already
+        order.reverse()
+    opened = [_terminal(colour, place) for colour, place in zip(order, places, strict=True)]
     return Instance((colours[0],), Goal(windows=goal), {}, tuple(opened))
 
 
@@ -34,6 +37,10 @@ def _half(chance: random.Random) -> Instance:
 
 
 TASKS: Mapping[str, DesktopTask] = {
+    "choose-window": DesktopTask(
+        TaskEntry(instruction='Make "{}" the window that keys go to.', tags=("desktop", "windows"), max_steps=4),
+        lambda chance: _windows(chance, "active"),
+    ),
     "close-window": DesktopTask(
         TaskEntry(
             instruction='Close the window "{}", and leave the others open.', tags=("desktop", "windows"), max_steps=4

@@ -17,6 +17,7 @@ WITHOUT_JSON = {
     "desk": "serves until a signal ends it; its address is the first line",
     "serve": "serves until a signal ends it; its address is the first line",
     "serve-sandboxes": "serves until a signal ends it; its address is the first line",
+    "serve-osworld": "serves until a signal ends it; its address is the first line",
     "up": "runs until a signal ends it",
 }
 """Verbs that end in nothing a program could read, and why; docs/run.md names them."""

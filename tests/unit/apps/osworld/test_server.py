@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from environments.pool import SandboxPool
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Outcome
-from tests.desktops import CONFIG, ON_A_DESKTOP, WITNESS
+from tests.desktops import CONFIG, ON_OSWORLD_S, WITNESS
 from tests.unit.apps.osworld.served import Served, serving
 
-NO_PYAUTOGUI = find_spec("pyautogui") is None
-pytestmark = [ON_A_DESKTOP, pytest.mark.skipif(NO_PYAUTOGUI, reason="not installed: pyautogui (the extra `desktop`)")]
+pytestmark = ON_OSWORLD_S
 TEXT = "a Z<9> ~'\"\\ é ß 漢 привет"
 
 

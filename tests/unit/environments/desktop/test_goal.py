@@ -16,7 +16,8 @@ SIZE = (1024, 768)
 
 def window(title: str, want: Want = "shown") -> Window:
     x = 560 if want == "right half" else 40
-    return Window(1, title, ("xterm", "XTerm"), x, 60, 344, 150, False, want == "maximised", want == "minimised")
+    maximised, minimised = want == "maximised", want == "minimised"
+    return Window(1, title, ("xterm", "XTerm"), x, 60, 344, 150, want == "active", maximised, minimised)
 
 
 def windows(wants: Mapping[str, Want]) -> tuple[Window, ...]:
