@@ -9,7 +9,7 @@ import base64
 import html
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -49,7 +49,7 @@ def make_app(machine: Machine, token: str | None = None, hosts: Iterable[str] = 
     """
 
     @asynccontextmanager
-    async def running(app: Starlette) -> Any:
+    async def running(app: Starlette) -> AsyncIterator[None]:
         await machine.reset()
         yield
         await machine.close()

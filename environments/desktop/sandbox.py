@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 """How long a program of a task may take to open its window."""
-FIRST_REST_S, REST_S = 5.0, 1.0
+FIRST_REST_S, REST_S = 2.0, 1.0
 """How long is waited at most for the desktop to come to rest, at the start and after an action."""
 _PLACES = {
     "bashrc": ".bashrc",

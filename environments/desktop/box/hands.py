@@ -74,7 +74,7 @@ class Hands:
         first = True
         for kind, *given in events:
             if kind == "move":
-                self._at = (int(given[0]), int(given[1]))
+                self._at = int(given[0]), int(given[1])
                 xtest.fake_input(self._display, X.MotionNotify, x=self._at[0], y=self._at[1])
             elif kind == "button":
                 if given[1] and first and int(given[0]) <= RIGHT:
@@ -99,7 +99,7 @@ class Hands:
         if near and (left := when + APART_S - time.monotonic()) > 0:
             self._display.sync()
             time.sleep(left)
-        self._clicked = (time.monotonic(), *self._at)
+        self._clicked = time.monotonic(), self._at[0], self._at[1]
 
     def _key(self, keysym: int, down: bool) -> None:
         keycode, shifted = self._place(keysym)

@@ -1,0 +1,258 @@
+"""OSWorld's task files and scores, without a machine; and what a broken machine comes to."""
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from environments.osworld.environment import OsworldConfig, OsworldEnvironment
+from environments.osworld.sandbox import OsworldReward
+from environments.osworld.scores import SCORES
+from environments.osworld.tasks import read_tasks
+from environments.pool import SandboxPool
+from schemas import action as act
+from schemas.failure import SandboxFailure, TrajectoryFailure, UsageError
+
+
+def picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(stream, "png")
+    return stream.getvalue()
+
+
+PNG = picture()
+
+
+def task(**evaluator: Any) -> dict[str, Any]:
+    return {"id": "x", "instruction": "Do it.", "config": [], "evaluator": evaluator}
+
+
+def written(folder: Path, **tasks: dict[str, Any]) -> Path:
+    for name, fields in tasks.items():
+        (folder / f"{name}.json").write_text(json.dumps(fields))
+    return folder
+
+
+RULE = {"type": "rule", "rules": {"expected": "1\n"}}
+COUNT = {"type": "vm_command_line", "command": ["echo", "1"]}
+
+
+def test_one_score_and_several_are_read_and_what_is_not_known_is_open_with_its_reason(tmp_path: Path) -> None:
+    found = read_tasks(
+        written(
+            tmp_path,
+            one=task(func="exact_match", result=COUNT, expected=RULE),
+            two=task(func=["exact_match", "match_in_list"], conj="or", result=[COUNT, COUNT], expected=[RULE, RULE]),
+            never=task(func="infeasible"),
+            score=task(func="compare_docx_files", result=COUNT, expected=RULE),
+            reading=task(func="exact_match", result={"type": "googledrive_file"}, expected=RULE),
+            step={**task(func="infeasible"), "config": [{"type": "login", "parameters": {}}]},
+            uneven=task(func=["exact_match", "exact_match"], result=[COUNT], expected=[RULE]),
+            nothing={"id": "y"},
+        )
+    )
+    assert found.known.keys() == {"one", "two", "never"}
+    assert len(found.known["two"].metrics) == 2 and found.known["two"].any_of and found.known["never"].infeasible
+    assert found.open["score"] == "score compare_docx_files" and found.open["step"] == "step login"
+    assert found.open["reading"] == "reading googledrive_file" and found.open.keys() >= {"uneven", "nothing"}
+    assert "5 are open" in found.summary() and "step login (1)" in found.summary()
+
+
+def test_a_folder_that_is_not_there_and_two_files_of_a_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        read_tasks(tmp_path / "none")
+    (tmp_path / "a").mkdir()
+    written(tmp_path, one=task(func="infeasible"))
+    written(tmp_path / "a", one=task(func="infeasible"))
+    with pytest.raises(UsageError, match=r"one\.json"):
+        read_tasks(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("score", "read", "expected", "options", "worth"),
+    [
+        ("exact_match", "a\n", {"expected": "a\n"}, {}, 1),
+        ("exact_match", "a", {"expected": "a\n"}, {}, 0),
+        ("exact_match", None, {"expected": "a"}, {}, 0),
+        ("match_in_list", "b", {"expected": ["a", "b"]}, {}, 1),
+        ("match_in_list", "c", {"expected": ["a", "b"]}, {}, 0),
+        ("is_in_list", ["a", "b"], {"expected": "a"}, {}, 1),
+        ("is_in_list", None, {"expected": "a"}, {}, 0),
+        ("literal_match", 12, "12", {}, 1),
+        ("literal_match", "Ab", "aB", {}, 0),
+        ("literal_match", "Ab", "aB", {"ignore_case": True}, 1),
+        ("literal_match", ["a", 1], ["A", "1"], {"type": "list", "ignore_case": True}, 1),
+        ("literal_match", ["a"], ["a", "b"], {"type": "list"}, 0),
+        ("check_include_exclude", b"one two", {"include": ["one"], "exclude": ["three"]}, {}, 1),
+        ("check_include_exclude", "one three", {"include": ["one"], "exclude": ["three"]}, {}, 0),
+        ("check_include_exclude", None, {"exclude": ["three"]}, {}, 0),
+        ("check_list", b"apple\npear\n", {"expect": ["^app"], "unexpect": ["plum"]}, {}, 1),
+        ("check_list", b"apple\nplum\n", {"expect": ["^app"], "unexpect": ["plum"]}, {}, 0),
+        ("file_contains", b"one two", {"expected": ["one", "two"]}, {}, 1),
+        ("file_contains", b"", {"expected": "one"}, {}, 0),
+        ("compare_text_file", b"a  b\n", b"a b", {"ignore_blanks": True}, 1),
+        ("compare_text_file", b"A", b"a", {"ignore_case": True}, 1),
+        ("compare_text_file", b"A", b"a", {}, 0),
+        ("compare_text_file", None, b"a", {}, 0),
+        ("diff_text_file", b"a\nb\n", b"a\nc\n", {}, 0.5),
+        ("check_direct_json_object", '{"a": 1, "b": 2}', {"expected": {"a": 1}}, {}, 1),
+        ("check_direct_json_object", '{"a": 2}', {"expected": {"a": 1}}, {}, 0),
+        ("check_direct_json_object", "no json", {"expected": {"a": 1}}, {}, 0),
+        ("check_direct_json_object", {"a": ["x"]}, {"expected": {"a": ["x", "y"]}, "expect_in_result": True}, {}, 1),
+        ("check_direct_json_object", {"a": ["z"]}, {"expected": {"a": ["x"]}, "expect_in_result": True}, {}, 0),
+    ],
+)  # fmt: skip
+def test_a_score_is_what_osworld_s_evaluator_of_that_name_says(
+    score: str, read: Any, expected: Any, options: dict[str, Any], worth: float
+) -> None:
+    assert SCORES[score](read, expected, **options) == worth
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"urls": []}, "urls"),
+        ({"urls": ["vm:5000"]}, "vm:5000"),
+        ({"urls": ["http://a:1", "http://a:1"]}, "twice"),
+        ({"reset": "command"}, "reset_command"),
+        ({"reset_command": ["x"]}, "reset_command"),
+        ({"reset": "now"}, "reset"),
+        ({"paste": "ctrl hyper"}, "paste"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_refused_by_its_key(fields: dict[str, Any], named: str) -> None:
+    whole = {"kind": "osworld", "urls": ["http://a:1"], "folder": "x", "reset": "none", **fields}
+    with pytest.raises(ValueError, match=named):
+        OsworldConfig.model_validate(whole)
+
+
+Answer = Callable[[str], tuple[int, bytes]]
+
+
+@contextmanager
+def machine(answer: Answer) -> Iterator[tuple[str, list[str]]]:
+    """A machine that answers as a test says, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            asked.append(self.path)
+            status, body = answer(self.path)
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = _answer
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def environment(url: str, folder: Path, **fields: Any) -> OsworldEnvironment:
+    whole = {
+        "kind": "osworld",
+        "urls": [url],
+        "folder": str(folder),
+        "reset": "none",
+        "pause_s": 0,
+        "start_timeout_s": 3,
+    }
+    return OsworldEnvironment("vms", OsworldConfig.model_validate({**whole, **fields}))
+
+
+def well(path: str) -> tuple[int, bytes]:
+    if path == "/screenshot":
+        return 200, PNG
+    return 200, json.dumps({"status": "success", "output": "1\n", "error": "", "returncode": 0}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "reason"),
+    [
+        ("/execute", (500, b"oh"), "answers 500: oh"),
+        ("/execute", (200, b"no json"), "no JSON"),
+        ("/execute", (200, b'{"status": "error"}'), "says no output"),
+        ("/screenshot", (200, b"no picture"), "is no picture"),
+        ("/screenshot", (200, PNG[:-8]), "cut short"),
+    ],
+)
+def test_a_broken_answer_is_the_machine_s_failure_and_nothing_is_asked_twice(
+    tmp_path: Path, path: str, answer: tuple[int, bytes], reason: str
+) -> None:
+    broken = False
+
+    def answers(asked: str) -> tuple[int, bytes]:
+        return answer if broken and asked == path else well(asked)
+
+    async def run(url: str) -> None:
+        nonlocal broken
+        vms = environment(url, written(tmp_path, one=task(func="exact_match", result=COUNT, expected=RULE)))
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task("one"), 0) as sandbox:
+            broken = True
+            await sandbox.perform(act.Click(x=0.5, y=0.5))
+            await sandbox.observe()
+
+    with machine(answers) as (url, asked):
+        with pytest.raises(SandboxFailure, match=reason):
+            asyncio.run(run(url))
+        assert asked.count("/execute") == 1
+
+
+def test_one_zero_of_several_scores_is_zero_and_with_or_one_is_enough(tmp_path: Path) -> None:
+    other = {"type": "rule", "rules": {"expected": "2\n"}}
+    both = {"func": ["exact_match", "exact_match"], "result": [COUNT, COUNT], "expected": [RULE, other]}
+    written(tmp_path, all=task(**both), any=task(**both, conj="or"), odd=task(func="exact_match", result=COUNT))
+
+    async def run(url: str, template: str) -> float:
+        vms = environment(url, tmp_path)
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task(template), 0) as sandbox:
+            return (await sandbox.verify(OsworldReward())).reward
+
+    with machine(well) as (url, _):
+        assert asyncio.run(run(url, "all")) == 0.0
+        assert asyncio.run(run(url, "any")) == 1.0
+        with pytest.raises(TrajectoryFailure, match="exact_match"):
+            asyncio.run(run(url, "odd"))
+
+
+def test_a_machine_is_brought_back_by_the_command_of_the_config_or_the_lease_fails(tmp_path: Path) -> None:
+    written(tmp_path, one=task(func="infeasible"))
+    mark = tmp_path / "mark"
+
+    async def run(url: str, *command: str) -> None:
+        vms = environment(url, tmp_path, reset="command", reset_command=command)
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task("one"), 0) as sandbox:
+            await sandbox.observe()
+
+    with machine(well) as (url, _):
+        asyncio.run(run(url, "sh", "-c", f"echo {{url}} > {mark}"))
+        assert mark.read_text().strip() == url
+        with pytest.raises(SandboxFailure, match="ended with 3: no snapshot"):
+            asyncio.run(run(url, "sh", "-c", "echo no snapshot >&2; exit 3"))
+        with pytest.raises(SandboxFailure, match="nowhere"):
+            asyncio.run(run(url, "/nowhere"))
+
+
+def test_a_machine_that_never_answers_is_named_by_doctor(tmp_path: Path) -> None:
+    vms = environment("http://127.0.0.1:9", written(tmp_path, one=task(func="infeasible")))
+    check = vms.probes()[1].check()
+    assert not check.ok and "http://127.0.0.1:9" in check.detail and "environments.vms.urls" in check.detail
