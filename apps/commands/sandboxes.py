@@ -1,5 +1,5 @@
-"""`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is leased,
-what there is to lease, and our environments for whoever trains or acts elsewhere."""
+"""`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is
+leased, what there is to lease, and our environments for whoever trains or acts elsewhere."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,5 +128,5 @@ def serve_osworld(
     answer(resolve(config, overrides), host, port, token_variable, open_ or (), task, seed)
 
 
-"""`flywheel sandboxes`, `flywheel environments` and `flywheel serve-sandboxes`: what is leased, what there is to lease,
-and our environments for whoever trains elsewhere."""
+list_sandboxes.__name__ = "sandboxes"
+VERBS = (list_sandboxes, environments, serve_sandboxes, serve_osworld)
