@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from environments.desktop.boxed import AskFailed, Box
 from environments.desktop.catalog import TASKS
 from environments.desktop.events import events_of
-from environments.desktop.goal import File, State, Window, unmet
+from environments.desktop.goal import File, Goal, State, Window, unmet
 from environments.desktop.tasks.task import Command, Instance, in_home
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -41,7 +41,7 @@ class DesktopSandbox(Sandbox):
         self._config = config
         self._opened: Box | None = None
         self._instruction = ""
-        self.instance = Instance((), goal=TASKS["new-folder"].instance("new-folder", 0).goal)
+        self.instance = Instance((), Goal())
 
     @property
     def box(self) -> Box:

@@ -79,26 +79,26 @@ def _hotkey(keys: str) -> str:
 
 
 def _typed(action: act.Type, paste: str) -> Iterator[str]:
-    """Runs of what pyautogui types, of what goes by the clipboard, and line ends and tabs as keys."""
-    for how, run in groupby(action.content, _how):
+    """Line ends and tabs as keys; what is between them is written, or goes by the clipboard where one of its characters
+    cannot be."""
+    for key, run in groupby(action.content, lambda character: character in "\n\r\t"):
         text = "".join(run)
-        if how == "key":
+        if key:
             yield from (f"pyautogui.press({'tab' if one == chr(9) else 'enter'!r})" for one in text)
-        elif how == "write":
+        elif all(one.isascii() and one.isprintable() and one != "<" for one in text):
             yield f"pyautogui.write({text!r}, interval=0.01)"
         else:
-            yield (
-                f"import subprocess; subprocess.run(['xclip', '-selection', 'clipboard'], input={text!r}.encode(), "
-                f"stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True); {_hotkey(paste)}; time.sleep(0.2)"
-            )
+            yield _PASTED.format(text=repr(text), paste=_hotkey(paste))
 
 
-def _how(character: str) -> str:
-    if character in "\n\r\t":
-        return "key"
-    return "write" if character.isascii() and character.isprintable() and character != "<" else "paste"
-
-
+_PASTED = (
+    "import subprocess; subprocess.run(['xclip', '-selection', 'clipboard'], input={text}.encode(), "
+    "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True); "
+    "any(subprocess.run(['xclip', '-selection', 'clipboard', '-o'], capture_output=True).stdout == {text}.encode() "
+    "or time.sleep(0.05) for _ in range(40)); {paste}; time.sleep(0.3)"
+)
+"""xclip goes into the background before the clipboard is its own, so it is asked until it is; whoever pastes is given
+time to fetch it before the clipboard holds something else."""
 _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _pointed("pyautogui.click(@, button='left')"),
     "left_double": _pointed("pyautogui.doubleClick(@)"),

@@ -12,7 +12,7 @@ from environments.osworld.code import code_of
 from schemas import action as act
 
 SIZE = (1000, 500)
-ALLOWED = {"pyautogui", "time", "subprocess"}
+ALLOWED = {"pyautogui", "time", "subprocess", "any", "range", "_"}
 
 
 def calls(code: str) -> list[str]:
@@ -29,9 +29,11 @@ def typed(code: str) -> str:
         assert keys == ("ctrl", "v")
         text.append(clipboard[0])
 
-    def run(command: list[str], input: bytes, **_: Any) -> None:
-        assert command == ["xclip", "-selection", "clipboard"]
-        clipboard[0] = input.decode()
+    def run(command: list[str], input: bytes = b"", **_: Any) -> SimpleNamespace:
+        assert command[:3] == ["xclip", "-selection", "clipboard"]
+        if command[3:] != ["-o"]:
+            clipboard[0] = input.decode()
+        return SimpleNamespace(stdout=clipboard[0].encode())
 
     board = SimpleNamespace(
         write=lambda written, interval: text.append(written),
