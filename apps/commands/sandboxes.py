@@ -1,11 +1,12 @@
 """`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is
-leased, what there is to lease, and our environments for whoever trains or acts elsewhere."""
+leased, what there is to lease and how more of it is brought, and our environments for whoever trains or acts elsewhere."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, task_names
+from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, task_names
 
 if TYPE_CHECKING:
     from tasks.preflight.available import Available
@@ -54,7 +55,7 @@ def _show_leased(runs: "list[Now]") -> None:
     console.print(f"{told} leased by {counted(len(runs), 'run')} on this lake")
 
 
-def environments(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the environments of the config and the built-in kinds, and what this machine lacks for them."""
     from dataclasses import asdict
 
@@ -65,6 +66,42 @@ def environments(overrides: Overrides = None, config: ConfigFile = None, as_json
         print_json({"environments": [asdict(one) for one in found]})
     else:
         _show_available(found)
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    snapshot: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="A checkout of it, of your own.")
+    ] = None,
+    apps: Annotated[
+        str | None, typer.Option("--apps", metavar="A,B,C", help="Applications; those of the config if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the web applications that the config names, from a checkout of CUA-Gym-Hub, or those that are missing."""
+    from dataclasses import asdict
+
+    from environments.webapp.build import build
+    from environments.webapp.environment import webapps_of
+    from schemas.failure import UsageError
+
+    if name != "cua-gym-hub":
+        raise UsageError(f"There is no {name!r} to add.", "There is cua-gym-hub (docs/webapps.md).")
+    if snapshot is None:
+        raise UsageError("`--from` is not given.", "Name a checkout of CUA-Gym-Hub: --from DIR.")
+    environment = webapps_of(resolve(config, overrides))
+    wanted = _names(apps) or environment.served
+    built = build(snapshot.expanduser().absolute(), environment.folder, wanted, (lambda line: None) if as_json else say)
+    if as_json:
+        print_json({"folder": str(environment.folder), "applications": [asdict(one) for one in built]})
+    else:
+        say(f"they are in {environment.folder}")
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _show_available(found: "list[Available]") -> None:
@@ -129,4 +166,5 @@ def serve_osworld(
 
 
 list_sandboxes.__name__ = "sandboxes"
-VERBS = (list_sandboxes, environments, serve_sandboxes, serve_osworld)
+VERBS = (list_sandboxes, serve_sandboxes, serve_osworld)
+ENVIRONMENT_VERBS = (show, add)

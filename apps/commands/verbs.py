@@ -387,6 +387,10 @@ VERBS = (
 GROUPS = {
     "curriculum": ("What is rolled out next, and why.", (explain,)),
     "schedule": ("When what runs on a Prefect server.", scheduling.VERBS),
+    "environments": (
+        "What there is to lease, and how more of it is brought; alone it is `environments show`.",
+        sandboxes.ENVIRONMENT_VERBS,
+    ),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 VARIABLE = "FLYWHEEL_BROWSER"
 PROFILE = "flywheel-browser-"
 LAUNCH_TIMEOUT_S = 60.0
+NOBODY: Mapping[str, str] = {}
 FLAGS = (
     "--headless",
     "--remote-debugging-pipe",
@@ -62,9 +63,20 @@ FLAGS = (
     "--force-color-profile=srgb",
     "--force-device-scale-factor=1",
     "--allow-file-access-from-files",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--no-proxy-server",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-features=BackForwardCache,OptimizationHints,MediaRouter,Translate,PaintHolding,RenderDocument,SpareRendererForSitePerProcess",
 )
+
+
+def resolver_rules(reachable: Mapping[str, str]) -> str:
+    """Which hosts a browser finds: none but those that are named, each at one port.
+
+    Args:
+        reachable: by `name:port` as a page writes it, the `address:port` where that is.
+    """
+    named = [f"MAP {name} {address}" for name, address in reachable.items()]
+    return ",".join([*named, "MAP * ~NOTFOUND"])
 
 
 def find_browser(path: str | None = None, key: str = "environments.miniwob.browser") -> Path:
@@ -126,8 +138,12 @@ class Browser:
         """Pages that no trajectory holds."""
 
     @classmethod
-    async def launch(cls, path: Path) -> "Browser":
+    async def launch(cls, path: Path, reachable: Mapping[str, str] = NOBODY) -> "Browser":
         """Starts a browser; where that is cancelled, nothing is left of it.
+
+        Args:
+            path: the program.
+            reachable: what its pages find (`resolver_rules`); nothing, unless it is named here.
 
         Raises:
             SandboxFailure: it did not start within a minute.
@@ -135,7 +151,7 @@ class Browser:
         _sweep()
         profile = tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
         connection = Connection()
-        spawning = asyncio.ensure_future(_spawn(path, profile, connection))
+        spawning = asyncio.ensure_future(_spawn(path, profile, connection, resolver_rules(reachable)))
         try:
             browser = cls(await asyncio.shield(spawning), connection, profile)
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
@@ -175,13 +191,13 @@ class Browser:
             shutil.rmtree(self._profile, ignore_errors=True)
 
 
-async def _spawn(path: Path, profile: str, connection: Connection) -> asyncio.subprocess.Process:
+async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -> asyncio.subprocess.Process:
     to_read, for_writing = os.pipe()
     for_reading, to_write = os.pipe()
     tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), str(to_read), str(to_write)]
     try:
         process = await asyncio.create_subprocess_exec(
-            *tied, str(path), *FLAGS, f"--user-data-dir={profile}", "about:blank",
+            *tied, str(path), *FLAGS, f"--host-resolver-rules={rules}", f"--user-data-dir={profile}", "about:blank",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             pass_fds=(to_read, to_write), start_new_session=True, env={**os.environ, "TMPDIR": profile},
         )  # fmt: skip

@@ -1,10 +1,10 @@
 """One browser that sandboxes live in as pages, and the next one when it dies."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from environments.chromium.browser import Browser
+from environments.chromium.browser import NOBODY, Browser
 from environments.host import Host
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
@@ -26,6 +26,11 @@ class BrowserHost(Host):
         self._path, self._make = path, make
         self._browser: Browser | None = None
         self._reviving = asyncio.Lock()
+
+    @property
+    def reachable(self) -> Mapping[str, str]:
+        """What its pages find, as `environments.chromium.browser.resolver_rules` has it: nothing."""
+        return NOBODY
 
     @property
     def alive(self) -> bool:
@@ -56,7 +61,7 @@ class BrowserHost(Host):
             dead, self._browser = self._browser, None
             if dead is not None:
                 await dead.close()
-            self._browser = await Browser.launch(self._path)
+            self._browser = await Browser.launch(self._path, self.reachable)
             return dead is not None
 
     def sandbox(self) -> Sandbox:

@@ -3,8 +3,9 @@
    `__page`. */
 (() => {
   "use strict";
-  /* Selectors: what only holds others, and what is no part of the task. */
-  const page = { containers: "body, html", hidden: "head" };
+  /* Selectors: what only holds others, what is no part of the task, and what reacts though it does not say so; and how
+     many elements are listed. */
+  const page = { containers: "body, html", hidden: "head", live: ":not(*)", most: 150 };
   Object.defineProperty(window, "__page", { value: page });
 
   /* A clock that only moves when it is told to: Date, performance.now, timers and animation frames. */
@@ -148,7 +149,6 @@
   };
 
   /* The visible elements: [name, kind, left, top, right, bottom, interactive, value]. */
-  const MAX_ELEMENTS = 150;
   let width = 0, height = 0;
   const SKIPPED = new Set(["SCRIPT", "STYLE", "BR", "HR", "HEAD", "OPTGROUP", "DEFS", "TITLE"]);
   const LIVE = "a, button, input, select, textarea, option, summary, [contenteditable], [onclick], [draggable=true], "
@@ -159,7 +159,8 @@
 
   const clipOf = (node) => {
     let [left, top, right, bottom] = [0, 0, width, height];
-    for (let up = node.parentElement; up && up !== document.body; up = up.parentElement) {
+    for (let up = node.parentElement, inner = node; up && up !== document.body; inner = up, up = up.parentElement) {
+      if (getComputedStyle(inner).position === "fixed") break;
       if (up.ownerSVGElement || getComputedStyle(up).overflow === "visible") continue;
       const box = up.getBoundingClientRect();
       left = Math.max(left, box.left); top = Math.max(top, box.top);
@@ -190,6 +191,7 @@
     return parent && !isContainer(parent) && parent.querySelectorAll("input, textarea, select").length === 1 ? textBefore(parent) : "";
   };
   const labelOf = (node) => squeeze([...(node.labels || [])].map((label) => label.textContent).join(" "));
+  const spoken = (node) => squeeze(node.getAttribute("aria-label"));
   const kindOfInput = (node) => {
     const kinds = { checkbox: "checkbox", radio: "radio", password: "password field", range: "slider" };
     return kinds[node.type] || (["button", "submit", "reset", "image"].includes(node.type) ? "button" : "text field");
@@ -207,9 +209,9 @@
   };
   const nameOf = (node, kind) => {
     if (kind === "checkbox" || kind === "radio") return labelOf(node) || textBeside(node);
-    if (["text field", "password field", "textarea", "select"].includes(kind)) return labelOf(node) || textBefore(node) || node.placeholder || "";
+    if (["text field", "password field", "textarea", "select"].includes(kind)) return labelOf(node) || textBefore(node) || node.placeholder || spoken(node);
     if (node.tagName === "INPUT") return node.value;
-    return squeeze(node.textContent).slice(0, 80) || node.title || node.alt || "";
+    return squeeze(node.textContent).slice(0, 80) || node.title || node.alt || spoken(node);
   };
   const valueOf = (node, kind) => {
     if (kind === "checkbox" || kind === "radio") return node.checked ? "checked" : "";
@@ -220,7 +222,7 @@
   };
   const isLive = (node) => {
     if (node.matches(":disabled")) return false;
-    if (node.matches(LIVE) || node.tabIndex >= 0 || listening.has(node) || node.onclick || node.onmousedown) return true;
+    if (node.matches(LIVE) || node.matches(page.live) || node.tabIndex >= 0 || listening.has(node) || node.onclick || node.onmousedown) return true;
     return SHAPES.has(node.tagName) || node.tagName === "CANVAS";
   };
   const area = (item) => (item[4] - item[2]) * (item[5] - item[3]);
@@ -235,7 +237,7 @@
     [width, height] = [innerWidth, innerHeight];
     const found = [];
     const keep = (node, box, live, kind) => {
-      if (!box || found.length >= MAX_ELEMENTS || !onTop(node, box)) return;
+      if (!box || found.length >= page.most || !onTop(node, box)) return;
       found.push([nameOf(node, kind), kind, box[0] / width, box[1] / height, box[2] / width, box[3] / height, live, valueOf(node, kind)]);
     };
     const keepText = (node, live) => {
@@ -247,7 +249,7 @@
       if (box && onTop(node, box)) found.push([text.slice(0, 80), "text", box[0] / width, box[1] / height, box[2] / width, box[3] / height, live, ""]);
     };
     const walk = (node) => {
-      if (SKIPPED.has(node.tagName.toUpperCase()) || node.matches(page.hidden) || found.length >= MAX_ELEMENTS) return;
+      if (SKIPPED.has(node.tagName.toUpperCase()) || node.matches(page.hidden) || found.length >= page.most) return;
       const style = getComputedStyle(node);
       if (style.display === "none" || Number(style.opacity) === 0) return;
       const seen = style.visibility === "visible" && !isContainer(node);

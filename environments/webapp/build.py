@@ -1,0 +1,176 @@
+"""Builds applications of CUA-Gym-Hub from a snapshot that the user has: `npm ci`, then `vite build`, in a copy.
+
+Only what the build makes is kept: the modules it needs take a hundred megabytes for each application, and our own
+server speaks the applications' contract, so nothing of node runs while sandboxes do. A build is moved into place when
+it is whole, so one that is broken off leaves nothing, and what is there already of the same source is not built again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from environments import watchdog
+from schemas.failure import FlywheelError, UsageError
+
+LIMIT_S = 900.0
+"""One program of one build."""
+SUFFIX, RECORD, BUILDING = "_mock", "built.json", ".building-"
+LEFT_OUT = shutil.ignore_patterns("node_modules", "dist", ".mock-*", ".git")
+INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--replace-registry-host=always")
+"""The versions of the application's own lock file, from the registry that npm is set to; no package's script runs."""
+VITE = ("node", "node_modules/vite/bin/vite.js", "build")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One application."""
+
+    name: str
+    source: str
+    """SHA-256 of the files it was built from."""
+    seconds: float
+    bytes: int
+    node: str
+
+
+def sources(snapshot: Path) -> Mapping[str, Path]:
+    """The applications of a snapshot by our name for them; raises UsageError where there are none."""
+    found = {
+        path.name.removesuffix(SUFFIX).replace("_", "-").lower(): path
+        for path in sorted((snapshot / "websites").glob(f"*{SUFFIX}"))
+        if (path / "package.json").is_file()
+    }
+    if not found:
+        raise UsageError(
+            f"`--from`: {snapshot} is no checkout of CUA-Gym-Hub: it has no websites/*{SUFFIX}.",
+            "Clone it, and name that folder.",
+        )
+    return found
+
+
+def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], None]) -> list[Built]:
+    """Builds applications, one after the other.
+
+    Args:
+        snapshot: the checkout; it is only read.
+        to: where each gets a folder of its name.
+        names: which.
+        say: gets a line for each.
+
+    Raises:
+        UsageError: an application that the snapshot lacks.
+        FlywheelError: there is no npm, or some do not build; the others are there, and the error names each with the
+            reason.
+    """
+    there = sources(snapshot)
+    if unknown := sorted(set(names) - there.keys()):
+        raise UsageError(f"`--apps`: {snapshot} has no {unknown[0]}.", f"It has {', '.join(there)}.")
+    for program in ("npm", "node"):
+        if shutil.which(program) is None:
+            raise FlywheelError(f"There is no {program}.", "Install Node.js 20 or later, with npm.")
+    to.mkdir(parents=True, exist_ok=True)
+    for leftover in to.glob(f"{BUILDING}*"):
+        shutil.rmtree(leftover)
+    made, failed = list[Built](), list[str]()
+    for number, name in enumerate(names, 1):
+        say(f"{number}/{len(names)} {name}")
+        try:
+            made.append(_built(snapshot, there[name], to, name, say))
+        except FlywheelError as error:
+            say(f"  {error.problem}")
+            failed.append(f"{name}: {error.problem}")
+    if failed:
+        raise FlywheelError(f"{len(failed)} of {len(names)} do not build: {'; '.join(failed)}", "The others are there.")
+    return made
+
+
+def record_of(folder: Path) -> Built | None:
+    """What is known of a built application; None where it was not built here."""
+    try:
+        return Built(**json.loads((folder / RECORD).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str], None]) -> Built:
+    digest, target = _digest(source), to / name
+    known = record_of(target)
+    if known is not None and known.source == digest:
+        say("  is there already")
+        return known
+    started = time.monotonic()
+    with _workplace(to / f"{BUILDING}{name}") as place:
+        shutil.copytree(source, place / "app", ignore=LEFT_OUT)
+        for command in (INSTALL, VITE):
+            _run(command, place / "app")
+        dist = place / "app" / "dist"
+        if not (dist / "index.html").is_file():
+            raise FlywheelError("its build makes no dist/index.html.")
+        for notice in ("LICENSE", "NOTICE"):
+            if (snapshot / notice).is_file():
+                shutil.copy(snapshot / notice, dist / notice)
+        size = sum(path.stat().st_size for path in dist.rglob("*") if path.is_file())
+        node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        built = Built(name, digest, round(time.monotonic() - started, 1), size, node)
+        (dist / RECORD).write_text(json.dumps(asdict(built)), "utf-8")
+        if target.exists():
+            target.rename(place / "old")
+        dist.rename(target)
+    say(f"  {built.seconds:.0f} s, {built.bytes / 1000:.0f} KB")
+    return built
+
+
+@contextlib.contextmanager
+def _workplace(place: Path) -> Iterator[Path]:
+    """A folder that is gone afterwards, whatever happens."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    """Runs a program, which ends with this process; raises FlywheelError with the last it said."""
+    program = shutil.which(command[0])
+    assert program is not None
+    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), "-", "-", program, *command[1:]]
+    process = subprocess.Popen(
+        tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=LIMIT_S)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise FlywheelError(f"{' '.join(command[:2])} took longer than {LIMIT_S:.0f} s.") from error
+        raise
+    if process.returncode:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+        after = lines[lines.index(told) + 1 : lines.index(told) + 2] if told else []
+        raise FlywheelError(f"`{' '.join(command[:2])}` failed: {' '.join([told, *after])[:300]}")
+
+
+def _digest(source: Path) -> str:
+    """Of the names and contents of what is built."""
+    found = hashlib.sha256()
+    skipped = {"node_modules", "dist"}
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        inside = path.relative_to(source)
+        if not skipped & set(inside.parts):
+            found.update(f"{inside}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
+    return found.hexdigest()

@@ -1,0 +1,195 @@
+"""What changed between two states of a web application, and whether that is what a task asks for.
+
+A state is JSON. Its leaves are named by paths, `emails/e3/starred`; a list whose items all have an `id` (or a
+`messageId`, say) is taken as its items by that, so their order is no change, and any other list is a leaf. A task wants
+some changes, lets some others happen (`*` in a path stands for anything), and everything else that changes spoils it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from schemas.world import State
+
+ABSENT = object()
+"""What stands where there is nothing."""
+NEW = "+"
+"""The last part of a path that stands for an item that is to be added."""
+Changed = Mapping[str, tuple[Any, Any]]
+"""Before and after by path."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Match(_Part):
+    """What a value is to be like, where it need not be one value exactly."""
+
+    contains: tuple[str, ...] = ()
+    """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
+    starts: str = ""
+    """How its text begins."""
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is like that."""
+        if isinstance(value, list):
+            return all(one in value for one in self.contains)
+        words = _words(value)
+        return words.startswith(self.starts.casefold()) and all(_words(one) in words for one in self.contains)
+
+
+class Want(_Part):
+    """One change that a task asks for: `to` a value, `like` something, `has` of an object, or `gone`."""
+
+    at: str
+    """The path; of an item that is to be added `.../+`."""
+    to: JsonValue = None
+    like: Match | None = None
+    has: dict[str, Annotated[Match | JsonValue, Field(union_mode="left_to_right")]] = {}
+    """Fields of an added item by their paths in it."""
+    gone: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Want":
+        said = [name for name in ("to", "like", "has", "gone") if name in self.model_fields_set]
+        if len(said) != 1:
+            raise ValueError(f"{self.at}: says {' and '.join(said) or 'nothing'}; one of to, like, has and gone is it")
+        if self.at.endswith(f"/{NEW}") != ("has" in said):
+            raise ValueError(f"{self.at}: `has` is of an item that is added, whose path ends in /{NEW}")
+        return self
+
+    def met(self, path: str, after: Any) -> bool:
+        """Whether a change is this one."""
+        if not self.has:
+            return path == self.at and self._holds(after)
+        parent = self.at.removesuffix(NEW)
+        inside = path.startswith(parent) and "/" not in path.removeprefix(parent)
+        return inside and after is not ABSENT and all(_like(_field(after, at), want) for at, want in self.has.items())
+
+    def _holds(self, after: Any) -> bool:
+        if self.gone:
+            return after is ABSENT
+        return after is not ABSENT and _like(after, self.to if self.like is None else self.like)
+
+
+class Edit(_Part):
+    """A change of a state: `to` a value, or `gone`."""
+
+    at: str
+    to: JsonValue = None
+    gone: bool = False
+
+
+def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
+    """What differs in some fields of two states."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in watched:
+        _compare(name, initial.get(name, ABSENT), current.get(name, ABSENT), found)
+    return found
+
+
+def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> float:
+    """1 if every wanted change is there, each once, and no other but those that are allowed; else 0."""
+    left = {path: after for path, (_, after) in changed.items()}
+    for want in wanted:
+        path = next((path for path, after in left.items() if want.met(path, after)), None)
+        if path is None:
+            return 0.0
+        del left[path]
+    patterns = tuple(allowed)
+    return float(bool(wanted) and all(any(fnmatchcase(path, one) for one in patterns) for path in left))
+
+
+def edited(state: State, edits: Iterable[Edit]) -> State:
+    """A state after some changes; raises KeyError, which names the path, where there is nothing to change."""
+    for edit in edits:
+        state = _edited(state, edit.at.split("/"), edit)
+    return state
+
+
+def _compare(path: str, before: Any, after: Any, found: dict[str, tuple[Any, Any]]) -> None:
+    if before == after and isinstance(before, bool) == isinstance(after, bool):
+        return
+    old, new = _named(before), _named(after)
+    if old is None or new is None:
+        found[path] = (before, after)
+        return
+    for name in {**old, **new}:
+        _compare(f"{path}/{name}", old.get(name, ABSENT), new.get(name, ABSENT), found)
+
+
+def _named(value: Any) -> dict[str, Any] | None:
+    """What is below a value, by name; None where it is a leaf."""
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in cast(list[Any], value)):
+        return None
+    items = cast(list[dict[str, Any]], value)
+    key = _key(items)
+    named = {str(one.get(key)): one for one in items}
+    return named if len(named) == len(items) and all(key in one for one in items) else None
+
+
+def _key(items: Sequence[Mapping[str, Any]]) -> str:
+    """What names an item: its `id`, else the first field whose name ends in `Id`."""
+    first = items[0] if items else {}
+    return "id" if not items or "id" in first else next((name for name in first if name.endswith("Id")), "id")
+
+
+def _field(value: Any, path: str) -> Any:
+    for name in path.split("/"):
+        if isinstance(value, list) and name.isdigit():
+            value = cast(list[Any], value)[int(name)] if int(name) < len(cast(list[Any], value)) else ABSENT
+        else:
+            value = (_named(value) or {}).get(name, ABSENT)
+    return value
+
+
+def _like(value: Any, want: JsonValue | Match) -> bool:
+    if value is ABSENT:
+        return False
+    if isinstance(want, Match):
+        return want.holds(value)
+    if isinstance(want, str) and isinstance(value, str):
+        return " ".join(value.split()) == " ".join(want.split())
+    return value == want and isinstance(value, bool) == isinstance(want, bool)
+
+
+def _words(value: Any) -> str:
+    return " ".join(re.sub(r"<[^>]*>|&nbsp;", " ", str(value)).casefold().split())
+
+
+def _edited(value: Any, path: Sequence[str], edit: Edit) -> Any:
+    if not path:
+        return edit.to
+    name, last = path[0], len(path) == 1
+    if isinstance(value, list):
+        return _edited_list(cast(list[Any], value), path, edit)
+    if not isinstance(value, dict) or (name not in value and not last):
+        raise KeyError(edit.at)
+    fields = dict(cast(dict[str, Any], value))
+    if last and edit.gone:
+        del fields[name]
+    elif last and name == NEW:
+        assert isinstance(edit.to, dict)
+        fields[str(edit.to[_key([edit.to])])] = edit.to
+    else:
+        fields[name] = _edited(fields.get(name), path[1:], edit)
+    return fields
+
+
+def _edited_list(items: list[Any], path: Sequence[str], edit: Edit) -> list[Any]:
+    name, last = path[0], len(path) == 1
+    if last and name == NEW:
+        return [*items, edit.to]
+    key = _key(items)
+    places = [at for at, one in enumerate(items) if str(one.get(key)) == name]
+    if not places:
+        raise KeyError(edit.at)
+    if last and edit.gone:
+        return items[: places[0]] + items[places[0] + 1 :]
+    return [*items[: places[0]], _edited(items[places[0]], path[1:], edit), *items[places[0] + 1 :]]

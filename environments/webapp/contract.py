@@ -1,0 +1,57 @@
+"""How a web application is set to a state and asked what became of it: CUA-Gym-Hub's contract, over HTTP."""
+
+import secrets
+from typing import Any, cast
+
+import httpx
+
+from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.world import State
+
+
+def new_session() -> str:
+    """An id that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+class Contract:
+    """One application's, at an address.
+
+    Args:
+        client: to ask with.
+        base: `http://address:port`.
+        headers: for every request.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, base: str, headers: dict[str, str]) -> None:
+        self._client, self._base, self._headers = client, base, headers
+
+    async def set(self, sid: str, state: State) -> None:
+        """Begins a session in a state; raises SandboxFailure."""
+        await self._ask("POST", "/post", sid, {"action": "set", "state": state})
+
+    async def states(self, sid: str) -> tuple[State, State]:
+        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure where the answer is none."""
+        answer = await self._ask("GET", "/go", sid)
+        try:
+            told: Any = answer.json()
+            initial, current = told["initial_state"], told["current_state"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrajectoryFailure("verifier", f"{self._base}/go answers with no states") from error
+        if not isinstance(initial, dict) or not isinstance(current, dict):
+            raise TrajectoryFailure("verifier", f"{self._base}/go answers with states that are no objects")
+        return cast(State, initial), cast(State, current)
+
+    async def end(self, sid: str) -> None:
+        """Forgets a session; raises SandboxFailure."""
+        await self._ask("POST", "/end" if self._headers else "/post", sid, {"action": "reset"})
+
+    async def _ask(self, method: str, path: str, sid: str, said: Any = None) -> httpx.Response:
+        try:
+            return (
+                await self._client.request(
+                    method, f"{self._base}{path}", params={"sid": sid}, json=said, headers=self._headers
+                )
+            ).raise_for_status()
+        except httpx.HTTPError as error:
+            raise SandboxFailure(f"{self._base}{path}: {error or type(error).__name__}") from error

@@ -1,0 +1,138 @@
+"""Web applications as an environment: built ones that are served here, and others at addresses of the config."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from environments.chromium.browser import Browser
+from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.host import Host
+from environments.registry import environments_of
+from environments.sandbox import Sandbox
+from environments.webapp.host import Place, WebHost, built_in, host_and_port
+from environments.webapp.sandbox import WebAppSandbox
+from environments.webapp.tasks import OURS, Instance, TaskFile, entry_of, instance, read_tasks
+from schemas.check import Probe
+from schemas.config import Config
+from schemas.config.section import Count
+from schemas.failure import FlywheelError, UsageError
+from schemas.home import home
+from schemas.tables.task import TaskEntry
+from schemas.text import counted
+
+
+class WebAppConfig(ChromiumConfig):
+    """Web applications (docs/webapps.md)."""
+
+    width: Count = 1280
+    """Of the screen, in pixels."""
+    height: Count = 720
+    folder: str = ""
+    """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
+    apps: tuple[str, ...] = ()
+    """Those of the built ones that are used; all that there are tasks for if not set."""
+    origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
+    """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
+    tasks: tuple[str, ...] = ()
+    """Files of tasks of one's own, beside the built-in ones."""
+
+
+class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
+    """The tasks of the applications that are used."""
+
+    section = WebAppConfig
+    verifier = "webapp"
+    sandbox_class = WebAppSandbox
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """By template, in the order of the files."""
+        return {name: entry_of(file, name) for name, file in self._files.items()}
+
+    @property
+    def lineage(self) -> str:
+        """Ours, or a file of the user's."""
+        return "flywheel web applications"
+
+    @property
+    def applications(self) -> list[str]:
+        """Those that are used, by name."""
+        return list(dict.fromkeys(file.application for file in self._files.values()))
+
+    @property
+    def served(self) -> list[str]:
+        """Those of them that are served here, and so are to be built."""
+        return [name for name in self.applications if name not in self.config.origins]
+
+    @property
+    def folder(self) -> Path:
+        """Where built applications are."""
+        return Path(self.config.folder).expanduser().absolute() if self.config.folder else home() / "webapps"
+
+    def sandbox(self, browser: Browser) -> Sandbox:
+        """Where no application is served; a host's own sandboxes know where."""
+        return self._sandbox(browser, {})
+
+    def host(self) -> Host:
+        """A browser that finds these applications alone; raises FlywheelError where one was not built."""
+        return WebHost(self._path(), self._sandbox, self._built(), self._origins())
+
+    def probes(self) -> Sequence[Probe]:
+        """Whether the applications are there, and a browser."""
+        return (Probe("web applications", self._examined), *super().probes())
+
+    def instance(self, template: str, seed: int) -> tuple[str, Instance]:
+        """The application of a task, and the task with a seed."""
+        file = self._files[template]
+        return file.application, instance(file, template, seed)
+
+    def _sandbox(self, browser: Browser, places: Mapping[str, Place]) -> Sandbox:
+        return WebAppSandbox(browser, self.config, (self.config.width, self.config.height), places, self.instance)
+
+    @cached_property
+    def _files(self) -> Mapping[str, TaskFile]:
+        """The file of each task."""
+        given = [read_tasks(Path(one).expanduser().absolute()) for one in self.config.tasks]
+        theirs = {file.application for file in given} | self.config.origins.keys()
+        ours = [read_tasks(path) for path in sorted(OURS.glob("*.toml"))]
+        wanted = set(self.config.apps) | theirs if self.config.apps else {one.application for one in ours} | theirs
+        if unknown := sorted(set(self.config.apps) - {one.application for one in (*ours, *given)}):
+            known = ", ".join(one.application for one in ours)
+            raise UsageError(
+                f"`environments.{self.name}.apps`: there are no tasks for {unknown[0]}.",
+                f"There are for {known}; name a file of your own in `environments.{self.name}.tasks`.",
+            )
+        found: dict[str, TaskFile] = {}
+        for file in (*(one for one in ours if one.application in wanted), *given):
+            for name in file.tasks:
+                if name in found:
+                    raise UsageError(
+                        f"`environments.{self.name}.tasks`: two files have a task `{name}`.", "Rename one."
+                    )
+                found[name] = file
+        return found
+
+    def _built(self) -> Mapping[str, Path]:
+        key = f"environments.{self.name}.apps"
+        return {name: built_in(self.folder, name, key) for name in self.served}
+
+    def _origins(self) -> Mapping[str, tuple[str, str]]:
+        key = f"environments.{self.name}.origins"
+        return {
+            name: (url.rstrip("/"), host_and_port(url, f"{key}.{name}")) for name, url in self.config.origins.items()
+        }
+
+    def _examined(self) -> str:
+        if not self._files:
+            raise FlywheelError(f"`environments.{self.name}` has no tasks.", "Name a file in its `tasks`.")
+        built, origins = self._built(), self._origins()
+        others = f", {counted(len(origins), 'origin')}" if origins else ""
+        return f"{counted(len(built), 'application')} in {self.folder}{others}"
+
+
+def webapps_of(config: Config) -> WebAppEnvironment:
+    """The web applications of a config; all that there are tasks for where it names none."""
+    for one in environments_of(config):
+        if isinstance(one, WebAppEnvironment):
+            return one
+    return WebAppEnvironment("webapp", WebAppConfig(kind="webapp"))

@@ -1,0 +1,75 @@
+/* What the page of a web application has of ours, beside what every page has (`../chromium/in_page.js`): it knows when
+   the page has come to rest, and it keeps the page where it is. Runs before anything of every document. */
+(() => {
+  "use strict";
+  const page = window.__page;
+  Object.defineProperty(window, "world", { value: window });
+  page.most = 400;
+  page.containers = "body, html, #root, #app, #__next";
+  page.hidden = "head, svg *";
+  page.live = "svg:not(button *, a *, [role=button] *, label *)";
+
+  /* The state itself is shown by pages that are no part of what is asked. */
+  page.style(`a:is([href="/go"], [href^="/go?"], [href="#/go"], [href^="#/go?"]) { display: none !important; }`);
+
+  /* Identifiers that are the same for every load. */
+  const byte = () => Math.floor(Math.random() * 256);
+  crypto.getRandomValues = (array) => {
+    const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = byte();
+    return array;
+  };
+  crypto.randomUUID = () => {
+    const hex = Array.from({ length: 16 }, () => byte().toString(16).padStart(2, "0")).join("");
+    return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
+  };
+
+  /* What has been asked for and has not come. */
+  let asked = 0;
+  const fetching = window.fetch.bind(window);
+  window.fetch = (...args) => {
+    asked++;
+    return fetching(...args).finally(() => { asked--; });
+  };
+  const send = XMLHttpRequest.prototype.send;
+  XMLHttpRequest.prototype.send = function (...args) {
+    asked++;
+    this.addEventListener("loadend", () => { asked--; }, { once: true });
+    return send.apply(this, args);
+  };
+
+  /* Any change of the document. */
+  let changes = 0;
+  new MutationObserver(() => { changes++; }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+
+  /* The page's time in slices, so that an answer that comes of one timer may set the next; between two of them until
+     nothing is asked for and nothing changes for some of the browser's own turns. */
+  const SLICE_MS = 250, CALM = 3, MOST_TURNS = 600;
+  const rest = async () => {
+    for (let calm = 0, turns = 0; calm < CALM && turns < MOST_TURNS; turns++) {
+      const before = changes;
+      await page.turn();
+      calm = asked === 0 && document.readyState === "complete" && changes === before ? calm + 1 : 0;
+    }
+  };
+  page.settle = async (ms) => {
+    await rest();
+    for (let left = ms; left > 0; left -= SLICE_MS) {
+      for (const picture of document.images) picture.loading = "eager";
+      await page.advance(Math.min(left, SLICE_MS));
+      await rest();
+    }
+    return true;
+  };
+
+  /* A link that leads to another site, and a form that is sent to one, lead nowhere; a page of this one is opened here
+     and not in a tab that nobody sees. The page's own handlers come before that. */
+  const elsewhere = (address) => URL.parse(address, document.baseURI)?.origin !== location.origin;
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href], area[href]");
+    if (!link) return;
+    if (!link.href.startsWith("javascript:") && elsewhere(link.href)) event.preventDefault();
+    link.removeAttribute("target");
+  });
+  addEventListener("submit", (event) => { if (elsewhere(event.target.action)) event.preventDefault(); });
+})();
