@@ -112,7 +112,7 @@ def edited(state: State, edits: Iterable[Edit]) -> State:
 
 
 def _compare(path: str, before: Any, after: Any, found: dict[str, tuple[Any, Any]]) -> None:
-    if before == after and isinstance(before, bool) == isinstance(after, bool):
+    if _same(before, after):
         return
     old, new = _named(before), _named(after)
     if old is None or new is None:
@@ -120,6 +120,17 @@ def _compare(path: str, before: Any, after: Any, found: dict[str, tuple[Any, Any
         return
     for name in {**old, **new}:
         _compare(f"{path}/{name}", old.get(name, ABSENT), new.get(name, ABSENT), found)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether JSON is equal; true is not 1, but 2.0 is 2."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        held, more = cast(dict[str, Any], one), cast(dict[str, Any], other)
+        return held.keys() == more.keys() and all(_same(held[name], more[name]) for name in held)
+    if isinstance(one, list) and isinstance(other, list):
+        some, others = cast(list[Any], one), cast(list[Any], other)
+        return len(some) == len(others) and all(map(_same, some, others))
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _named(value: Any) -> dict[str, Any] | None:
@@ -156,7 +167,7 @@ def _like(value: Any, want: JsonValue | Match) -> bool:
         return want.holds(value)
     if isinstance(want, str) and isinstance(value, str):
         return " ".join(value.split()) == " ".join(want.split())
-    return value == want and isinstance(value, bool) == isinstance(want, bool)
+    return _same(value, want)
 
 
 def _words(value: Any) -> str:

@@ -30,6 +30,10 @@ class Contract:
         """Begins a session in a state; raises SandboxFailure."""
         await self._ask("POST", "/post", sid, {"action": "set", "state": state})
 
+    async def put(self, sid: str, state: State) -> None:
+        """Goes on with a session, as a page does; raises SandboxFailure."""
+        await self._ask("POST", "/post", sid, {"action": "set_current", "state": state})
+
     async def states(self, sid: str) -> tuple[State, State]:
         """The initial and the current state; raises SandboxFailure, or TrajectoryFailure where the answer is none."""
         answer = await self._ask("GET", "/go", sid)

@@ -30,7 +30,8 @@ class WebAppConfig(ChromiumConfig):
     folder: str = ""
     """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
     apps: tuple[str, ...] = ()
-    """Those of the built ones that are used; all that there are tasks for if not set."""
+    """Those of CUA-Gym-Hub that are used; all that there are tasks for if neither this nor `origins` nor `tasks` is
+    set."""
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
     """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
     tasks: tuple[str, ...] = ()
@@ -95,7 +96,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         given = [read_tasks(Path(one).expanduser().absolute()) for one in self.config.tasks]
         theirs = {file.application for file in given} | self.config.origins.keys()
         ours = [read_tasks(path) for path in sorted(OURS.glob("*.toml"))]
-        wanted = set(self.config.apps) | theirs if self.config.apps else {one.application for one in ours} | theirs
+        wanted = set(self.config.apps) | theirs or {one.application for one in ours}
         if unknown := sorted(set(self.config.apps) - {one.application for one in (*ours, *given)}):
             known = ", ".join(one.application for one in ours)
             raise UsageError(
@@ -125,7 +126,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
     def _examined(self) -> str:
         if not self._files:
             raise FlywheelError(f"`environments.{self.name}` has no tasks.", "Name a file in its `tasks`.")
-        built, origins = self._built(), self._origins()
+        origins, built = self._origins(), self._built()
         others = f", {counted(len(origins), 'origin')}" if origins else ""
         return f"{counted(len(built), 'application')} in {self.folder}{others}"
 

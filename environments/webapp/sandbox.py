@@ -87,6 +87,11 @@ class WebAppSandbox(BrowserSandbox):
         assert self._place is not None
         return self._initial, (await self._place.contract.states(self._sid))[1]
 
+    async def put(self, state: State) -> None:
+        """Sets the state as the page itself would, to see what a verifier says of it; the page does not look again."""
+        assert self._place is not None
+        await self._place.contract.put(self._sid, state)
+
     async def _start(self, task: GuiTask, seed: int) -> None:
         application, self.instance = self._instance_of(task.template, seed)
         self._seed, self._instruction = seed, self.instance.instruction

@@ -1,0 +1,129 @@
+"""The tasks of web applications: every verifier from both sides, on states that are ours."""
+
+from pathlib import Path
+
+import pytest
+
+from environments.webapp.changes import Edit, edited
+from environments.webapp.environment import WebAppConfig, WebAppEnvironment, webapps_of
+from environments.webapp.tasks import OURS, Instance, instance, read_tasks
+from schemas.config import config_of
+from schemas.failure import UsageError
+from schemas.world import State
+
+FILES = [*sorted(OURS.glob("*.toml")), Path(__file__).parents[3] / "webapps" / "notes.toml"]
+TASKS = [(path, name) for path in FILES for name in read_tasks(path).tasks]
+SEEDS = range(8)
+each_task = pytest.mark.parametrize(("path", "name"), TASKS, ids=[name for _, name in TASKS])
+
+
+def instances(path: Path, name: str) -> list[Instance]:
+    return [instance(read_tasks(path), name, seed) for seed in SEEDS]
+
+
+def disturbed(one: Instance, state: State) -> list[State]:
+    """The state with one more thing changed that nobody asked for: each watched field emptied or filled."""
+    return [{**state, field: "something else"} for field in one.watches]
+
+
+@each_task
+def test_a_golden_state_scores_one_and_the_initial_one_nothing(path: Path, name: str):
+    for one in instances(path, name):
+        assert one.reward(one.initial, one.golden(one.initial)) == 1
+        assert one.reward(one.initial, one.initial) == 0
+
+
+@each_task
+def test_a_state_that_nearly_does_it_scores_nothing(path: Path, name: str):
+    for one in instances(path, name):
+        assert len(one.task.near) >= 2
+        for state in one.near(one.initial):
+            assert state != one.initial
+            assert one.reward(one.initial, state) == 0
+
+
+@each_task
+def test_half_of_what_is_asked_scores_nothing_and_neither_does_all_of_it_and_more(path: Path, name: str):
+    for one in instances(path, name):
+        golden = one.golden(one.initial)
+        assert all(one.reward(one.initial, state) == 0 for state in disturbed(one, golden))
+        for want in one.wants:
+            left = [edit for edit in one.task.golden if edit.at != want.at]
+            assert one.reward(one.initial, edited(one.initial, left)) == 0
+
+
+@each_task
+def test_what_may_change_on_the_way_does_not_spoil_it(path: Path, name: str):
+    for one in instances(path, name):
+        golden = one.golden(one.initial)
+        for pattern in (pattern for pattern in one.allows if pattern.count("/") == 2):
+            field, _, name = pattern.split("/")
+            golden = edited(golden, [Edit(at=f"{field}/{item}/{name}", to="later") for item in _items(golden, field)])
+        assert one.reward(one.initial, golden) == 1
+
+
+def _items(state: State, field: str) -> list[str]:
+    held = state.get(field)
+    return [str(one["id"]) for one in held if "id" in one] if isinstance(held, list) else []
+
+
+@each_task
+def test_a_seed_draws_the_same_again_and_a_hand_has_steps_enough(path: Path, name: str):
+    for seed, one in zip(SEEDS, instances(path, name), strict=True):
+        assert one == instance(read_tasks(path), name, seed)
+        assert "{" not in one.instruction and 0 < len(one.script) <= one.task.max_steps
+
+
+def test_there_are_thirty_tasks_over_six_applications_and_most_differ_by_seed():
+    ours = [(path, name) for path, name in TASKS if path.parent == OURS]
+    assert len(ours) >= 30 and len({read_tasks(path).application for path, _ in ours}) >= 6
+    for path in {path for path, _ in ours}:
+        names = [name for where, name in ours if where == path]
+        assert len(names) >= 5
+        assert (
+            sum(len({str(one.initial) + one.instruction for one in instances(path, name)}) > 1 for name in names) >= 3
+        )
+    assert {read_tasks(path).tasks[name].difficulty for path, name in ours} == {"easy", "medium", "hard"}
+
+
+def test_a_file_that_makes_no_sense_is_refused_with_its_name_and_the_place(tmp_path: Path):
+    good = FILES[-1].read_text()
+    for wrong, said in (
+        (good.replace("max_steps = 4", 'max_steps = "few"'), "tasks.notes-tick.max_steps"),
+        (good.replace("{words}", "{word}"), "nothing is drawn for {word}"),
+        (good.replace("wants = [{ at", "# wants = [{ at"), "neither wants nor reward"),
+        (good.replace('application = "notes"', ""), "application"),
+        ("[tasks", "Expected"),
+    ):
+        file = tmp_path / f"{abs(hash(wrong))}.toml"
+        file.write_text(wrong)
+        with pytest.raises(UsageError) as caught:
+            read_tasks(file)
+        assert str(file) in str(caught.value) and said in str(caught.value)
+
+
+def test_a_config_takes_the_applications_that_it_names_and_files_of_its_own():
+    environment = WebAppEnvironment("web", WebAppConfig(kind="webapp", apps=("gmail",), tasks=(str(FILES[-1]),)))
+    assert environment.applications == ["gmail", "notes"]
+    assert {"mail-star", "notes-add"} < set(environment.entries) and "shop-add" not in environment.entries
+    task = environment.task("mail-star")
+    assert (task.verifier, task.task_id) == ("webapp", "web/mail-star") and "easy" in task.tags
+    assert task.instruction == 'Star the mail "{}" and no other.'
+    with pytest.raises(UsageError, match=r"environments\.web\.apps.*gmali"):
+        _ = WebAppEnvironment("web", WebAppConfig(kind="webapp", apps=("gmali",))).entries
+
+
+def test_a_config_without_web_applications_means_all_that_there_are_tasks_for():
+    assert len(webapps_of(config_of({"environments": {"fake": {}}, "suite": {"tasks": ["click-one"]}})).served) >= 6
+    named = {"environments": {"web": {"kind": "webapp", "apps": ["jira"]}}, "suite": {"tasks": ["boards-new"]}}
+    assert webapps_of(config_of(named)).served == ["jira"]
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:3000", "http://127.0.0.1:3000/path", "ftp://a.example", "http://a.example:99999"]
+)
+def test_an_origin_that_is_none_is_refused_by_its_key(url: str):
+    config = WebAppConfig(kind="webapp", origins={"notes": url}, tasks=(str(FILES[-1]),))
+    environment = WebAppEnvironment("web", config)
+    with pytest.raises(UsageError, match=r"environments\.web\.origins\.notes"):
+        environment.probes()[0].examine()
