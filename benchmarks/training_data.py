@@ -32,10 +32,10 @@ from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.tables.stage import PREPARE
 from storage.lake import Lake
+from tasks.launching.trainer_process import TrainerProcess
 from tasks.prepare import INITIAL
 from tasks.shared.material import Recipe
 from tasks.shared.policies import Origin, register
-from tasks.shared.trainer_process import TrainerProcess
 from tasks.train.supervised import supervised
 from tasks.train.train import job_of, pins_of
 

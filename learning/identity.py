@@ -12,7 +12,8 @@ from pathlib import Path
 from learning.job import Job
 
 WORK = (
-    "processes", "threads", "device", "balance", "sequence_plans", "token_cap", "activation_checkpointing",
+    "launch", "machines", "restarts", "hung_s", "processes", "threads", "device", "balance", "sequence_plans",
+    "token_cap", "activation_checkpointing",
     "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
 """Settings of the training that change who does what, not what is learnt."""
@@ -21,6 +22,11 @@ WORK = (
 def steps_folder(job: Job) -> Path:
     """Where the checkpoints of a job lie: beside its result, by its identity."""
     return job.out.with_name(f"{job.out.name}.steps") / identity(job)
+
+
+def steps_place(job: Job) -> str:
+    """Where the ranks keep them: there, or in the job's store, whose place is the job's own."""
+    return f"{job.store}/steps" if job.store else str(steps_folder(job))
 
 
 def sweep(job: Job) -> None:
@@ -39,6 +45,7 @@ def identity(job: Job) -> str:
         exclude={
             "out": True,
             "trace": True,
+            "store": True,
             "train": set(WORK),
             "policy": {"server", "precision", "backend", "options"},
         },

@@ -11,10 +11,12 @@ from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.metrics import Metrics
 
-MESSAGES = "FLYWHEEL_MESSAGES"
-"""Variable with the file descriptor that messages go to; inherited from the process that started this one."""
-KEPT = {"loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device"}
+KEPT = {
+    "loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device", "machines", "restarts",
+}  # fmt: skip
 """Of all that a trainer tells, what is kept beside its method's own numbers."""
+RESULT = "result"
+"""Below a job's store: what the training made."""
 PARENT = "FLYWHEEL_PARENT"
 """Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
 
@@ -40,6 +42,9 @@ class Job(BaseModel):
     """Folder of `learning.data.stream` in which batches appear during the training, `samples` being the first one."""
     trace: Path | None = None
     """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
+    store: str = ""
+    """Address below which the checkpoints on the way and the result rest where the machines share no folder; then `out`
+    is a folder of each machine's own."""
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
 
@@ -50,7 +55,7 @@ class Job(BaseModel):
 
 
 class Message(BaseModel):
-    """A line that a trainer tells whoever started it (`learning.launch.send`), in which most is missing; or, folded
+    """A line that a trainer tells whoever started it (`learning.reports.send`), in which most is missing; or, folded
     together, all that it reported so far."""
 
     model_config = ConfigDict(frozen=True)
@@ -59,6 +64,11 @@ class Message(BaseModel):
     """For whom, while another training has the GPU."""
     processes: int = 1
     device: str = "cpu"
+    machines: int = 1
+    gpus: Mapping[str, int] = {}
+    """How many were found, by the machine's name, where there are several machines."""
+    restarts: int = 0
+    """How often it was started again from a checkpoint, within this run."""
     damaged: int | None = None
     """The step of a checkpoint that could not be loaded, with the problem and where it lies now."""
     problem: str = ""

@@ -1,10 +1,8 @@
-"""How the ranks of a training start, find each other and end, and how rank 0 reports to whoever started it.
+"""How the ranks of a training start, find each other and end.
 
-Messages are JSON lines on a channel of their own (`MESSAGES`), so that nothing that a library prints can be taken for
-one; without it they go to standard output. A rank that was started by another process ends with it.
+A rank that was started by another process ends with it.
 """
 
-import json
 import os
 import socket
 import subprocess
@@ -13,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 
 from learning.gpus import Held, take
-from learning.job import MESSAGES, PARENT, Job
+from learning.job import PARENT, Job
+from learning.reports import send
 from models.tiny.layout import is_tiny, read_config
 from schemas.failure import UsageError
 
@@ -29,15 +28,6 @@ PATIENCE = timedelta(days=7)
 """How long the other ranks wait while rank 0 writes; if it dies they know at once, since its connection closes."""
 TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others inside a step."""
-
-
-def send(**fields: object) -> None:
-    """Sends a message to whoever started this training."""
-    line = json.dumps(fields) + "\n"
-    if MESSAGES in os.environ:
-        os.write(int(os.environ[MESSAGES]), line.encode())
-    else:
-        print(line, end="", flush=True)
 
 
 def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
@@ -76,7 +66,7 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
     os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
     os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
     command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
-    theirs = {name: value for name, value in os.environ.items() if name != MESSAGES} | {PARENT: str(os.getpid())}
+    theirs = {**os.environ, PARENT: str(os.getpid())}
     return [
         subprocess.Popen(command, env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(1, world)
@@ -88,8 +78,21 @@ def join(job: Job) -> None:
     world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
     if world > 1:
         dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=TIMEOUT)
+    found = {"machines": machines, "gpus": _found(gpus)} if (machines := machines_of()) > 1 else {}
     if os.environ.get("RANK", "0") == "0":
-        send(processes=world, device="cuda" if gpus else "cpu", **({"gpus_here": gpus} if gpus else {}))
+        send(processes=world, device="cuda" if gpus else "cpu", **({"gpus_here": gpus} if gpus else {}), **found)
+
+
+def machines_of() -> int:
+    """On how many machines this training runs: torchrun says so."""
+    return int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+
+
+def _found(gpus: int) -> dict[str, int]:
+    """GPUs by the name of the machine; all ranks call it."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (socket.gethostname(), gpus))
+    return dict(found)
 
 
 def gpus_of(job: Job) -> int:

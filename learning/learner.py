@@ -19,9 +19,10 @@ from learning.algorithms.method import method_of
 from learning.checkpoint import State
 from learning.engines.choice import engine_of
 from learning.engines.engine import Batch, Engine, Outputs, Piece, SampleRef
-from learning.job import Job
+from learning.job import RESULT, Job
 from learning.masters import keep_masters, take_up_masters
 from learning.measures import Measures
+from models.tiny.layout import TRAINING
 from schemas.failure import UsageError
 
 
@@ -161,7 +162,10 @@ class Learner:
         self.engine.write(folder)
         self.objective.write(folder)
         if steps is not None:
-            keep_masters(self.engine, self.objective.masters(), folder, self._job.train.keep, self.before + steps)
+            place = f"{self._job.store}/{RESULT}/{TRAINING}" if self._job.store else None
+            keep_masters(
+                self.engine, self.objective.masters(), folder, self._job.train.keep, self.before + steps, place
+            )
 
     def close(self) -> None:
         """Lets go of threads and the like."""

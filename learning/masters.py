@@ -17,7 +17,8 @@ from pathlib import Path
 from learning.checkpoint import Checkpoints, State
 from learning.checkpoint.ranks import Ranks
 from learning.engines.engine import Engine
-from learning.launch import PATIENCE, send
+from learning.launch import PATIENCE
+from learning.reports import send
 from models.tiny.layout import CRITIC, TRAINING
 from schemas.config.training import Keep
 
@@ -27,7 +28,9 @@ POLICY = "model*.safetensors*"
 """The files of a policy's weights."""
 
 
-def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, steps: int) -> None:
+def keep_masters(
+    engine: Engine, auxiliary: State, folder: Path, keep: Keep, steps: int, place: str | Path | None = None
+) -> None:
     """Writes them below a policy's directory; all ranks call it.
 
     Args:
@@ -36,6 +39,7 @@ def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, ste
         folder: the policy's directory, which all ranks reach.
         keep: what of it.
         steps: optimiser steps that the moments have had, in this training and those before.
+        place: where they go, if not there.
 
     Raises:
         CheckpointError: they cannot be written.
@@ -51,7 +55,7 @@ def keep_masters(engine: Engine, auxiliary: State, folder: Path, keep: Keep, ste
         "auxiliary": bool(auxiliary),
         "rounded": [_hashes(folder, files) for files in (POLICY, CRITIC)] if engine.rank == 0 else [],
     }
-    with Checkpoints(folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
+    with Checkpoints(place or folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
         checkpoints.save({**own, **auxiliary}, steps, extra, blocking=True)
 
 

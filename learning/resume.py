@@ -4,7 +4,7 @@ Which samples come next is arithmetic of the step (`learning.data.sampler`), so 
 """
 
 from learning.checkpoint import Checkpoints, Restored
-from learning.identity import steps_folder
+from learning.identity import steps_place
 from learning.job import Job
 from learning.learner import Learner
 
@@ -16,7 +16,7 @@ class Kept:
         self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
         lora = job.train.lora
         self._extra = {"lora": lora.model_dump(mode="json")} if lora.rank else {}
-        self._checkpoints = Checkpoints(steps_folder(job)) if self._every else None
+        self._checkpoints = Checkpoints(steps_place(job)) if self._every else None
 
     def restore(self) -> Restored:
         """Fills the learner from the newest whole checkpoint; damaged newer ones are set aside and named.
@@ -31,13 +31,13 @@ class Kept:
             self._learner.restored(found.step)
         return found
 
-    def after(self, step: int) -> None:
-        """Saves after this many steps if it is time; the training goes on while it is written."""
-        if self._every and step % self._every == 0 and step < self._steps:
-            self.now(step)
+    def due(self, step: int) -> bool:
+        """Whether it is time to save after this many steps."""
+        return bool(self._every) and step % self._every == 0 and step < self._steps
 
     def now(self, step: int) -> None:
-        """Saves after this many steps, unless the job wants no checkpoints."""
+        """Saves after this many steps, unless the job wants no checkpoints; the training goes on while it is
+        written."""
         if self._checkpoints is not None:
             self._checkpoints.save(self._learner.state(), step, {"step": step, **self._extra})
 

@@ -1,14 +1,16 @@
-"""The training process: `python -m learning.trainer JOB.json`, or the same under torchrun.
+"""The training process: `python -m learning.trainer JOB.json [BOARD]`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`learning.launch`). What a step is, is the learner's
-(`learning.learner`): the method's objective on the engine of the parent's network. A training that was killed goes on
-from its last checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A
-job with a stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
-`learning.data.stream`). Its messages (`learning.launch.send`) are `{"waiting"}` while another training has the GPU,
-`{"processes", "device"}`, `{"damaged", "problem", "aside"}` for a checkpoint that could not be loaded, `{"warning"}`,
-`{"resumed"}` if it goes on from one, `{"step", "steps", "loss", "samples_per_s", "measures"}` (`learning.measures`),
-`{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds", "numbers"}`, on an error
-`{"error"}` and a non-zero exit. The checkpoint appears at once and whole, or not at all.
+Started plainly it starts the other ranks itself (`learning.launch`). With a board (`learning.board`) it is heard there,
+messages and ranks' beats; without one its messages are printed. What a step is, is the learner's (`learning.learner`):
+the method's objective on the engine of the parent's network. A training that was killed goes on from its last
+checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a
+stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
+`learning.data.stream`). Its messages (`learning.reports.send`) are `{"waiting"}` while another training has the GPU,
+`{"processes", "device"}`, with what was found where there are several machines, `{"damaged", "problem", "aside"}` for a
+checkpoint that could not be loaded, `{"warning"}`, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
+"samples_per_s", "measures"}` (`learning.measures`), `{"published"}` with the number of updates, at the end
+`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
+once and whole, or not at all.
 """
 
 import json
@@ -26,6 +28,7 @@ import torch
 import torch.distributed as dist
 
 from learning.algorithms.method import method_of
+from learning.board import Board
 from learning.checkpoint.ranks import Ranks
 from learning.data.rounds import Round, Rounds
 from learning.data.sampler import Sampler
@@ -34,12 +37,14 @@ from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
 from learning.gpus import Held
 from learning.job import Job, read_job
-from learning.launch import PATIENCE, end_ranks, join, send, start_ranks, take_gpus, watch_parent
+from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.profiling import Profiler
+from learning.pulse import Pulse
+from learning.reports import REPORTS, send
 from learning.resume import Kept
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, RankLostError, UsageError
 
 SMALLER = (
     "Lower train.token_cap (a token of a screen is several patches in the vision tower, whose activations it does not "
@@ -47,8 +52,12 @@ SMALLER = (
 )
 
 
-def train(job: Job) -> None:
+def train(job: Job, pulse: Pulse | None = None) -> None:
     """Trains as one rank of `WORLD_SIZE`; rank 0 reports and writes.
+
+    Args:
+        job: the training.
+        pulse: this rank's; none for a training that nobody waits for.
 
     Raises:
         CheckpointError: the parent cannot be trained, or the checkpoint is already there.
@@ -56,7 +65,7 @@ def train(job: Job) -> None:
     """
     rank, world = dist.get_rank() if dist.is_initialized() else 0, int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(job.train.threads)
-    started = time.perf_counter()
+    started, pulse = time.perf_counter(), pulse or Pulse()
     ranks = Ranks(PATIENCE)
     if ranks.broadcast(lambda: _is_done(job)):
         ranks.close()
@@ -79,7 +88,8 @@ def train(job: Job) -> None:
         for part in chain([first], coming):
             end = part.end
             if end > done:
-                loss = _train_round(job, learner, kept, profiler, part, range(max(part.first, done), end), report)
+                steps = range(max(part.first, done), end)
+                loss = _train_round(job, learner, kept, profiler, part, steps, report, pulse)
                 if job.stream is not None:
                     _publish(learner, job, ranks, part.number)
                     kept.now(end)
@@ -112,7 +122,7 @@ Report = Callable[[Round, int, float, Mapping[str, float]], None]
 
 
 def _train_round(
-    job: Job, learner: Learner, kept: Kept, profiler: Profiler, part: Round, steps: range, report: Report
+    job: Job, learner: Learner, kept: Kept, profiler: Profiler, part: Round, steps: range, report: Report, pulse: Pulse
 ) -> float:
     """Takes these steps of a round; the last loss."""
     if job.stream is not None:
@@ -121,11 +131,14 @@ def _train_round(
     for step, result in zip(steps, _steps(job, learner, part, steps), strict=True):
         profiler.step()
         _note(job, engine.rank, step, result)
-        if job.stream is None:
-            kept.after(step + 1)
+        if job.stream is None and kept.due(step + 1):
+            pulse.rest("saving a checkpoint")
+            kept.now(step + 1)
+        pulse.step(step + 1)
         if (step + 1) % engine.report_every == 0 or step + 1 == part.end:
             loss, measures = learner.measured(result)
             report(part, step + 1, loss, measures)
+    pulse.rest("writing, or waiting for a batch")
     return loss
 
 
@@ -142,7 +155,7 @@ def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[St
         batch = ahead
         if step + 1 < part.end:
             ahead = learner.prepare(refs_of(job, part.sampler, step + 1 - part.first))
-        rate = learning_rate(step, job.steps, job.learning_rate, job.train.warmup, job.train.decay)
+        rate = learning_rate(step, job.steps, job.learning_rate, job.train)
         result = learner.step(batch, rate)
         if not math.isfinite(result.norm):
             refs = refs_of(job, part.sampler, step - part.first)
@@ -194,27 +207,45 @@ def main() -> int:
     """Runs the job named on the command line; returns the exit status."""
     ranks: list[subprocess.Popen[bytes]] = []
     held: Held = []
+    pulse, board = Pulse(), Board(sys.argv[2]) if len(sys.argv) == 3 else None
+    rank = int(os.environ.get("RANK", "0"))
+    if board is not None and rank == 0:
+        REPORTS.to(board)
     try:
-        if len(sys.argv) != 2:
-            raise UsageError("One argument is needed.", "python -m learning.trainer JOB.json")
+        if len(sys.argv) not in (2, 3):
+            raise UsageError("One argument is needed, or two.", "python -m learning.trainer JOB.json [BOARD]")
         job = read_job(Path(sys.argv[1]))
+        pulse = Pulse(board, rank, job.train.hung_s)
         watch_parent()
         held = take_gpus(job, lambda text: send(waiting=text))
         ranks = start_ranks(job)
         join(job)
-        train(job)
+        train(job, pulse)
+    except RankLostError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
     except FlywheelError as error:
-        if os.environ.get("RANK", "0") == "0":
-            send(error=str(error))
+        _refuse(board, rank, str(error))
         return error.exit_code
     except torch.OutOfMemoryError as error:
-        send(error=str(FlywheelError(f"The GPU's memory is full: {str(error).partition('. GPU')[0]}.", SMALLER)))
+        problem = f"The GPU's memory is full: {str(error).partition('. GPU')[0]}."
+        _refuse(board, rank, str(FlywheelError(problem, SMALLER)))
         return 1
     finally:
         end_ranks(ranks)
         for lock in held:
             lock.close()
+        REPORTS.flush()
+        pulse.close()
     return 0
+
+
+def _refuse(board: Board | None, rank: int, problem: str) -> None:
+    """Says what is wrong with this training: another start would end the same way."""
+    if rank == 0:
+        send(error=problem)
+    elif board is not None:
+        board.complain(f"rank {rank}", problem)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from learning.checkpoint import ObjectStore, open_store
 from learning.checkpoint.ranks import Ranks
 from learning.identity import identity
+from learning.job import RESULT as IN_STORE
 from learning.job import Job, read_job
 from learning.learner import Learner
 from models.tiny.layout import OWN, RESULT
@@ -73,6 +75,10 @@ def sweep_leftovers(out: Path) -> None:
 
 def _begin(job: Job) -> Path:
     sweep_leftovers(job.out)
+    if job.store:
+        store = open_store(job.store)
+        for name in store.sizes(IN_STORE):
+            store.delete(name)
     making = job.out.with_name(f"{job.out.name}.making-{socket.gethostname()}-{os.getpid()}")
     shutil.copytree(job.parent, making, ignore=shutil.ignore_patterns(*OWN))
     return making
@@ -82,4 +88,16 @@ def _finish(job: Job, making: Path, result: Mapping[str, Any] | None) -> None:
     (making / "job.json").write_text(job.model_dump_json(indent=1))
     if result is not None:
         (making / RESULT).write_text(json.dumps(result, sort_keys=True))
+    if job.store:
+        _upload(making, open_store(f"{job.store}/{IN_STORE}"))
+        shutil.rmtree(making)  # no other machine would find it here
+        return
     making.rename(job.out)
+
+
+def _upload(folder: Path, store: ObjectStore) -> None:
+    local = open_store(folder)
+    for name, size in local.sizes().items():
+        with store.create(name, size) as sink:
+            for part in local.chunks(name, size):
+                sink.write(part)

@@ -65,6 +65,10 @@ class DamagedError(CheckpointError):
     """A checkpoint is not what was saved: a file of it is missing, cut or changed."""
 
 
+class RankLostError(CheckpointError):
+    """Another rank is gone: nothing is wrong with this one, and the training may be started again."""
+
+
 class PlanError(FlywheelError):
     """Work cannot be shared out: it does not fit, or nobody can take it."""
 

@@ -271,7 +271,7 @@ class RemoteStore(ObjectStore):
     ) -> None:
         super().__init__(place)
         self._patience = patience or Patience(place)
-        files: Any = filesystem if filesystem is not None else url_to_fs(place)[0]
+        files: Any = filesystem if filesystem is not None else _files_at(place)
         self._files, self._root = files, str(files._strip_protocol(place)).rstrip("/")
 
     @override
@@ -366,6 +366,11 @@ class RemoteStore(ObjectStore):
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{inside(name)}".rstrip("/")
+
+
+def _files_at(place: str) -> Any:
+    """As the environment says; a listing that was seen before is asked for again, since others write there too."""
+    return url_to_fs(place, **({"use_listings_cache": False} if place.startswith("s3://") else {}))[0]
 
 
 class _Whole:

@@ -9,6 +9,7 @@ from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.preflight.descent import require_descent, require_held_out
+from tasks.preflight.unread import LAUNCHED
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
@@ -50,7 +51,10 @@ def train_retrained(config: Config, pinned: Pinned) -> str:
     """Trains from the pins and registers the candidate; returns its version."""
     lake, recipe = run_of(config, create=False).lake, pinned.recipe
     if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
-        made_by = config_of(json.loads(pinned.config)).model_copy(update={"lake": config.lake})
+        made_by = config_of(json.loads(pinned.config))
+        where = {key: getattr(config.train, key) for key in LAUNCHED}
+        train = made_by.train.model_copy(update=where)
+        made_by = made_by.model_copy(update={"lake": config.lake, "train": train})
         run = run_of(config, create=False)
         with emitted(run, "retrain", recipe.version, recipe.pins, recipe.parent) as made:
             trained = train_from(made_by, lake, recipe)

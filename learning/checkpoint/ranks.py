@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.utils import _DistWrapper
 
-from schemas.failure import CheckpointError, DamagedError, FlywheelError
+from schemas.failure import CheckpointError, DamagedError, FlywheelError, RankLostError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -110,4 +110,4 @@ class Ranks:
             raise CheckpointError(f"{where}{what}", "".join(trace.format()[-1:])) from error
         except RuntimeError as error:
             problem = f"A rank was lost while the ranks were waiting for each other: {error}."
-            raise CheckpointError(problem, "Start again; the last committed checkpoint is whole.") from error
+            raise RankLostError(problem, "Start again; the last committed checkpoint is whole.") from error

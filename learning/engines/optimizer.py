@@ -1,23 +1,30 @@
 """What the optimisers of all engines share: the learning rate of a step, and AdamW's moments as tensors to be saved."""
 
+import math
+
 import torch
 from torch import Tensor
 
+from schemas.config.training import TrainConfig
 
-def learning_rate(step: int, steps: int, peak: float, warmup: int, decay: float, floor: float = 0.05) -> float:
-    """Linear warmup to `peak`, there it stays, then straight down to `floor` of it over the last `decay` of the steps.
 
-    With a `decay` of 0 it never falls.
+def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> float:
+    """Linear warmup to `peak`, there it stays, then down to `train.floor` of it over the last `train.decay` of the
+    steps, straight or by a cosine. With a `decay` of 0 it never falls.
 
     The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
-    Hu et al., arXiv 2404.06395).
+    Hu et al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983)
+    without its restarts.
     """
+    warmup, decay, floor = train.warmup, train.decay, train.floor
     if step < warmup:
         return peak * (step + 1) / warmup
     if decay == 0:
         return peak
-    left = (steps - 1 - step) / max(1.0, decay * steps)
-    return peak * (floor + (1 - floor) * min(1.0, left))
+    left = min(1.0, (steps - 1 - step) / max(1.0, min(decay * steps, steps - warmup)))
+    if train.shape == "cosine":
+        left = (1 - math.cos(math.pi * left)) / 2
+    return peak * (floor + (1 - floor) * left)
 
 
 def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,5 @@
-"""The sections of a wheel that is operated: what it may cost, who shares its work out, who watches it."""
+"""The sections of a wheel that is operated: what it may cost, who shares its work out, where it trains, who watches
+it."""
 
 from typing import Annotated, Literal
 
@@ -6,6 +7,8 @@ from pydantic import Field, model_validator
 
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.failure import UsageError
+
+Launch = Literal["local", "torchrun", "command"]
 
 
 class ClusterConfig(Section):
@@ -21,6 +24,49 @@ class ClusterConfig(Section):
     """Processors that Ray keeps for a part."""
     retries: Whole = 3
     """How often a part is begun anew where the machine dies that had it."""
+
+
+class MachinesConfig(Section):
+    """Trainings on several machines (docs/machines.md); read where `train.launch` is `torchrun` or `command`."""
+
+    hosts: tuple[str, ...] = ()
+    """With `train.launch=torchrun`: the machines; `localhost` is this one."""
+    reach: str = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
+    """With `train.launch=torchrun`: what runs a command on another machine; the command follows as one word."""
+    command: str = ""
+    """With `train.launch=command`: what starts `{node}` once on each of `{nodes}` machines and lasts until all have
+    ended: `srun`, `ray job submit`, `kubectl`. A shell runs it. It may hold {node}, {python}, {name}, {nodes}, {least},
+    {processes}, {board} and {log}."""
+    cancel: str = ""
+    """With `train.launch=command`: what ends it where ending the command does not, such as `scancel --name {name}`."""
+    nodes: Count = 1
+    """With `train.launch=command`: how many machines; else the hosts say."""
+    python: str = ""
+    """The interpreter on those machines, with this code; if not set, this one's path there too."""
+    least: Count | None = None
+    """The fewest machines to go on with where one is gone; if not set, all are waited for."""
+    join_s: Positive = 30.0
+    """How long machines wait for one that is missing, once there are `least`."""
+    store: str = ""
+    """`s3://bucket/prefix`, if the machines share no folder: the job, its checkpoints and its result go through it.
+    Empty: they lie in the work folder (FLYWHEEL_HOME), which then is one that all machines share, under one path."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "MachinesConfig":
+        if self.reach.count("{host}") != 1:
+            raise ValueError(f"reach is {self.reach!r}, and has to name {{host}} once")
+        if self.least is not None and self.least > max(self.nodes, len(self.hosts)):
+            raise ValueError(f"least is {self.least}, more than there are machines")
+        if self.store and not self.store.startswith("s3://"):
+            raise ValueError(f"store is {self.store}: s3://bucket/prefix, or nothing for the work folder")
+        return self
+
+
+def filled(template: str, blanks: dict[str, str]) -> str:
+    """A template with its blanks filled in; other braces stay as they are, for shells have their own."""
+    for name, value in blanks.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template
 
 
 class BudgetConfig(Section):

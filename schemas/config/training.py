@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from schemas.config.memory import MemoryConfig
+from schemas.config.operations import Launch, MachinesConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole
 from schemas.registry import Registry, seam
 
@@ -225,10 +226,23 @@ class TrainConfig(StepSection):
     """Steps until the learning rate is reached."""
     decay: Share = 0.5
     """The last share of the steps, over which the learning rate falls."""
+    shape: Literal["straight", "cosine"] = "straight"
+    """How it falls there."""
+    floor: Share = 0.05
+    """To which share of itself it falls."""
     clip: Positive = 1.0
+    launch: Launch = "local"
+    """How the processes start. `local`: on this machine. `torchrun`: by torchrun on each of `train.machines.hosts`.
+    `command`: by `train.machines.command`, for Slurm, Ray or Kubernetes (docs/machines.md)."""
+    machines: MachinesConfig = MachinesConfig()
+    restarts: Whole = 2
+    """How often a training that hangs, or a process of which dies, is started again from its last checkpoint."""
+    hung_s: Annotated[float, Field(ge=1.0)] = 60.0
+    """A training hangs where no step ends for so long and for ten times the longest step so far, or where a process is
+    not heard of for so long."""
     processes: Count | Literal["auto"] = "auto"
-    """Processes of one machine that train together. `auto`: one per GPU, or two where no GPU is used; never more than
-    there are GPUs. Under torchrun its own numbers count instead."""
+    """Processes of one machine that train together. `auto`: one per GPU that is found there, or two where no GPU is
+    used; never more than there are GPUs. Where torchrun was started by hand its own numbers count instead."""
     threads: Count = 1
     balance: bool = True
     """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
@@ -305,6 +319,21 @@ class TrainConfig(StepSection):
     def _of_its_method(self) -> "TrainConfig":
         if self.options:
             _methods().instance_of(self.method).settings(self)
+        return self
+
+    @model_validator(mode="after")
+    def _launches(self) -> "TrainConfig":
+        machines = self.machines
+        if self.launch == "torchrun" and not machines.hosts:
+            raise ValueError("launch is torchrun: name the machines in machines.hosts")
+        if self.launch == "command" and "{node}" not in machines.command:
+            raise ValueError("launch is command: machines.command has to hold {node}, which is what it starts")
+        if machines.store and self.profile:
+            raise ValueError(
+                f"profile is {self.profile}, and with machines.store traces stay on their machines: take 0"
+            )
+        if self.launch != "local" and self.stream.on:
+            raise ValueError(f"stream.on is set: it trains on this machine, and launch is {self.launch}")
         return self
 
     @model_validator(mode="after")

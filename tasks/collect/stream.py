@@ -26,10 +26,10 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool
+from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
 from tasks.shared.material import Recipe, seed_of
 from tasks.shared.paths import work_folder
-from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.streamed import Streamed

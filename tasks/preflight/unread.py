@@ -100,7 +100,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     if own is not train:
         idle += [f"train.{name}" for name in ("learning_rate", "learning_rate_first", "steps", "steps_first")]
     if isinstance(own, EpochSection):
-        idle += ["train.batch", "train.warmup", "train.decay"]
+        idle += ["train.batch", "train.warmup", "train.decay", "train.shape", "train.floor"]
     found = _set_among(config, idle)
     return f"set for other methods, and not read by {train.method}: {', '.join(found)}" if found else ""
 
@@ -143,8 +143,10 @@ IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_s
 """Keys of `train` that weigh samples of accepted trajectories."""
 WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgetting")
 """Keys of `curriculum` that share single trajectories out, not groups."""
+LAUNCHED = ("launch", "machines", "restarts", "hung_s")
+"""Keys of `train` that say where a training runs: today's count, also where an older one is repeated."""
 REPEATED: dict[str, tuple[str, ...]] = {
-    "train": ("keep_policies",),
+    "train": ("keep_policies", *LAUNCHED),
     "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "server"),
     "filter": (),
     "think": (),
@@ -271,6 +273,24 @@ RULES = (
         lambda config: not config.openlineage.to,
         "no events are sent",
         "Set `openlineage.to`, or remove it.",
+    ),
+    Rule(
+        ("train.machines.hosts", "train.machines.reach"),
+        lambda config: config.train.launch != "torchrun",
+        "`train.launch` is not torchrun",
+        "Set `train.launch` to torchrun, or remove it.",
+    ),
+    Rule(
+        ("train.machines.command", "train.machines.cancel", "train.machines.nodes"),
+        lambda config: config.train.launch != "command",
+        "`train.launch` is not command",
+        "Set `train.launch` to command, or remove it.",
+    ),
+    Rule(
+        tuple(f"train.machines.{key}" for key in ("python", "least", "join_s", "store")),
+        lambda config: config.train.launch == "local",
+        "trainings run on this machine alone",
+        "Set `train.launch` to torchrun or command, or remove it.",
     ),
     Rule(
         ("train.lora.alpha", "train.lora.targets", "train.lora.vision"),

@@ -35,6 +35,7 @@ class Recorder:
     def __init__(self, config: Config, lake: Lake, recipe: Recipe, every_s: float = EVERY_S) -> None:
         self._config, self._lake, self._recipe, self._every_s = config, lake, recipe, every_s
         self._resumed, self._begun, self._written = 0, False, time.monotonic()
+        self._last = -1
         self._waiting: list[Point] = []
         self._feeds: list[Feed] = []
 
@@ -50,8 +51,9 @@ class Recorder:
         """A message of the trainer; most are no points of its curve."""
         if message.resumed is not None:
             self._resumed = message.resumed
-        if message.step is None:
-            return
+        if message.step is None or message.step <= self._last:
+            return  # made again, after a start within this run
+        self._last = message.step
         if not self._begun:
             self._begin()
         paced = {"loss": message.loss, "samples_per_s": message.samples_per_s}

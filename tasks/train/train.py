@@ -14,6 +14,7 @@ from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.metrics import Metrics
 from storage.lake import Lake
+from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import result_of, stage
@@ -21,7 +22,6 @@ from tasks.shared.material import Material, Recipe, seed_of, write_pictures
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
 from tasks.shared.reviews import settle
-from tasks.shared.trainer_process import TrainerProcess
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import group_material
 from tasks.train.kept import read_for, require_kept

@@ -57,7 +57,7 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned) -
     small = turned(1)
     lake = Lake.open(small.lake)
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
-    longer = small.train.model_copy(update={"steps_first": 100, "checkpoint_every": 5})
+    longer = small.train.model_copy(update={"steps_first": 100, "checkpoint_every": 5, "restarts": 0})
     config = small.model_copy(update={"train": longer})
     recipe = Recipe("again", "policy-initial", 0, pins)
     folder = work_folder(lake, "again")

@@ -76,7 +76,8 @@ def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_proce
 @pytest.mark.timeout(600)
 def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
-    config.write_text(CONFIG.format(lake=tmp_path / "lake"))
+    text = CONFIG.format(lake=tmp_path / "lake")
+    config.write_text(text.replace("processes = 1", "processes = 1\nhung_s = 600"))  # who waits is not stopped
     run = start(config)
     for part in ("apps.cli", "learning.trainer"):  # the flow while it collects, then the trainer while the flow waits
         while not any(part in command for command in run.left()):

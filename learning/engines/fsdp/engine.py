@@ -46,10 +46,10 @@ from learning.engines.fsdp.phases import Work, WorkMaker
 from learning.engines.fsdp.writing import write_parts
 from learning.engines.optimizer import moments_of
 from learning.job import Job
-from learning.launch import send
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
 from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
+from learning.reports import send
 from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, PlanError
 
@@ -237,7 +237,7 @@ class FsdpEngine(Engine):
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
         self.zero()  # the step that they were for is made
-        write_parts(self._model, self._written, folder, self.rank, self.world)
+        write_parts(self._model, self._written, folder, self.rank, 1 if self._job.store else self.world)
 
     def close(self) -> None:
         """Ends the planning thread."""

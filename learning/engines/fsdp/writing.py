@@ -17,7 +17,7 @@ LEAST = 32 << 20
 
 
 def write_parts(
-    model: Any, dtype: torch.dtype, folder: Path, rank: int, world: int, least: int = LEAST, most: int = SHARD
+    model: Any, dtype: torch.dtype, folder: Path, rank: int, writers: int, least: int = LEAST, most: int = SHARD
 ) -> None:
     """Writes the weights, adapters merged in, as `transformers` names them; all ranks call it.
 
@@ -26,39 +26,41 @@ def write_parts(
     Args:
         model: sharded.
         dtype: of the weights in the files.
-        folder: a copy of the parent's other files, which all ranks reach.
-        rank, world: this rank and how many there are.
+        folder: a copy of the parent's other files, which the writers reach.
+        rank, writers: this rank, and how many of the ranks, from 0 on, hold and write a part.
         least, most: bytes of one file.
     """
     sizes = {
         unadapted(name): one.numel() * dtype.itemsize for name, one in model.named_parameters() if not is_adapter(name)
     }
-    files = _files(sizes, world, least, most)
+    files = _files(sizes, writers, least, most)
     count = max(files.values()) + 1
     held: dict[int, dict[str, Tensor]] = {}
     for name, full in merged(model):
         file = files[name]
-        if file * world // count == rank:
+        if file * writers // count == rank:
             held.setdefault(file, {})[name] = full.detach().to("cpu", dtype)
     if count == 1:
         if rank == 0:
             write_model(model, held[0], folder, most)
         return
     mine = {file: _written(model, state, folder / _name(file, count)) for file, state in sorted(held.items())}
-    everyone: list[Any] = [None] * world
-    dist.all_gather_object(everyone, mine)
+    everyone: list[Any] = [mine]
+    if dist.is_initialized():
+        everyone = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, mine)
     if rank == 0:
         places = {key: _name(file, count) for one in everyone for file, keys in one.items() for key in keys}
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(places.items()))}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
-def _files(sizes: dict[str, int], world: int, least: int, most: int) -> dict[str, int]:
-    """By the name of a weight the number of its file: one a rank, more of a large model, fewer of a small one."""
+def _files(sizes: dict[str, int], writers: int, least: int, most: int) -> dict[str, int]:
+    """By the name of a weight the number of its file: one a writer, more of a large model, fewer of a small one."""
     total = sum(sizes.values())
-    count = max(1, min(world, total // least))
+    count = max(1, min(writers, total // least))
     if total > most * count:
-        count = world * -(-total // (most * world))
+        count = writers * -(-total // (most * writers))
     ends = accumulate(sizes.values())
     found = {name: min(count - 1, (end - 1) * count // total) for name, end in zip(sizes, ends, strict=True)}
     numbers = {file: number for number, file in enumerate(sorted(set(found.values())))}

@@ -14,7 +14,7 @@ from learning.launch import processes_of
 from learning.trainer import train
 from learning.writing import sweep_leftovers
 from schemas.failure import CheckpointError, UsageError
-from tasks.shared.trainer_process import TrainerProcess
+from tasks.launching.trainer_process import TrainerProcess
 from tests.system.parts.ranks import run_text
 from tests.tier import IN_FULL
 from tests.unit.learning.samples import job, parent

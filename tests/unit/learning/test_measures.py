@@ -18,7 +18,7 @@ from learning.learner import Learner
 from learning.trainer import refs_of, train
 from models.families.registry import reply_limit
 from schemas.tables.policy import MEASURES
-from tasks.shared.trainer_process import TrainerProcess
+from tasks.launching.trainer_process import TrainerProcess
 from tests.tier import IN_FULL
 from tests.unit.learning import replies
 from tests.unit.learning.samples import job, parent

@@ -1,5 +1,6 @@
 """The optimiser: orthogonal updates, shared over ranks, and nothing moves on an unsound gradient."""
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,15 +80,25 @@ def test_an_unsound_gradient_moves_nothing(net: TinyNet) -> None:
 
 
 def test_the_rate_warms_up_stays_and_falls_at_the_end() -> None:
-    rates = [learning_rate(step, 100, 1.0, 10, 0.3) for step in range(100)]
+    train = TRAIN.model_copy(update={"warmup": 10, "decay": 0.3})
+    rates = [learning_rate(step, 100, 1.0, train) for step in range(100)]
     assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0.05)
     assert rates[9:69] == [1.0] * 60
     assert rates[69:] == sorted(rates[69:], reverse=True)
 
 
 def test_a_rate_without_decay_stays_to_the_last_step() -> None:
-    assert [learning_rate(step, 4, 1.0, warmup=2, decay=0.0) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
-    assert learning_rate(0, 1, 1.0, warmup=0, decay=0.0) == 1.0
+    train = TRAIN.model_copy(update={"warmup": 2, "decay": 0.0})
+    assert [learning_rate(step, 4, 1.0, train) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    assert learning_rate(0, 1, 1.0, train.model_copy(update={"warmup": 0})) == 1.0
+
+
+def test_a_cosine_over_all_steps_begins_after_the_warmup_and_ends_at_its_floor() -> None:
+    train = TRAIN.model_copy(update={"warmup": 10, "decay": 1.0, "shape": "cosine", "floor": 0.1})
+    rates = [learning_rate(step, 110, 2e-5, train) for step in range(110)]
+    expected = [2e-6 + 1.8e-5 * (1 + math.cos(math.pi * (step - 9) / 100)) / 2 for step in range(10, 110)]
+    assert rates[10:] == pytest.approx(expected) and rates[9] == pytest.approx(2e-5)
+    assert rates[-1] == pytest.approx(2e-6)
 
 
 def test_the_weights_of_the_network_are_those_that_are_written_whatever_it_computes_in(tmp_path: Path) -> None:

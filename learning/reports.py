@@ -1,0 +1,43 @@
+"""How rank 0 reports to whoever started the training: messages on its board, in the order in which they were sent.
+
+A thread writes them, so that no step waits for a store. A training that was started by hand prints them.
+"""
+
+import json
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from learning.board import Board
+
+
+class Reports:
+    """The messages of this process."""
+
+    def __init__(self) -> None:
+        self._board: Board | None = None
+        self._writer: ThreadPoolExecutor | None = None
+        self._sent: list[Future[None]] = []
+
+    def to(self, board: Board) -> None:
+        """From now on messages go there."""
+        self._board, self._writer = board, ThreadPoolExecutor(1, "reports")
+
+    def send(self, **fields: object) -> None:
+        """Sends a message; what became of those before is looked at when it is flushed."""
+        if self._board is None or self._writer is None:
+            print(json.dumps(fields), flush=True)
+            return
+        self._sent = [one for one in self._sent if not one.done() or one.exception()]
+        self._sent.append(self._writer.submit(self._board.send, fields))
+
+    def flush(self) -> None:
+        """Returns when all are written; one that could not be is named on standard error."""
+        sent, self._sent = self._sent, []
+        for one in sent:
+            if (error := one.exception()) is not None:
+                print(f"A message could not be written: {error}", file=sys.stderr, flush=True)
+
+
+REPORTS = Reports()
+send = REPORTS.send
+"""Sends a message to whoever started this training."""

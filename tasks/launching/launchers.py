@@ -1,0 +1,198 @@
+"""How the processes of a training are started and ended: on this machine, by torchrun on several, by a command.
+
+A launcher starts; what a start then tells, and whether it lives, stands on its board. Ending a start ends the processes
+that this machine started for it; what they started elsewhere sees the board's `ended`, and goes by itself.
+"""
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+from typing_extensions import override
+
+from learning.job import PARENT, Job
+from schemas.config.operations import Launch, filled
+
+HERE = "localhost"
+GRACE_S, CANCEL_S = 3.0, 60.0
+"""How long a command may take to end, and to be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a training."""
+
+    job: Job
+    at: str
+    """Where the job is read: a file, or a place on S3."""
+    board: str
+    name: str
+    """Of this start: letters, digits and dashes, and no other's."""
+    log: Path
+    """What the processes print goes there."""
+
+
+class Launcher(ABC):
+    """One start of a training, from its beginning to its end."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Starts the processes, and returns at once."""
+
+    def ended(self) -> str | None:
+        """How it ended, if it has: the exit statuses of what was started here."""
+        codes = [process.poll() for process in self._processes]
+        return None if None in codes else ", ".join(map(str, codes))
+
+    def end(self) -> None:
+        """Ends what still runs of it."""
+        for process in self._processes:
+            if process.poll() is None:
+                kill(process.pid)
+            process.wait()
+
+    def _run(self, command: Sequence[str] | str, more: Mapping[str, str] | None = None) -> None:
+        with self.start.log.open("ab") as log:
+            self._processes.append(_popen(command, log, {**environment(self.start.job), **(more or {})}))
+
+
+class LocalLauncher(Launcher):
+    """A process on this machine, which starts the other ranks itself and ends with this one."""
+
+    @override
+    def begin(self) -> None:
+        command = [sys.executable, "-m", "learning.trainer", self.start.at, self.start.board]
+        self._run(command, {PARENT: str(os.getpid())})
+
+
+class TorchrunLauncher(Launcher):
+    """`tasks.launching.node`, and so torchrun, on every one of `train.machines.hosts`."""
+
+    @override
+    def begin(self) -> None:
+        machines = self.start.job.train.machines
+        for host in machines.hosts:
+            node = node_command(self.start)
+            if host == HERE:
+                self._run(node, {PARENT: str(os.getpid())})
+            else:
+                reach = shlex.split(filled(machines.reach, {"host": host}))
+                self._run([*reach, f"cd {shlex.quote(os.getcwd())} && exec env {_carried()} {shlex.join(node)}"])
+
+    @override
+    def ended(self) -> str | None:
+        """Also where too few machines are left to go on: then nobody waits for those that will not come."""
+        machines = self.start.job.train.machines
+        codes = [process.poll() for process in self._processes]
+        failed = {host: code for host, code in zip(machines.hosts, codes, strict=True) if code}
+        if None in codes and len(codes) - len(failed) >= (machines.least or len(codes)):
+            return None
+        return ", ".join(f"{code} on {host}" for host, code in failed.items()) or "0"
+
+
+class CommandLauncher(Launcher):
+    """`train.machines.command`, run by a shell."""
+
+    @override
+    def begin(self) -> None:
+        self._run(filled(self.start.job.train.machines.command, blanks(self.start)))
+
+    @override
+    def end(self) -> None:
+        running = self.ended() is None
+        for process in self._processes:
+            process.terminate()  # `srun` and `kubectl` pass it on
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+        super().end()
+        cancel = self.start.job.train.machines.cancel
+        if running and cancel:
+            with self.start.log.open("ab") as log, contextlib.suppress(subprocess.TimeoutExpired):
+                process = _popen(filled(cancel, blanks(self.start)), log, environment(self.start.job))
+                try:
+                    process.wait(CANCEL_S)
+                finally:
+                    kill(process.pid)
+
+
+LAUNCHERS: dict[Launch, type[Launcher]] = {
+    "local": LocalLauncher,
+    "torchrun": TorchrunLauncher,
+    "command": CommandLauncher,
+}
+"""By `train.launch`."""
+
+
+def node_command(start: Start) -> list[str]:
+    """What is to run once on each machine."""
+    machines = start.job.train.machines
+    nodes = nodes_of(start.job)
+    least = machines.least or nodes
+    words = ["--nodes", f"{least}:{nodes}", "--name", start.name]
+    return [machines.python or sys.executable, "-m", "tasks.launching.node", start.at, start.board, *words]
+
+
+def nodes_of(job: Job) -> int:
+    """How many machines there are at the most."""
+    machines = job.train.machines
+    return len(machines.hosts) if job.train.launch == "torchrun" else machines.nodes
+
+
+def blanks(start: Start) -> dict[str, str]:
+    """What the blanks of a template stand for (`train.machines.command`)."""
+    nodes = nodes_of(start.job)
+    return {
+        "node": shlex.join(node_command(start)),
+        "python": shlex.quote(start.job.train.machines.python or sys.executable),
+        "name": start.name,
+        "nodes": str(nodes),
+        "least": str(start.job.train.machines.least or nodes),
+        "processes": str(start.job.train.processes),
+        "board": shlex.quote(start.board),
+        "log": shlex.quote(str(start.log)),
+    }
+
+
+def environment(job: Job) -> dict[str, str]:
+    """What the processes of a training get."""
+    return {**os.environ, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def kill(process: int) -> None:
+    """Kills a process and all that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        whole = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
+        for one in whole:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(whole[1:], timeout=2)
+
+
+def _carried() -> str:
+    """The variables that a process on another machine gets as this one has them; credentials are each machine's own."""
+    names = ("PYTHONPATH", "FLYWHEEL_HOME", "OMP_WAIT_POLICY", "AWS_ENDPOINT_URL", "AWS_REGION")
+    return shlex.join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+
+
+def _popen(command: Sequence[str] | str, log: IO[bytes], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        shell=isinstance(command, str),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environ,
+        start_new_session=True,
+    )

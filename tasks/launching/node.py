@@ -1,0 +1,132 @@
+"""What runs once on each machine of a training: finds its GPUs, meets the other machines, and starts torchrun there.
+
+`python -m tasks.launching.node JOB BOARD --nodes LEAST:MOST --name NAME`, with JOB a file that all machines share or a
+place on S3. Whoever comes first leads: the machines meet at its address, which stands on the board, so nobody need know
+beforehand which machines a scheduler gives. It ends when its start is over.
+"""
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from learning.board import Board
+from learning.job import PARENT, Job, read_job
+from learning.launch import gpus_of, processes_of
+from learning.pulse import ALONE, Patience, every
+from schemas.failure import FlywheelError, LakeError, UsageError
+from tasks.launching.launchers import environment, kill
+
+FAR = ("10.255.255.255", 1)
+"""Any address beyond this machine: nothing is sent there."""
+
+
+def main(words: list[str] | None = None) -> int:
+    """Runs the ranks of this machine; the exit status is torchrun's."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.launching.node")
+    parser.add_argument("job")
+    parser.add_argument("board")
+    parser.add_argument("--nodes", required=True)
+    parser.add_argument("--name", required=True)
+    asked = parser.parse_args(words)
+    board = Board(asked.board)
+    try:
+        job, path = _job(asked.job)
+        processes = processes_of(job.train.processes, gpus_of(job))
+    except FlywheelError as error:
+        board.complain(socket.gethostname(), str(error))
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
+    return _run(job, board, torchrun(job, board, processes, asked.nodes, asked.name, [str(path), asked.board]))
+
+
+def torchrun(job: Job, board: Board, processes: int, nodes: str, name: str, words: list[str]) -> list[str]:
+    """The command that starts this machine's ranks.
+
+    Args:
+        job: the training.
+        board: of its start, where the machines agree on whose address they meet at.
+        processes: of this machine.
+        nodes: `LEAST:MOST` machines.
+        name: of the start.
+        words: the trainer's.
+    """
+    address = address_here()
+    own = f"{address}:{free_port()}"
+    leader = board.lead(own)
+    join_s = int(job.train.machines.join_s)
+    conf = {"is_host": str(leader == own).lower(), "last_call_timeout": join_s, "join_timeout": 600 + join_s}
+    return [
+        sys.executable, "-m", "torch.distributed.run",
+        "--nnodes", nodes, "--nproc-per-node", str(processes), "--max-restarts", "0",
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", leader, "--rdzv-id", name,
+        "--rdzv-conf", ",".join(f"{key}={value}" for key, value in conf.items()),
+        "--local-addr", address,
+        "-m", "learning.trainer", *words,
+    ]  # fmt: skip
+
+
+def address_here() -> str:
+    """The address of this machine that others reach it at: the one it would send from."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(FAR)
+        except OSError:
+            return "127.0.0.1"
+        return probe.getsockname()[0]
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def _job(at: str) -> tuple[Job, Path]:
+    """The job as this machine reads it.
+
+    Raises:
+        UsageError: there is none here.
+    """
+    if "://" in at:
+        from tasks.launching.stored import fetch_job
+
+        return fetch_job(at)
+    if not Path(at).is_file():
+        hint = (
+            "FLYWHEEL_HOME has to be on a folder that all machines share, under one path; or set train.machines.store."
+        )
+        raise UsageError(f"There is no {at} on this machine.", hint)
+    return read_job(Path(at)), Path(at)
+
+
+def _run(job: Job, board: Board, command: list[str]) -> int:
+    environ = {name: value for name, value in environment(job).items() if name != PARENT}
+    process = subprocess.Popen(command, env=environ)
+    every_s, parent = every(job.train.hung_s), os.environ.get(PARENT)
+    starter = Patience(2 * every_s)
+    try:
+        while process.poll() is None:
+            time.sleep(min(1.0, every_s))
+            with suppress(LakeError, OSError):
+                if board.ended():
+                    return 1
+                starter.look(board.kept())
+            if starter.idle_s > ALONE * job.train.hung_s or (parent and os.getppid() != int(parent)):
+                return 1
+        return process.returncode
+    finally:
+        kill(process.pid)
+        process.wait()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.exit(main())

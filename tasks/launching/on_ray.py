@@ -1,0 +1,85 @@
+"""A Ray job that starts `tasks.launching.node` once on each machine of the cluster, with all of its GPUs.
+
+`python -m tasks.launching.on_ray --nodes LEAST:MOST -- NODE...` is what `ray job submit` runs, NODE being `{node}` of a
+template. Ray says which machines are there and how many GPUs each has; of several, those with the most are taken.
+"""
+
+import argparse
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.failure import UsageError
+
+FEW = 2.0
+"""Processors that Ray keeps on each machine, or as many as it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One of a Ray cluster."""
+
+    name: str
+    """Ray's id of it."""
+    gpus: float
+    cpus: float
+
+
+def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[Machine]:
+    """The machines that are taken, of what `ray.nodes()` returns.
+
+    Raises:
+        UsageError: fewer than `least` are alive.
+    """
+    alive = [node for node in nodes if node["Alive"]]
+    found = [
+        Machine(one["NodeID"], one["Resources"].get("GPU", 0.0), one["Resources"].get("CPU", 0.0)) for one in alive
+    ]
+    if len(found) < least:
+        raise UsageError(
+            f"The Ray cluster has {len(found)} machines, and the training needs {least}.",
+            "Lower train.machines.nodes, or set train.machines.least.",
+        )
+    return sorted(found, key=lambda one: -one.gpus)[:most]
+
+
+def main() -> int:
+    """Waits for all machines; the first exit status that is not 0, or 0."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.launching.on_ray")
+    parser.add_argument("--nodes", required=True, metavar="LEAST:MOST")
+    parser.add_argument("node", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    words = [word for word in asked.node if word != "--"]
+    least, most = map(int, asked.nodes.split(":"))
+
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ray.init(address="auto", log_to_driver=True)
+    try:
+        machines = machines_of(ray.nodes(), least, most)
+    except UsageError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
+    count = f"{min(least, len(machines))}:{len(machines)}"  # nobody waits for machines that Ray does not have
+    words[words.index("--nodes") + 1] = count
+    run = ray.remote(max_retries=0)(_run)
+    started = [
+        run.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(one.name, soft=False),
+            num_gpus=one.gpus,
+            num_cpus=min(FEW, one.cpus),
+        ).remote(words)
+        for one in machines
+    ]
+    codes = ray.get(started)
+    return next((code for code in codes if code), 0)
+
+
+def _run(words: list[str]) -> int:
+    return subprocess.run(words, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A training whose machines share no folder: what it needs and what it makes goes through a place on S3.
+
+Below the place of a job lie `parent/` and `inputs/`, which every machine fetches once into a folder of its own, the
+boards of its starts, `steps/`, which the ranks write and read themselves, and `result/`. The place is emptied when the
+result has been fetched. S3 is reached as the environment says, on every machine: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from learning.identity import identity
+from learning.job import RESULT, Job, read_job
+from schemas.failure import CheckpointError, LakeError, UsageError
+from storage.blobs import MANIFEST, Blobs
+from storage.objects import open_store
+
+SCRATCH = "FLYWHEEL_SCRATCH"
+"""Variable with the folder that a machine fetches to; the system's temporary one if it is not set."""
+JOB, PARENT, INPUTS, STARTS = "job.json", "parent", "inputs", "starts"
+
+
+class Stored:
+    """A job at its place; putting it there goes on where it was cut short.
+
+    Args:
+        job: as this machine has it; `train.machines.store` is set.
+
+    Raises:
+        LakeError: the store cannot be reached.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.place = f"{job.train.machines.store.rstrip('/')}/{identity(job)}"
+        self._store = open_store(self.place)
+        blobs = Blobs(self._store)
+        if not self._store.exists(f"{PARENT}/{MANIFEST}"):
+            blobs.put_directory(job.parent, PARENT)
+        inputs = {job.samples.name, job.screenshots.name}
+        if job.samples.parent != job.screenshots.parent:
+            raise CheckpointError(f"{job.samples} and {job.screenshots} are not beside each other.", "Put them so.")
+        blobs.put_directory(job.samples.parent, INPUTS, inputs)
+        self._store.put(JOB, job.model_copy(update={"store": self.place}).model_dump_json().encode())
+
+    def board(self, name: str) -> str:
+        """Where a start has its board."""
+        return f"{self.place}/{STARTS}/{name}"
+
+    def fetch(self) -> None:
+        """Puts the result where the job has it, whole or not at all, and empties the place."""
+        sizes = self._store.sizes(RESULT)
+        making = self._job.out.with_name(f"{self._job.out.name}.making-fetched")
+        shutil.rmtree(making, ignore_errors=True)
+        target = open_store(making)
+        for name, size in sizes.items():
+            with target.create(name.removeprefix(f"{RESULT}/"), size) as sink:
+                for part in self._store.chunks(name, size):
+                    sink.write(part)
+        (making / JOB).write_text(self._job.model_dump_json(indent=1))
+        making.rename(self._job.out)
+        for name in self._store.sizes():
+            self._store.delete(name)
+
+
+def fetch_job(place: str) -> tuple[Job, Path]:
+    """The job at a place, with all that it needs on this machine; and the file that says so.
+
+    Raises:
+        UsageError: there is none, or S3 cannot be reached from here.
+        CheckpointError: a file is damaged.
+    """
+    scratch = Path(os.environ.get(SCRATCH, tempfile.gettempdir())) / f"flywheel-{os.getuid()}" / Path(place).name
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(place)
+    try:
+        given = Job.model_validate_json(store.get(JOB))
+    except (FileNotFoundError, LakeError) as error:
+        hint = "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL on every machine."
+        raise UsageError(f"{place}/{JOB}: {error}.", hint) from error
+    blobs = Blobs(store)
+    inputs = blobs.get_directory(INPUTS, scratch / INPUTS)
+    job = given.model_copy(
+        update={
+            "parent": blobs.get_directory(PARENT, scratch / PARENT),
+            "samples": inputs / given.samples.name,
+            "screenshots": inputs / given.screenshots.name,
+            "out": scratch / "checkpoint",
+        }
+    )
+    path = scratch / f"job-{os.getpid()}.json"
+    path.write_text(job.model_dump_json())
+    return read_job(path), path

@@ -1,0 +1,196 @@
+"""The trainer as processes of their own: started with a job, heard message by message, ended with whoever started it.
+
+It is heard on a board (`learning.board`), wherever it runs. A start that hangs, or of which a process died, is ended
+and another one is made, which goes on from the last whole checkpoint; a start that says what is wrong is not repeated.
+What the trainer or a library prints goes to `trainer.log`, whatever it is.
+"""
+
+import ctypes
+import gc
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from learning.board import Board
+from learning.job import Job, Message
+from learning.pulse import Patience, every
+from schemas.failure import FlywheelError
+from tasks.launching.launchers import LAUNCHERS, Launcher, Start
+from tasks.launching.stored import Stored
+from tasks.launching.watch import Watch
+from tasks.running.console import err, say
+from tasks.running.now import MOMENT
+
+POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
+"""Seconds from one look at the board for a message to the next."""
+DRAIN_S = 5.0
+"""How long a message may take to be seen here after its process has ended, over a shared file system."""
+
+
+class TrainerProcess:
+    """A running trainer; leaving its `with` ends it if it still runs.
+
+    Args:
+        job: what it is to train.
+        folder: where the job, its boards and all that it prints are written.
+    """
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        _hand_back()
+        self._job, self._folder, self._log = job, folder, folder / "trainer.log"
+        self._log.unlink(missing_ok=True)
+        shutil.rmtree(folder / "starts", ignore_errors=True)
+        self._stored = Stored(job) if job.train.machines.store and job.train.launch != "local" else None
+        if self._stored is None:
+            (folder / "job.json").write_text(job.model_dump_json())
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._begin()
+        threading.Thread(target=self._keep, name="starter", daemon=True).start()
+
+    def __enter__(self) -> "TrainerProcess":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._closed.set()
+        with self._lock:
+            self._end()
+
+    def listen(self, on_message: Callable[[Message], None]) -> Message:
+        """Hands on every message of the trainer until it ends; returns their sum.
+
+        Raises:
+            FlywheelError: it stopped with an error, or hung or died more often than `train.restarts` says.
+        """
+        total, restarts = Message(loss=0.0, samples_per_s=0.0), 0
+        while True:
+            total, problem = self._hear(total, on_message)
+            if problem is None:
+                if self._stored is not None:
+                    self._stored.fetch()
+                return total.model_copy(update={"restarts": restarts}) if restarts else total
+            restarts += 1
+            again = restarts <= self._job.train.restarts and self._again(problem, restarts)
+            if not again:
+                tail = self._log.read_text(errors="replace")[-800:].strip()
+                raise FlywheelError(f"The trainer {problem}.", f"The end of its log: {tail or 'nothing'}")
+
+    def _again(self, problem: str, number: int) -> bool:
+        """Ends this start and makes another one; False where the training is being ended."""
+        with self._lock:
+            self._end()
+            if self._job.train.launch != "local":  # whoever is left elsewhere sees at its next beat that it is over
+                self._closed.wait(2 * self._every_s)
+            if self._closed.is_set():
+                return False
+            most = self._job.train.restarts
+            err().print(f"The trainer {problem}: it is started again ({number} of {most} times)", style="yellow")
+            self._begin()
+            return True
+
+    def _keep(self) -> None:
+        """Beats for whoever waits for messages, which may be busy with one for long."""
+        count = 0
+        while not self._closed.is_set():
+            count += 1
+            with suppress(FlywheelError, OSError):
+                self._board.keep(count)
+            self._closed.wait(self._every_s)
+
+    def _begin(self) -> None:
+        name = f"flywheel-{uuid.uuid4().hex[:12]}"
+        board = self._stored.board(name) if self._stored else str(self._folder / "starts" / name)
+        at = self._stored.place if self._stored else str(self._folder / "job.json")
+        train = self._job.train
+        self._board = Board(board)
+        self._watch, self._every_s, self._next = Watch(train.hung_s), every(train.hung_s), 0.0
+        self._launcher: Launcher = LAUNCHERS[train.launch](Start(self._job, at, board, name, self._log))
+        self._launcher.begin()
+
+    def _end(self) -> None:
+        with suppress(FlywheelError, OSError):  # a store that is away: its ranks notice that nobody beats
+            self._board.end()
+        self._launcher.end()
+
+    def _hear(self, total: Message, on_message: Callable[[Message], None]) -> tuple[Message, str | None]:
+        """The messages of one start, added up; and what went wrong with it, if something did.
+
+        Raises:
+            FlywheelError: the trainer said why it cannot go on.
+        """
+        number, gone = 1, None
+        while True:
+            while (fields := self._board.message(number)) is not None:
+                message = Message.model_validate(fields)
+                self._tell(message, on_message)
+                total, number = total.then(message), number + 1
+            if total.error:
+                raise FlywheelError(total.error)
+            if total.checkpoint is not None:
+                self._finish()
+                return total, None
+            if gone is not None and gone.idle_s > self._slack_s:
+                self._complain()
+                return total, f"died with {self._launcher.ended()}"
+            if gone is None and self._launcher.ended() is not None:
+                gone = Patience(DRAIN_S)
+            if gone is not None:
+                gone.look(number)
+            elif (problem := self._look()) is not None:
+                self._complain()
+                return total, f"hangs: {problem}"
+            time.sleep(POLL_S[self._job.train.launch])
+
+    @property
+    def _slack_s(self) -> float:
+        return 0.0 if self._job.train.launch == "local" else DRAIN_S
+
+    def _look(self) -> str | None:
+        """Looks at the ranks' beats, if it is time to; what is wrong with them."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + self._every_s
+        return self._watch.look(self._board.beats())
+
+    def _complain(self) -> None:
+        if complaints := self._board.complaints():
+            raise FlywheelError("; ".join(complaints))
+
+    def _finish(self) -> None:
+        """Waits a little for the processes, which have nothing more to do."""
+        until = time.monotonic() + DRAIN_S
+        while self._launcher.ended() is None and time.monotonic() < until:
+            time.sleep(POLL_S["local"])
+
+    @staticmethod
+    def _tell(message: Message, on_message: Callable[[Message], None]) -> None:
+        on_message(message)
+        if message.step is not None:
+            MOMENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
+        if message.waiting:
+            say(message.waiting)
+        if message.gpus:
+            found = ", ".join(f"{host} ({count} GPUs)" for host, count in message.gpus.items())
+            say(f"{message.processes} processes train on {message.machines} machines: {found}")
+        if message.damaged is not None:
+            err().print(_set_aside(message), style="yellow")
+        if message.warning:
+            err().print(message.warning, style="yellow")
+
+
+def _set_aside(message: Message) -> str:
+    return f"The checkpoint of step {message.damaged} is damaged and now at {message.aside}: {message.problem}"
+
+
+def _hand_back() -> None:
+    """Gives the system what reading the data left unused, since the trainer needs it and this process only waits."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
