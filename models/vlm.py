@@ -54,7 +54,7 @@ class VlmPolicy(Policy):
         """
         if not contexts:
             return []
-        chats = [self.family.messages(replace(one, thinks=self._thinks and one.thinks)) for one in contexts]
+        chats = [self.family.chat(replace(one, thinks=self._thinks and one.thinks)) for one in contexts]
         made = self.model.generate(chats, [context.seed for context in contexts], temperature, self._max_tokens)
         self._compare(chats, made)
         screens = [(context.observation.width, context.observation.height) for context in contexts]

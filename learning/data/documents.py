@@ -43,20 +43,20 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     screens = [Observation(b"", *size, "") for size in sizes]
     if isinstance(document, Rollout):
         context = _context(document.instruction, _read(document, family, screens), screens[-1])
-        messages = family.messages(replace(context, thinks=family.thinks))
+        messages = family.chat(replace(context, thinks=family.thinks))
         return messages, document.reply
     if document.kind != "step":
         return _question(document, family, screens, seed)
     if document.action is None:  # a screen alone: where is one of its elements?
         asked = _drawn(document, seed)
         where = family.reply("", Click(x=asked.x, y=asked.y), sizes[-1])
-        return family.messages(_context(f'Click on "{asked.name}".', (), screens[-1])), where
+        return family.chat(_context(f'Click on "{asked.name}".', (), screens[-1])), where
     turns = [
         Turn(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
         for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
     ]
     context = _context(document.instruction, turns, screens[-1])
-    messages = family.messages(replace(context, thinks=document.thinks))
+    messages = family.chat(replace(context, thinks=document.thinks))
     return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
 
 

@@ -6,6 +6,7 @@ thousandths of the screen, and written by the family where it is trained on. A f
 `read`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -19,7 +20,8 @@ from models.tiny.tokens import GRID
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.observation import Observation
+from schemas.observation import Observation, Turn
+from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
 """Of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
@@ -61,6 +63,7 @@ class ModelFamily:
         self.template: str = config.template
         self.dialect: str = config.dialect
         self.history_images = config.history_images
+        self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts
 
     def _refuse_unread(self, config: PolicyConfig) -> None:
@@ -104,8 +107,30 @@ class ModelFamily:
         """How many units of its coordinates a screen of this size is wide and high."""
         return CoordinateSpace(self.counts, self.limits).sides(screen)
 
+    def chat(self, context: Context) -> list[Message]:
+        """The chat that a policy is asked to go on with: `messages` of as many turns as `policy.history_turns` says."""
+        left_out = max(0, len(context.turns) - (self._history_turns or len(context.turns)))
+        if not left_out:
+            return self.messages(context)
+        said = self._said(context.turns[:left_out])
+        return self.messages(
+            replace(context, instruction=f"{context.instruction}\n{said}", turns=context.turns[left_out:])
+        )
+
+    def _said(self, turns: Sequence[Turn]) -> str:
+        """What is said of turns that are left out."""
+        said = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
+        if self._older == "summarised":
+            read = [
+                self.read(Completion(turn.action_text), (turn.observation.width, turn.observation.height)).action
+                for turn in turns
+            ]
+            kinds = Counter(action.type if action is not None else "no action" for action in read)
+            said += f": {', '.join(f'{kind} {count}' for kind, count in kinds.most_common())}"
+        return f"({said}.)"
+
     def messages(self, context: Context) -> list[Message]:
-        """The chat that a policy is asked to go on with."""
+        """The chat with these turns, whatever they are."""
         screen = context.observation
         system = self._system((screen.width, screen.height), context.thinks)
         return messages_of(context, self.history_images, system, self.limits)

@@ -168,6 +168,12 @@ class PolicyConfig(Section):
     """How actions are written as text (docs/families.md); `box_v1` stands for the family's own where it has no such."""
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
+    history_turns: Count | None = None
+    """So many of the last replies are shown to it; how many went before them is said with the instruction. All if not
+    set."""
+    older: Literal["dropped", "summarised"] = "dropped"
+    """With `history_turns`, what becomes of older replies. `summarised`: the instruction says what was done in them,
+    too, by kind of action."""
     max_new_tokens: Count | None = None
     """Of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply of another
     model that ends there is no action of the policy."""
@@ -204,6 +210,17 @@ class PolicyConfig(Section):
     vision_layers: Count = 2
     patch: Count = 16
     merge: Count = 2
+
+    @model_validator(mode="after")
+    def _remembers(self) -> "PolicyConfig":
+        if self.history_turns is not None and self.history_turns < self.history_images - 1:
+            raise ValueError(
+                f"policy.history_turns is {self.history_turns}, fewer than the past screens of policy.history_images, "
+                f"{self.history_images}: raise it to {self.history_images - 1}"
+            )
+        if self.older != "dropped" and self.history_turns is None:
+            raise ValueError(f"policy.older is {self.older}, and no reply is left out: set policy.history_turns")
+        return self
 
     @model_validator(mode="after")
     def _one_backend(self) -> "PolicyConfig":
