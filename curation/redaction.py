@@ -17,7 +17,18 @@ from PIL import Image, ImageDraw
 from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture
 from curation.forms import called
 from curation.private import Secrets, shown, without
-from schemas.action import Action, Finished, Navigate, Type, from_json, point_of, to_json
+from schemas.action import (
+    Action,
+    Finished,
+    Navigate,
+    ReadFile,
+    Terminal,
+    Type,
+    WriteFile,
+    from_json,
+    point_of,
+    to_json,
+)
 from schemas.observation import Element, element_at
 
 PASSWORD = "password field"
@@ -117,11 +128,13 @@ class Redactor:
         return one.model_copy(update={"action": action, "thought": self.text(one.thought, secrets)})
 
     def action(self, action: Action, secrets: Secrets) -> Action:
-        """The action with its words redacted: what is typed, an address, a last message."""
-        if not isinstance(action, Type | Navigate | Finished):
+        """The action with its words redacted: what is typed or written, a command, a path, an address, a last
+        message."""
+        if not isinstance(action, Type | Navigate | Finished | Terminal | ReadFile | WriteFile):
             return action
-        text = self.text(action.content, secrets, TYPED)
-        return action if text == action.content else action.model_copy(update={"content": text})
+        held = action.model_dump(exclude={"type"})
+        texts = {name: self.text(value, secrets, TYPED) for name, value in held.items()}
+        return action if texts == held else action.model_copy(update=texts)
 
     def text(self, text: str, secrets: Secrets, field: str = "") -> str:
         """The text without what is found in it, and without these secrets.

@@ -1,4 +1,5 @@
-"""The unified action space of UI-TARS (arXiv 2501.12326, Table 1) as a closed, typed union.
+"""The unified action space of UI-TARS (arXiv 2501.12326, Table 1), with the terminal and the files of UI-TARS-2's
+GUI-SDK (arXiv 2509.02544), as a closed, typed union.
 
 Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these
 actions are *dialects* and live in `models.families.dialects`; this module knows only the typed action and its one
@@ -141,6 +142,28 @@ class NavigateBack(_Action):
     type: Literal["navigate_back"] = "navigate_back"
 
 
+class Terminal(_Action):
+    """A command run in the sandbox's shell, which goes on from the last one (UI-TARS-2's GUI-SDK)."""
+
+    type: Literal["terminal"] = "terminal"
+    command: Storable
+
+
+class ReadFile(_Action):
+    """A file of the sandbox opened, so that the next screen shows it."""
+
+    type: Literal["read_file"] = "read_file"
+    path: Storable
+
+
+class WriteFile(_Action):
+    """A file of the sandbox written as a whole."""
+
+    type: Literal["write_file"] = "write_file"
+    path: Storable
+    content: Storable
+
+
 class Wait(_Action):
     """Nothing, for a while."""
 
@@ -148,14 +171,14 @@ class Wait(_Action):
 
 
 class Finished(_Action):
-    """Terminal: the policy says the task is done."""
+    """The end: the policy says the task is done."""
 
     type: Literal["finished"] = "finished"
     content: Storable = ""
 
 
 class CallUser(_Action):
-    """Terminal: the policy asks for a person."""
+    """The end: the policy asks for a person."""
 
     type: Literal["call_user"] = "call_user"
 
@@ -177,6 +200,9 @@ Action = Annotated[
     | PressEnter
     | Navigate
     | NavigateBack
+    | Terminal
+    | ReadFile
+    | WriteFile
     | Wait
     | Finished
     | CallUser,
@@ -185,6 +211,9 @@ Action = Annotated[
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
 """All actions by the name of their type."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
+"""What ends a trajectory."""
+TOOLS: tuple[str, ...] = ("terminal", "read_file", "write_file")
+"""What acts on a sandbox's files and shell without its screen."""
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 

@@ -24,17 +24,18 @@ TYPED = tuple(TYPES)
 DIRECTIONS = ("up", "down", "left", "right")
 MOST_TEXT = 4096
 _CHARACTERS = frozenset(string.printable) | frozenset(map(chr, range(0xA0, 0x600))) | {"\ufffd"}
-_FIELDS = {"content": "text", "key": "text", "app_name": "text"}
+_FIELDS = ("content", "key", "app_name", "command")
 
 
 class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     """One session on a server.
 
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
-    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], and fields that the type has no use
-    for are not read. `terminated` is the verdict or the policy's own end. What the server calls a limit or a failure is
-    `truncated`, and a failure has its boundary in `info["failure"]`: an outage is no reward of 0 and is to be masked.
-    An action that the server does not take changes nothing and is in `info["action_error"]`.
+    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, `text` is all
+    else that is written, and fields that the type has no use for are not read. `terminated` is the verdict or the
+    policy's own end. What the server calls a limit or a failure is `truncated`, and a failure has its boundary in
+    `info["failure"]`: an outage is no reward of 0 and is to be masked. An action that the server does not take changes
+    nothing and is in `info["action_error"]`.
 
     Args:
         url: the server's base URL.
@@ -76,6 +77,7 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
                 "to": spaces.Box(0.0, 1.0, (2,), np.float32),
                 "direction": spaces.Discrete(len(DIRECTIONS)),
                 "text": spaces.Text(MOST_TEXT, min_length=0, charset=_CHARACTERS),
+                "path": spaces.Text(MOST_TEXT, min_length=0, charset=_CHARACTERS),
             }
         )
         self._seen: dict[str, Any] = {}
@@ -140,7 +142,7 @@ def written(action: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"type": kind, "direction": DIRECTIONS[int(action["direction"])]}
     for names, point in ((("x", "y"), action["point"]), (("to_x", "to_y"), action["to"])):
         values |= {name: min(1.0, max(0.0, float(one))) for name, one in zip(names, point, strict=True)}
-    values |= dict.fromkeys(_FIELDS, str(action["text"]))
+    values |= {**dict.fromkeys(_FIELDS, str(action["text"])), "path": str(action.get("path", ""))}
     return {name: values[name] for name in TYPES[kind].model_fields}
 
 

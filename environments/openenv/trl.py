@@ -96,6 +96,31 @@ class GuiTools:
         """
         return self._act({"type": "hotkey", "key": keys})
 
+    def run_command(self, command: str) -> Shown:
+        """Runs a command in the shell, where there is one; the picture shows what it printed.
+
+        Args:
+            command: A command for bash, which goes on from the last one.
+        """
+        return self._act({"type": "terminal", "command": command})
+
+    def read_file(self, path: str) -> Shown:
+        """Opens a file, where there are files; the picture shows it.
+
+        Args:
+            path: Its path.
+        """
+        return self._act({"type": "read_file", "path": path})
+
+    def write_file(self, path: str, content: str) -> Shown:
+        """Writes a whole file, where there are files.
+
+        Args:
+            path: Its path.
+            content: All that it is to hold.
+        """
+        return self._act({"type": "write_file", "path": path, "content": content})
+
     def wait(self) -> Shown:
         """Does nothing for a while."""
         return self._act({"type": "wait"})

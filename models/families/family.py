@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, read_completion
-from models.families.prompt import SAMPLES, Message, messages_of, question_of, system_text
+from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.policy import Context
 from models.tiny.tokens import GRID
@@ -47,7 +47,7 @@ class ModelFamily:
     never look at them."""
     name: str = ""
     """What its replies are recorded under: its name or dotted path."""
-    templates: tuple[str, ...] = ("computer",)
+    templates: tuple[str, ...] = ("computer", "hybrid")
     """Values of `policy.template` that it has prompts for."""
     dialects: tuple[str, ...] = DIALECTS
     """Values of `policy.dialect` that it reads."""
@@ -158,13 +158,15 @@ class ModelFamily:
         return reply if read.action is None else self.reply(read.thought, read.action, screen)
 
     def _system(self, screen: Size, thinks: bool = True) -> str:
-        return system_text([self.write(action, screen) for action in SAMPLES], self.unit, thinks)
+        samples = (*SAMPLES, *TOOL_SAMPLES) if self.template == "hybrid" else SAMPLES
+        return system_text([self.write(action, screen) for action in samples], self.unit, thinks)
 
 
 class TinyFamily(ModelFamily):
     """The small policy: its tokens tell fewer places apart, and it reads no system turn."""
 
     grid = GRID
+    templates = ("computer",)
     max_new_tokens = 32
 
     def messages(self, context: Context) -> list[Message]:

@@ -46,6 +46,7 @@ class OpenCuaFamily(ModelFamily):
     counts = "pixels"
     published = QWEN25
     dialects = ("box_v1",)
+    templates = ("computer",)
     max_new_tokens = 2048
 
     def __init__(self, config: PolicyConfig) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from models.families.dialects import format_reply
 from models.families.screen import ImageLimits
 from models.policy import Context
-from schemas.action import Click, Drag, Finished, Hotkey, Scroll, Type, Wait
+from schemas.action import Click, Drag, Finished, Hotkey, ReadFile, Scroll, Terminal, Type, Wait, WriteFile
 from schemas.observation import Observation
 
 Message = dict[str, Any]
@@ -31,6 +31,8 @@ SAMPLES = (
     Wait(),
     Finished(),
 )
+TOOL_SAMPLES = (Terminal(command="ls -l"), ReadFile(path="notes.txt"), WriteFile(path="notes.txt", content="text"))
+"""What there is besides where a screen has a shell and files behind it."""
 
 
 THOUGHT = "Thought: ...\n"

@@ -1,7 +1,8 @@
 """UI-TARS-2: the prompt as three system turns, replies with a thought between tags and calls as XML.
 
 Its weights are not published; the prompt is that of its public client (UI-TARS-desktop, the mode for GUIs) without the
-time of day, which a sample could not repeat. Points are thousandths of the screen.
+time of day, which a sample could not repeat; the further functions of the template `hybrid` are in our own words.
+Points are thousandths of the screen.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from schemas.failure import UsageError
 from schemas.observation import Observation
 
 PROMPTS = ("ui-tars-2-think.txt", "ui-tars-2-task.txt", "ui-tars-2-functions.txt")
+TOOLS = "tools.txt"
 _POINTS = (("", "point"), ("to_", "end_point"))
 
 
@@ -27,6 +29,7 @@ class UiTars2Family(ModelFamily):
     """Thousandths of the screen; the screens of the last steps are shown before the replies to them."""
 
     dialects = ("box_v1",)
+    templates = ("computer", "hybrid")
     max_new_tokens = 4096
     asks_without = False
 
@@ -82,9 +85,9 @@ class UiTars2Family(ModelFamily):
     def _reply(thought: str, written: str) -> str:
         return f"<thinkt>{thought}</thinkt>{written}" if thought else written
 
-    @staticmethod
-    def _prompt() -> list[Message]:
-        return [text_turn("system", template(file)) for file in PROMPTS]
+    def _prompt(self) -> list[Message]:
+        files = (*PROMPTS, TOOLS) if self.template == "hybrid" else PROMPTS
+        return [text_turn("system", template(file)) for file in files]
 
 
 def _ended(value: str) -> str:

@@ -184,8 +184,9 @@ class PolicyConfig(Section):
     """How the model is asked and writes actions: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or a
     dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
     policy has its own."""
-    template: Literal["computer", "mobile", "grounding"] = "computer"
-    """Which of the family's prompts is used: for a desktop or a browser, for a phone, or to point at one element."""
+    template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
+    """Which of the family's prompts is used: for a desktop or a browser, for a phone, to point at one element, or for a
+    screen with a shell and files behind it (docs/hybrid.md)."""
     backend: str = "auto"
     """What runs the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
     a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else what is fastest."""

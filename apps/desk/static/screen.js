@@ -133,6 +133,9 @@ export class ActionEditor {
       made.value = value ?? "down";
       return made;
     }
+    if (name === "command" || (name === "content" && this.form.elements.type.value === "write_file")) {
+      return make("textarea", { name, class: "wide", rows: 4 }, value ?? "");
+    }
     const number = NUMBERS.includes(name);
     const made = make("input", number ? { name, type: "number", min: 0, max: 1, step: "any", required: "" } : { name, class: "wide" });
     made.value = value ?? (number ? 0.5 : "");

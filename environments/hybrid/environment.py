@@ -1,0 +1,97 @@
+"""The hybrid environment (UI-TARS-2's GUI-SDK, arXiv 2509.02544): a browser and a shell over one file system."""
+
+import asyncio
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from environments.chromium.browser import Browser
+from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.hybrid.jail import INSTALL, Limits, bwrap
+from environments.hybrid.sandbox import HybridSandbox
+from environments.hybrid.tasks.catalog import TEMPLATES
+from environments.hybrid.terminal import Terminal
+from environments.sandbox import Sandbox
+from schemas.check import Probe
+from schemas.config.section import Count, Positive
+from schemas.failure import FlywheelError, TrajectoryFailure
+from schemas.tables.task import TaskEntry
+
+STOPS_S = 10.0
+"""Beside a command's own time, what it may take until a step is given up: to stop the command, or to try a program."""
+
+
+class HybridConfig(ChromiumConfig):
+    """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
+
+    command_s: Positive = 5.0
+    """How long a command of the shell may take before it is stopped."""
+    memory_mib: Annotated[int, Field(ge=64)] = 256
+    """Of all of a shell's processes together; one that goes beyond it ends its trajectory."""
+    disk_mib: Annotated[int, Field(ge=4)] = 32
+    """Of the files that a shell may write, in memory; `/tmp` and `/dev/shm` have a quarter of it each."""
+    processes: Annotated[int, Field(ge=8)] = 32
+    """At the same time in a shell."""
+    cpu_s: Count = 60
+    """Processor time of all of a shell's processes together."""
+
+    @model_validator(mode="after")
+    def _in_time(self) -> "HybridConfig":
+        if self.command_s + STOPS_S > self.step_timeout_s:
+            raise ValueError(f"step_timeout_s is {self.step_timeout_s:g}: command_s and {STOPS_S:g} s more must fit")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """Of each jail."""
+        return Limits(self.memory_mib, self.disk_mib, processes=self.processes, cpu_s=self.cpu_s)
+
+
+class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
+    """Tasks in which files are found, changed, downloaded and uploaded, and programs mended."""
+
+    section = HybridConfig
+    verifier = "hybrid"
+    sandbox_class = HybridSandbox
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """See `environments.hybrid.tasks`."""
+        return {name: template.entry for name, template in TEMPLATES.items()}
+
+    @property
+    def lineage(self) -> str:
+        """Our own."""
+        return "flywheel hybrid 1"
+
+    def sandbox(self, browser: Browser) -> Sandbox:
+        """A page and a jail."""
+        return HybridSandbox(browser, self.config, self.config.limits, self.config.command_s)
+
+    def probes(self) -> Sequence[Probe]:
+        """A browser, and whether a shell can be isolated; without, nothing is started."""
+        return (Probe("shell isolation", self._isolates), *super().probes())
+
+    def _isolates(self) -> str:
+        version = subprocess.run([bwrap(), "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
+            try:
+                thread.submit(asyncio.run, self._tried()).result()
+            except TrajectoryFailure as error:
+                raise FlywheelError(f"No shell can be isolated here: {error.reason}.", INSTALL) from error
+        return f"{version}; a jail starts and runs Python"
+
+    async def _tried(self) -> None:
+        terminal = await Terminal.open(self.config.limits, self.config.command_s)
+        try:
+            ran = await terminal.run("python3 -I -S -c 'print(6 * 7)'")
+        finally:
+            await terminal.close()
+        if ran.output.strip() != "42":
+            raise FlywheelError(
+                f"The shell has no Python: {ran.output.strip() or ran.note}.",
+                "Install python3 in /usr (`apt install python3`): the programs to mend are run with it.",
+            )

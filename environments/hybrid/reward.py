@@ -1,0 +1,21 @@
+"""The reward of a hybrid task: 1 as soon as all that it asks for holds, 0 once the policy has ended without."""
+
+from typing import ClassVar
+
+from environments.hybrid.sandbox import HybridSandbox
+from environments.hybrid.snapshot import misses
+from environments.verifier import Verifier
+from schemas.observation import Outcome
+
+
+class HybridReward(Verifier):
+    """From the files, the uploads and the answer; never from what the policy or a page says of a reward."""
+
+    each_step = True
+    reads: ClassVar[type] = HybridSandbox
+
+    async def outcome(self, sandbox: HybridSandbox) -> Outcome:
+        """What the sandbox has come to."""
+        instance = sandbox.instance
+        reached = not any(True for _ in misses(instance.goal, instance.contents, await sandbox.snapshot()))
+        return Outcome(done=reached or sandbox.concluded is not None, reward=float(reached))

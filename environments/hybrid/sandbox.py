@@ -1,0 +1,192 @@
+"""A hybrid sandbox: a page that shows the workspace, and a jail that holds its files and its shell, in one lease.
+
+It acts in both ways: by the screen (clicks and keys on the page, also in its terminal and editor), and by tools
+(`terminal`, `read_file`, `write_file`, `navigate`), whose effects the next screenshot shows. The page holds no state
+but the text of its fields and says what was clicked, which is then done here. A download and an upload are such clicks
+too: the browser itself takes no part in them, so nothing hangs on how a headless one downloads.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from environments.chromium.browser import Browser
+from environments.chromium.environment import ChromiumConfig
+from environments.chromium.page import PageKind
+from environments.chromium.sandbox import BrowserSandbox
+from environments.hybrid.files import Files
+from environments.hybrid.jail import Limits, owner
+from environments.hybrid.snapshot import Snapshot
+from environments.hybrid.tasks.catalog import TEMPLATES
+from environments.hybrid.tasks.task import Instance
+from environments.hybrid.terminal import Terminal
+from environments.hybrid.trial import answers_of
+from environments.hybrid.web import page_of
+from environments.hybrid.workspace import Workspace
+from schemas import action as act
+from schemas.failure import SandboxFailure
+from schemas.observation import Element, Observation
+from schemas.tables.task import GuiTask
+
+WIDTH, HEIGHT = 640, 480
+HERE = Path(__file__).parent
+
+
+class HybridSandbox(BrowserSandbox):
+    """One task in one page and one jail.
+
+    Args:
+        browser: where the page is opened.
+        config: time limits.
+        limits: of the jail.
+        command_s: seconds that a command may take.
+    """
+
+    width, height = WIDTH, HEIGHT
+
+    def __init__(self, browser: Browser, config: ChromiumConfig, limits: Limits, command_s: float) -> None:
+        super().__init__(browser, config)
+        self._jail_limits, self._command_s = limits, command_s
+        self._terminal: Terminal | None = None
+        self._workspace: Workspace | None = None
+        self._instruction = ""
+        self._instance: Instance | None = None
+        self._tried: dict[str, tuple[bytes, tuple[Any, ...]]] = {}
+        self.concluded: act.Finished | act.CallUser | None = None
+        """How the policy ended the trajectory, if it did."""
+
+    @property
+    def kind(self) -> PageKind:
+        """The workspace's page."""
+        return _page_kind()
+
+    @property
+    def instance(self) -> Instance:
+        """The task that was started; raises SandboxFailure if none was."""
+        if self._instance is None:
+            raise SandboxFailure("the sandbox is not started")
+        return self._instance
+
+    @property
+    def workspace(self) -> Workspace:
+        """What is done in it; raises SandboxFailure if it is not started."""
+        if self._workspace is None:
+            raise SandboxFailure("the sandbox is not started")
+        return self._workspace
+
+    async def snapshot(self) -> Snapshot:
+        """What it holds now, as far as the task asks; programs are asked once for each of their versions."""
+        workspace, instance = self.workspace, self.instance
+        goal, files = instance.goal, workspace.files
+        contents: dict[str, bytes] = {}
+        for path in {*goal.files, *instance.files, *(trial.path for trial in goal.trials)}:
+            try:
+                contents[path] = files.read(path)
+            except (OSError, ValueError):
+                continue
+        for trial in goal.trials:
+            program = contents.get(trial.path)
+            if program is not None and self._tried.get(trial.path, (None,))[0] != program:
+                self._tried[trial.path] = program, await answers_of(trial, program, self._jail_limits)
+        entries = {path: files.found(path) for path in (*goal.folders, *goal.executable)}
+        return Snapshot(
+            files=contents,
+            folders=frozenset(path for path, one in entries.items() if one and one.folder),
+            executable=frozenset(path for path, one in entries.items() if one and one.executable),
+            uploads=workspace.uploads,
+            page=workspace.page,
+            opened=workspace.opened,
+            answer=self.concluded.content if isinstance(self.concluded, act.Finished) else None,
+            answers={
+                path: answers for path, (program, answers) in self._tried.items() if contents.get(path) == program
+            },
+        )
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._instruction, instance = TEMPLATES[task.template].instance(task.template, seed)
+        opening = self._open((HERE / "workspace.html").as_uri(), "world.__workspace.ready()")
+        shell = asyncio.ensure_future(Terminal.open(self._jail_limits, self._command_s))
+        try:
+            await opening
+        finally:
+            self._terminal = await shell  # what is half begun cannot be ended
+        files = Files(self._terminal.jail.disks[0], owner())
+        for path, content in instance.contents.items():
+            files.write(path, content)
+        self._instance, self._workspace = instance, Workspace(files, self._terminal, instance.web)
+        await self._show()
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found = await self._page.evaluate("world.__workspace.elements()") if elements else ()
+        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
+
+    async def _perform(self, action: act.Action) -> str | None:
+        tool = self._tools().get(action.type)
+        if tool is None:
+            await super()._perform(action)
+            return None
+        error = await tool(action)
+        await self._show()
+        return error
+
+    async def _react(self, action: act.Action) -> None:
+        """Does what was clicked or entered on the page, and shows what came of it."""
+        for event in await self._page.evaluate("world.__workspace.events()"):
+            await self.workspace.do([str(part) for part in event])
+        await self._show()
+
+    async def _conclude(self, action: act.Finished | act.CallUser) -> None:
+        self.concluded = action
+
+    async def _stop(self) -> None:
+        terminal, self._terminal = self._terminal, None
+        try:
+            if terminal is not None:
+                await terminal.close()
+        finally:
+            await super()._stop()
+
+    async def _abandon(self) -> None:
+        if self._terminal is not None:
+            self._terminal.jail.end("its sandbox hung")
+        await super()._abandon()
+
+    async def _show(self) -> None:
+        await self._page.evaluate(f"world.__workspace.show({json.dumps(self.workspace.view())})")
+
+    def _tools(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, str | None]]]:
+        space = self.workspace
+
+        async def read(action: act.ReadFile) -> str | None:
+            return space.read(action.path)
+
+        async def write(action: act.WriteFile) -> str | None:
+            return space.write(action.path, action.content)
+
+        async def navigate(action: act.Navigate) -> str | None:
+            return space.go(page_of(action.content))
+
+        async def back(action: act.NavigateBack) -> str | None:
+            return space.back()
+
+        return {
+            "terminal": lambda action: space.run(action.command),
+            "read_file": read,
+            "write_file": write,
+            "navigate": navigate,
+            "navigate_back": back,
+        }
+
+
+@cache
+def _page_kind() -> PageKind:
+    return PageKind(WIDTH, HEIGHT, (HERE / "workspace.css").as_uri(), "")
+
+
+def _element(name: str, kind: str, box: list[float], live: bool, value: str) -> Element:
+    left, top, right, bottom = box
+    return Element(name, kind, (left, top, right, bottom), live, value)

@@ -1,0 +1,39 @@
+"""Plays the way of a hybrid task's instance: what shows that it can be solved."""
+
+from environments.hybrid.reward import HybridReward
+from environments.hybrid.sandbox import HybridSandbox
+from environments.hybrid.tasks.task import ClickOn
+from schemas.action import Click, Finished
+from schemas.failure import TrajectoryFailure
+from schemas.observation import Outcome
+
+REWARD = HybridReward()
+
+
+async def solve(sandbox: HybridSandbox) -> Outcome:
+    """Plays it until the task is done, and returns what it came to.
+
+    Raises:
+        TrajectoryFailure: of boundary `policy`, where a move finds nothing to be made on, or comes to nothing.
+    """
+    outcome = await sandbox.verify(REWARD)
+    for move in sandbox.instance.script:
+        if outcome.done:
+            break
+        if isinstance(move, Finished):
+            await sandbox.conclude(move)
+        else:
+            action = await _aimed(sandbox, move) if isinstance(move, ClickOn) else move
+            if error := await sandbox.perform(action):
+                raise TrajectoryFailure("policy", error)
+        outcome = await sandbox.verify(REWARD)
+    return outcome
+
+
+async def _aimed(sandbox: HybridSandbox, move: ClickOn) -> Click:
+    elements = (await sandbox.observe(elements=True)).elements
+    found = [one for one in elements if one.interactive and one.name == move.name]
+    if not found:
+        raise TrajectoryFailure("policy", f"there is no {move.name} among {[one.name for one in elements]}")
+    x, y = found[0].centre
+    return Click(x=x, y=y)

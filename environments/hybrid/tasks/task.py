@@ -1,0 +1,112 @@
+"""What a hybrid task is: for a seed its words, its files and pages, what is to come of them, and a way that solves it.
+
+`@template(...)` puts a function of chance into the catalog; a module of this folder is a family. What a task demands
+is data (`Goal`), compared with what the sandbox holds (`environments.hybrid.snapshot`); its way (`script`) is what a
+scripted policy does, so that every task is known to be solvable.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from environments.hybrid.web import NOTHING, Web
+from schemas.action import Action
+from schemas.tables.task import TaskEntry
+
+Level = Literal["easy", "medium", "hard"]
+"""easy: a click or two; medium: one command, or several clicks; hard: several commands, or a program to understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClickOn:
+    """A click on what has this name on the screen."""
+
+    name: str
+
+
+Move = Action | ClickOn
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A function of a program that is to answer right; it is called in a fresh jail, with a second for all cases."""
+
+    path: str
+    function: str
+    cases: tuple[tuple[tuple[Any, ...], Any], ...]
+    """Arguments and answers, as JSON has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What must hold, all of it. Files that were there at first and are not named stay as they were."""
+
+    files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
+    """By path: bytes exactly; text, but for space at the ends of lines and of the file; None: nothing is there."""
+    folders: tuple[str, ...] = ()
+    """Folders that are there."""
+    executable: tuple[str, ...] = ()
+    """Files that may be run."""
+    uploads: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
+    """By form, what was uploaded last; compared as `files` are."""
+    page: str | None = None
+    """The page that is open."""
+    opened: str | None = None
+    """The file that is open in the editor."""
+    answer: str | None = None
+    """What `finished` says, but for case and space around it."""
+    trials: tuple[Trial, ...] = ()
+    free: tuple[str, ...] = ()
+    """Files of the beginning that may change in any way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A task with its seed."""
+
+    words: tuple[object, ...]
+    """What stands for the `{}` of the instruction."""
+    goal: Goal
+    script: Sequence[Move]
+    files: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
+    web: Web = field(default_factory=lambda: NOTHING)
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The files at first, as bytes."""
+        return {path: one if isinstance(one, bytes) else one.encode() for path, one in self.files.items()}
+
+
+Make = Callable[[random.Random], Instance]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A task without its seed."""
+
+    entry: TaskEntry
+    make: Make
+
+    def instance(self, name: str, seed: int) -> tuple[str, Instance]:
+        """The instruction and the instance of a seed; the same seed is always the same."""
+        made = self.make(random.Random(f"hybrid {name} {seed}"))
+        return self.entry.instruction.format(*made.words), made
+
+
+class Family:
+    """The templates of one family, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.templates: dict[str, Template] = {}
+
+    def template(self, name: str, instruction: str, level: Level, max_steps: int) -> Callable[[Make], Make]:
+        """Puts a function of chance into the family as `FAMILY-NAME`."""
+
+        def put(make: Make) -> Make:
+            entry = TaskEntry(instruction=instruction, tags=("hybrid", self.name, level), max_steps=max_steps)
+            self.templates[f"{self.name}-{name}"] = Template(entry, make)
+            return make
+
+        return put

@@ -1,0 +1,46 @@
+"""What tasks are made of: words, names, tables; all of it from a seed's chance."""
+
+import random
+from collections.abc import Iterable, Sequence
+
+WORDS = (
+    "amber", "anchor", "basil", "beacon", "birch", "cabin", "candle", "cedar", "clover", "copper", "coral", "dune",
+    "ember", "falcon", "fern", "garnet", "glacier", "harbor", "hazel", "heron", "indigo", "island", "ivory", "jasper",
+    "juniper", "kettle", "lagoon", "lantern", "linen", "maple", "marble", "meadow", "mint", "nectar", "olive", "onyx",
+    "orchid", "pebble", "pepper", "pine", "quartz", "raven", "reef", "river", "saffron", "sage", "slate", "thistle",
+    "tulip", "velvet", "walnut", "willow",
+)  # fmt: skip
+PEOPLE = ("Ada", "Boris", "Chen", "Dalia", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kofi", "Lena", "Milo")
+FAMILIES = ("Abel", "Brandt", "Costa", "Duran", "Eriksen", "Fischer", "Garcia", "Haas", "Ito", "Jansen", "Kovac")
+CITIES = ("Bergen", "Cusco", "Dakar", "Galway", "Hobart", "Izmir", "Kyoto", "Leiden", "Lyon", "Oaxaca", "Riga", "Turin")
+REGIONS = ("north", "south", "east", "west")
+
+
+def words(chance: random.Random, count: int) -> list[str]:
+    """Different words."""
+    return chance.sample(WORDS, count)
+
+
+def sentence(chance: random.Random, low: int = 4, high: int = 8) -> str:
+    """Words in a row."""
+    return " ".join(chance.choices(WORDS, k=chance.randint(low, high)))
+
+
+def text(chance: random.Random, low: int = 4, high: int = 9) -> str:
+    """Lines of words; the last one ends with a new line."""
+    return lines(sentence(chance) for _ in range(chance.randint(low, high)))
+
+
+def lines(each: Iterable[str]) -> str:
+    """These as lines of a text."""
+    return "".join(f"{line}\n" for line in each)
+
+
+def person(chance: random.Random) -> str:
+    """A first and a last name."""
+    return f"{chance.choice(PEOPLE)} {chance.choice(FAMILIES)}"
+
+
+def csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table as CSV; no cell holds a comma."""
+    return lines(",".join(map(str, row)) for row in (header, *rows))

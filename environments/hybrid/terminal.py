@@ -1,0 +1,212 @@
+"""A terminal in a jail: one bash that keeps its folder and variables from command to command.
+
+Each command goes in as one line and is followed by a line of ours that prints a mark with a number; what comes out
+before the mark is the command's. A command has no keyboard (its input is empty), a time and an amount of output. One
+that uses them up is interrupted as by ctrl-c, then killed with the shell, which starts anew in the same files; if even
+that does not help, the jail is ended, and so is the trajectory.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import shlex
+import signal
+from dataclasses import dataclass
+
+from environments.hybrid.jail import START_S, WORK, Jail, Limits, ready
+from environments.hybrid.warden import WARDEN
+from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
+from schemas.text import harmless
+
+LONGEST = 32_768
+"""Characters of a command."""
+MOST_OUTPUT = 65_536
+"""Bytes of its output that are kept; a command that writes more is stopped."""
+GRACE_S = 1.0
+"""How long an interrupted command has to end, and a killed shell to start again."""
+KILLS = 5
+"""Rounds in which everything of the jail is killed before it is given up."""
+RESTARTED = 0
+"""The number of the mark before a new shell."""
+_SCRIPT = r"""
+exec 9>&1
+while :; do
+  printf '\036%s 0 0 /\037' "$1"
+  PS1= PS2= /bin/bash --norc --noprofile --noediting +H +o history -i
+done
+"""
+_LONGEST_MARK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command came to."""
+
+    output: str
+    status: int | None
+    """Its exit status; None where it was stopped."""
+    note: str = ""
+    """Why it was stopped."""
+
+
+class _Gone(Exception):
+    """The jail's end of the pipe is closed."""
+
+
+class _TooMuch(Exception):
+    """The command writes without end."""
+
+
+class Terminal:
+    """Made by `open`, ended by `close`."""
+
+    def __init__(self, jail: Jail, token: str, command_s: float) -> None:
+        self.jail = jail
+        self.folder = WORK
+        """Where it is now."""
+        self._token, self._command_s = token, command_s
+        self._mark = re.compile(rb"\x1e%s (\d+) (\d+) ([^\x1f]*)\x1f" % token.encode())
+        self._number = 0
+        self._unread, self._output = b"", bytearray()
+
+    @classmethod
+    async def open(cls, limits: Limits, command_s: float) -> "Terminal":
+        """A shell in a jail of its own, whose commands have `command_s` seconds each.
+
+        Raises:
+            FlywheelError: bubblewrap is not installed.
+            SandboxFailure: it did not start.
+        """
+        token = secrets.token_hex(8)
+        terminal = cls(await Jail.start(limits, _SCRIPT, token), token, command_s)
+        try:
+            async with asyncio.timeout(START_S):
+                await terminal._read_to(RESTARTED)
+                terminal.jail.enter()
+                WARDEN.watch(terminal.jail)
+                await terminal._sync()
+        except (_Gone, _TooMuch, TimeoutError, OSError) as error:
+            said = terminal._text() or "it does not answer"
+            await terminal.close()
+            raise SandboxFailure(f"no shell starts: {said}") from error
+        except BaseException:
+            await terminal.close()
+            raise
+        return terminal
+
+    async def run(self, command: str) -> Ran:
+        """Runs a command to its end, or to the end of its time or of its output.
+
+        Raises:
+            ActionFailure: the command ended the jail, or would not let itself be ended.
+            SandboxFailure: somebody else ended it.
+        """
+        if len(command) > LONGEST or "\0" in command:
+            return Ran("", None, f"a command has at most {LONGEST:,} characters and no zero byte")
+        if not self.jail.alive:
+            raise await self._death()
+        note = ""
+        try:
+            async with asyncio.timeout(self._command_s):
+                status = await self._asked(f"eval {shlex.quote(command)} </dev/null; ")
+        except TimeoutError:
+            note = f"stopped after {self._command_s:g} s"
+        except _TooMuch:
+            note = f"stopped after {MOST_OUTPUT >> 10} KiB of output"
+        except _Gone:
+            raise await self._death() from None
+        else:
+            return Ran(self._text(), status, "" if status is not None else "the shell ended; this is a new one")
+        output = self._text()
+        return Ran(output, None, note + ("" if await self._stopped() else "; the shell is a new one"))
+
+    async def close(self) -> None:
+        """Ends the jail and all that runs in it."""
+        WARDEN.leave(self.jail)
+        await self.jail.close()
+
+    async def _asked(self, line: str) -> int | None:
+        """Sends a line and reads to the mark behind it: the status, or None where the shell had to start again."""
+        self._number += 1
+        mark = f"builtin printf '\\036{self._token} %d %d %s\\037' {self._number} $? \"$PWD\" >&9\n"
+        await self._write((line + mark).encode())
+        found = await self._read_to(self._number)
+        if found is not None:
+            self.folder = found[3].decode(errors="replace") or WORK
+            return int(found[2])
+        output = self._output
+        await self._sync()
+        self._output, self.folder = output, WORK
+        return None
+
+    async def _sync(self) -> None:
+        """Reads away what a shell says as it starts or is interrupted."""
+        while await self._asked("") is None:
+            pass
+
+    async def _stopped(self) -> bool:
+        """Ends what runs: by ctrl-c (True), or else with the shell (False)."""
+        try:
+            self.jail.signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    await self._sync()
+                    return True
+            for _ in range(KILLS):
+                self.jail.signal(signal.SIGKILL)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(GRACE_S):
+                        await self._sync()
+                        return False
+        except (_Gone, _TooMuch):
+            pass
+        self.jail.end("its command could not be stopped")
+        raise await self._death()
+
+    async def _write(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self.jail.stdin, data) :]
+            except BlockingIOError:
+                await ready(self.jail.stdin, to_write=True)
+            except BrokenPipeError:
+                raise _Gone from None
+
+    async def _read_to(self, number: int) -> re.Match[bytes] | None:
+        """Reads output up to the mark with this number; None if the shell was started anew instead."""
+        self._output = bytearray()
+        while True:
+            while found := self._mark.search(self._unread):
+                self._output += self._unread[: found.start()]
+                self._unread = self._unread[found.end() :]
+                if int(found[1]) in (number, RESTARTED):
+                    return found if int(found[1]) == number else None
+            cut = self._unread.rfind(b"\x1e")
+            cut = cut if cut >= 0 and len(self._unread) - cut < _LONGEST_MARK else len(self._unread)
+            self._output += self._unread[:cut]
+            self._unread = self._unread[cut:]
+            if len(self._output) > MOST_OUTPUT:
+                raise _TooMuch
+            try:
+                part = os.read(self.jail.stdout, MOST_OUTPUT)
+            except BlockingIOError:
+                await ready(self.jail.stdout)
+                continue
+            if not part:
+                raise _Gone
+            self._unread += part
+
+    def _text(self) -> str:
+        """What was written, as text that a page can show."""
+        text = self._output[:MOST_OUTPUT].decode(errors="replace").replace("\r\n", "\n")
+        self._output = bytearray()
+        return harmless(text)
+
+    async def _death(self) -> TrajectoryFailure:
+        """Why the jail is no more: the policy's doing, unless it was killed from outside."""
+        await self.jail.gone()
+        if self.jail.killed:
+            return SandboxFailure("the shell's jail was killed")
+        return ActionFailure(f"the shell was ended: {self.jail.ended or 'a command ended all that ran in it'}")

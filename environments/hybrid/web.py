@@ -1,0 +1,60 @@
+"""The local pages that a hybrid task brings: what they say, where they lead, what they give and what they take.
+
+They are data and no HTML: the workspace's page draws them, so nothing that a task or a policy writes becomes markup.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+HOME = "home"
+"""The page that is open at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Leads to another page."""
+
+    text: str
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Puts a file into the folder `downloads`."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Takes the file that is selected; a second one replaces the first."""
+
+    form: str
+
+
+Block = str | Link | Download | Upload | tuple[str, ...]
+"""What stands on a page: a text, a link, a file to download, a form to upload to, or a row of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """One page."""
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+
+
+Web = Mapping[str, WebPage]
+"""Pages by their address, `HOME` among them."""
+NOTHING: Web = {HOME: WebPage("Home", ("There are no pages here. The files are on the left.",))}
+
+
+def address(page: str) -> str:
+    """A page's address as the browser shows it."""
+    return f"local://{page}"
+
+
+def page_of(text: str) -> str:
+    """The page that an address, as somebody types it, stands for."""
+    return text.strip().removeprefix("local://").strip("/") or HOME

@@ -1,0 +1,227 @@
+"""The hybrid sandbox in a real Chromium and a real jail: one file system under a page and a shell."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from environments.hybrid.environment import HybridEnvironment
+from environments.hybrid.sandbox import HybridSandbox
+from environments.hybrid.scripted import REWARD, solve
+from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
+from environments.pool import SandboxPool
+from environments.sandbox import Sandbox
+from schemas import action as act
+from schemas.failure import ActionFailure
+from schemas.observation import Outcome
+from tests.parts import miniwob
+from tests.system.hybrid.isolation import NEEDS_A_JAIL, hybrid, run
+from tests.tier import FULL, IN_FULL
+
+pytestmark = NEEDS_A_JAIL
+T = TypeVar("T")
+
+
+def leased(template: str, work: Callable[[HybridSandbox], Awaitable[T]], seed: int = 1) -> T:
+    async def inside() -> T:
+        environment = hybrid(1, 1, command_s=1.0)
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task(template), seed) as sandbox:
+            assert isinstance(sandbox, HybridSandbox)
+            return await work(sandbox)
+
+    return run(inside())
+
+
+async def click(sandbox: Sandbox, name: str) -> None:
+    elements = (await sandbox.observe(elements=True)).elements
+    x, y = next(one for one in elements if one.interactive and one.name == name).centre
+    await sandbox.perform(act.Click(x=x, y=y))
+
+
+async def names(sandbox: Sandbox) -> list[str]:
+    return [one.name for one in (await sandbox.observe(elements=True)).elements]
+
+
+async def pixels(sandbox: Sandbox) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO((await sandbox.observe()).png)).convert("RGB")).astype(int)
+
+
+def test_what_is_downloaded_in_the_browser_is_worked_on_in_the_shell_and_uploaded_again() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        await click(sandbox, "Download names.txt")
+        assert await sandbox.perform(act.Terminal(command="sort downloads/names.txt > downloads/sorted.txt")) is None
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+        await click(sandbox, "names.txt")
+        await click(sandbox, "browser")
+        (form,) = sandbox.instance.goal.uploads
+        await click(sandbox, f"Upload downloads/names.txt to {form}")
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "the file as it was is not the sorted one"
+        await click(sandbox, "sorted.txt")
+        await click(sandbox, "browser")
+        await click(sandbox, f"Upload downloads/sorted.txt to {form}")
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    leased("web-sort-upload", work)
+
+
+def test_the_terminal_is_in_the_picture_and_can_be_typed_into() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        before = await pixels(sandbox)
+        await sandbox.perform(act.Terminal(command="echo hello > greeting.txt; cat greeting.txt"))
+        after = await pixels(sandbox)
+        changed = (before != after).any(axis=2)
+        assert changed[264:460, 190:].any(), "the terminal shows the command and what it printed"
+        assert changed[:264, :190].any(), "the list of files shows the new one"
+        assert "greeting.txt" in await names(sandbox)
+        await sandbox.perform(act.Type(content="rm greeting.txt\n"))
+        assert "greeting.txt" not in await names(sandbox), "the command line has the focus at first"
+
+    leased("files-open", work)
+
+
+def test_a_file_is_edited_on_the_page_and_by_tools() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        assert await sandbox.perform(act.WriteFile(path="a/b.txt", content="one\n")) is None
+        await click(sandbox, "Text")
+        await sandbox.perform(act.Hotkey(key="ctrl end"))
+        await sandbox.perform(act.Type(content="two"))
+        await click(sandbox, "Save")
+        assert sandbox.workspace.files.read("a/b.txt") == b"one\ntwo"
+        assert await sandbox.perform(act.ReadFile(path="a/b.txt")) is None
+        assert sandbox.workspace.opened == "a/b.txt"
+
+    leased("files-open", work)
+
+
+def test_an_action_that_comes_to_nothing_says_why_and_the_trajectory_goes_on() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        assert "no such file" in (await sandbox.perform(act.ReadFile(path="none.txt")) or "")
+        assert "not below /work" in (await sandbox.perform(act.ReadFile(path="/etc/passwd")) or "")
+        assert "not below /work" in (await sandbox.perform(act.WriteFile(path="../x", content="")) or "")
+        assert "no page" in (await sandbox.perform(act.Navigate(content="https://example.org")) or "")
+        assert "no page before" in (await sandbox.perform(act.NavigateBack()) or "")
+        await sandbox.perform(act.Terminal(command="ln -s /etc/passwd link.txt; head -c 100 /dev/urandom > noise"))
+        assert await sandbox.perform(act.ReadFile(path="link.txt"))
+        assert "no text" in (await sandbox.perform(act.ReadFile(path="noise")) or "")
+
+    leased("files-open", work)
+
+
+def test_output_without_end_and_a_command_that_never_ends_leave_the_sandbox_working() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        for command in ("yes", "sleep 60", "trap '' INT; sleep 60"):
+            assert await sandbox.perform(act.Terminal(command=command)) is None
+        assert "stopped after 1 s" in sandbox.workspace.view()["terminal"]
+        assert len(sandbox.workspace.view()["terminal"]) < 100_000
+        assert (await solve(sandbox)).success
+
+    leased("files-open", work)
+
+
+def test_a_command_that_ends_the_shell_is_the_policy_s_failure_and_the_next_lease_works() -> None:
+    async def work() -> Outcome:
+        environment = hybrid(1, 1)
+        task = environment.task("files-open")
+        async with SandboxPool([environment]) as pool:
+            with pytest.raises(ActionFailure, match="the shell was ended"):
+                async with pool.lease(task, 1) as sandbox:
+                    await sandbox.perform(act.Terminal(command="kill -9 -1; sleep 5"))
+            assert pool.metrics.deaths == 0
+            async with pool.lease(task, 1) as sandbox:
+                assert isinstance(sandbox, HybridSandbox)
+                return await solve(sandbox)
+
+    assert run(work()).success
+
+
+@pytest.mark.parametrize(
+    "action", [act.Terminal(command="ls"), act.ReadFile(path="a"), act.WriteFile(path="a", content="")]
+)
+def test_an_action_of_another_kind_of_sandbox_is_the_policy_s_failure(action: act.Action) -> None:
+    async def work() -> None:
+        environment = miniwob(1, 1)
+        async with SandboxPool([environment]) as pool, pool.lease(environment.task("click-test"), 1) as sandbox:
+            with pytest.raises(ActionFailure, match=f"a browser cannot perform {action.type}"):
+                await sandbox.perform(action)
+
+    run(work())
+
+
+def test_what_files_and_commands_hold_is_shown_as_text_and_never_as_markup() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        markup = "<img src=x onerror=document.body.remove()>"
+        await sandbox.perform(act.WriteFile(path=markup, content=markup))
+        await sandbox.perform(act.Terminal(command=f"echo '{markup}'"))
+        assert markup in await names(sandbox)
+        found = await sandbox._page.evaluate("world.document.querySelectorAll('img').length")
+        assert found == 0
+
+    leased("files-open", work)
+
+
+def test_a_seed_looks_the_same_again_and_so_do_its_steps() -> None:
+    async def work() -> list[bytes]:
+        environment = hybrid(1, 1)
+        seen = []
+        async with SandboxPool([environment]) as pool:
+            for _ in range(2):
+                async with pool.lease(environment.task("tables-sum"), 3) as sandbox:
+                    seen.append((await sandbox.observe()).png)
+                    await sandbox.perform(act.Terminal(command="head -n 3 sales.csv; cd /tmp"))
+                    seen.append((await sandbox.observe()).png)
+        return seen
+
+    first, second, again, after = run(work())
+    assert (first, second) == (again, after) and first != second
+
+
+def test_a_wrong_answer_ends_the_task_without_a_reward() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        await sandbox.conclude(act.Finished(content="nowhere"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 0.0)
+
+    leased("web-maker-city", work)
+
+
+def test_a_program_whose_shown_tests_alone_pass_is_not_mended() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        (trial,) = sandbox.instance.goal.trials
+        shown = {repr(list(case)): answer for case, answer in trial.cases[:3]}
+        cheat = f"SHOWN = {shown!r}\n\ndef {trial.function}(*values):\n    return SHOWN.get(repr(list(values)))\n"
+        await sandbox.perform(act.WriteFile(path=trial.path, content=cheat))
+        await sandbox.perform(act.Terminal(command=f"python3 test_{trial.function}.py"))
+        assert "passed" in sandbox.workspace.view()["terminal"]
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+
+    leased("programs-runs", work)
+
+
+def _solved(environment: HybridEnvironment, names_: list[str], seeds: range) -> list[str]:
+    """Which tasks their way does not solve."""
+
+    async def one(pool: SandboxPool, name: str, seed: int) -> str:
+        async with pool.lease(environment.task(name), seed) as sandbox:
+            assert isinstance(sandbox, HybridSandbox)
+            first = await sandbox.verify(REWARD)
+            return "" if not first.done and (await solve(sandbox)).success else f"{name}, seed {seed}"
+
+    async def all_of_them() -> list[str]:
+        async with SandboxPool([environment]) as pool:
+            found = await asyncio.gather(*(one(pool, name, seed) for name in names_ for seed in seeds))
+        return [one for one in found if one]
+
+    return run(all_of_them())
+
+
+def test_a_task_of_every_family_and_level_is_solved_by_its_way() -> None:
+    chosen = [name for family in FAMILIES for name in list(family.templates)[-2:]]
+    assert _solved(hybrid(1, 2), list(TEMPLATES) if FULL else chosen, range(11, 12)) == []
+
+
+@IN_FULL
+def test_the_whole_catalog_is_solved_by_its_ways_for_five_seeds() -> None:
+    assert _solved(hybrid(1, 2), list(TEMPLATES), range(5)) == []

@@ -1,0 +1,219 @@
+"""A shell in its jail: commands go on from each other, and one that does not end costs its time and nothing else."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from benchmarks.shared.escapes import leftovers
+from environments.hybrid.files import Files
+from environments.hybrid.jail import Limits, owner
+from environments.hybrid.seccomp import REFUSED, program
+from environments.hybrid.tasks.task import Trial
+from environments.hybrid.terminal import MOST_OUTPUT, Terminal
+from environments.hybrid.trial import answers_of
+from schemas.failure import ActionFailure, SandboxFailure
+from tests.system.hybrid.isolation import NEEDS_A_JAIL, run
+
+pytestmark = NEEDS_A_JAIL
+T = TypeVar("T")
+ROOT = Path(__file__).parents[3]
+STANDARD = Limits()
+
+
+def shell(work: Callable[[Terminal], Awaitable[T]], command_s: float = 1.0, limits: Limits = STANDARD) -> T:
+    async def inside() -> T:
+        terminal = await Terminal.open(limits, command_s)
+        try:
+            return await work(terminal)
+        finally:
+            await terminal.close()
+
+    return run(inside())
+
+
+def said(*commands: str) -> list[str]:
+    async def each(terminal: Terminal) -> list[str]:
+        return [(await terminal.run(command)).output for command in commands]
+
+    return shell(each)
+
+
+def test_the_folder_and_the_variables_stay_from_command_to_command() -> None:
+    assert said("mkdir a; cd a; X=7", 'echo "$X"; pwd')[1] == "7\n/work/a\n"
+
+
+def test_a_command_has_lines_quotes_and_a_status() -> None:
+    async def each(terminal: Terminal) -> None:
+        assert (await terminal.run("echo 'a\nb' \"c!d\"")).output == "a\nb c!d\n"
+        assert (await terminal.run("false")).status == 1
+        assert "unexpected EOF" in (await terminal.run('echo "open')).output
+        assert (await terminal.run("cat")).status == 0, "a command has no keyboard"
+        assert (await terminal.run("printf '\\033[31mred'")).output == "\\x1b[31mred"
+
+    shell(each)
+
+
+@pytest.mark.parametrize(
+    "command", ["sleep 60", "while :; do :; done", "python3 -c 'while True: pass'", "tail -f /dev/null"]
+)
+def test_a_command_that_never_ends_is_interrupted_and_the_shell_goes_on(command: str) -> None:
+    async def each(terminal: Terminal) -> None:
+        await terminal.run("X=kept")
+        ran = await terminal.run(command)
+        assert (ran.status, ran.note) == (None, "stopped after 0.3 s")
+        assert (await terminal.run("echo $X")).output == "kept\n"
+
+    shell(each, 0.3)
+
+
+def test_a_command_that_cannot_be_interrupted_is_killed_with_the_shell_and_the_files_stay() -> None:
+    async def each(terminal: Terminal) -> None:
+        await terminal.run("echo here > kept.txt")
+        ran = await terminal.run("trap '' INT; sleep 60")
+        assert ran.note == "stopped after 0.3 s; the shell is a new one"
+        assert (await terminal.run("cat kept.txt")).output == "here\n"
+
+    shell(each, 0.3)
+
+
+def test_output_without_end_is_cut_and_the_shell_goes_on() -> None:
+    async def each(terminal: Terminal) -> None:
+        ran = await terminal.run("yes")
+        assert len(ran.output) == MOST_OUTPUT and "KiB of output" in ran.note
+        assert (await terminal.run("echo on")).output == "on\n"
+
+    shell(each, 5.0)
+
+
+def test_a_shell_that_is_left_is_followed_by_a_new_one() -> None:
+    async def each(terminal: Terminal) -> None:
+        assert (await terminal.run("cd /tmp; exit 3")).note == "the shell ended; this is a new one"
+        assert (await terminal.run("pwd")).output == "/work\n"
+        assert (await terminal.run("exec true")).status is None
+        assert (await terminal.run("exec > /dev/null")).status == 0
+        assert (await terminal.run("echo on >&2")).status == 0
+
+    shell(each)
+
+
+def test_a_command_that_ends_everything_is_the_policy_s_failure_and_a_kill_from_outside_is_not() -> None:
+    async def all_of_it(terminal: Terminal) -> None:
+        with pytest.raises(ActionFailure, match="the shell was ended"):
+            await terminal.run("kill -9 -1; sleep 5")
+        with pytest.raises(ActionFailure, match="the shell was ended"):
+            await terminal.run("echo")
+
+    async def from_outside(terminal: Terminal) -> None:
+        os.kill(terminal.jail.pid, signal.SIGKILL)
+        with pytest.raises(SandboxFailure, match="was killed"):
+            await terminal.run("sleep 5")
+
+    shell(all_of_it, 3.0)
+    shell(from_outside, 3.0)
+
+
+def test_too_much_memory_of_many_ends_the_shell_with_its_reason() -> None:
+    async def each(terminal: Terminal) -> None:
+        with pytest.raises(ActionFailure, match=r"held \d+ MiB, and 64 are allowed"):
+            hog = "python3 -I -S -c 'x = bytearray(50 << 20); import time; time.sleep(3)'"
+            await terminal.run(f"{hog} & {hog} & {hog}")
+
+    shell(each, 3.0, Limits(memory_mib=64))
+
+
+def test_too_much_of_the_processor_ends_the_shell_with_its_reason() -> None:
+    async def each(terminal: Terminal) -> None:
+        with pytest.raises(ActionFailure, match="computed for"):
+            await terminal.run("for i in 1 2 3; do while :; do :; done & done; wait")
+
+    shell(each, 8.0, Limits(cpu_s=1))
+
+
+def test_a_command_that_is_too_long_or_holds_a_zero_byte_is_not_begun() -> None:
+    async def each(terminal: Terminal) -> None:
+        for command in ("#" * 40_000, "echo a\0b"):
+            ran = await terminal.run(command)
+            assert ran.status is None and "at most" in ran.note
+        assert (await terminal.run("echo " + "x" * 30_000)).output == "x" * 30_000 + "\n"
+
+    shell(each)
+
+
+def test_files_of_the_host_s_side_and_of_the_shell_s_are_the_same_ones() -> None:
+    async def each(terminal: Terminal) -> None:
+        files = Files(terminal.jail.disks[0], owner())
+        files.write("in/a.txt", b"host\n")
+        assert (await terminal.run("cat in/a.txt; echo shell >> in/a.txt; ln -s /etc/passwd b.txt")).output == "host\n"
+        assert files.read("in/a.txt") == b"host\nshell\n"
+        with pytest.raises(OSError):
+            files.read("b.txt")
+        with pytest.raises(OSError, match="No space left"):
+            files.write("big", b"x" * 40_000_000)
+
+    shell(each)
+
+
+def test_a_program_is_asked_in_a_jail_of_its_own_and_one_that_hangs_or_ends_everything_answers_nothing() -> None:
+    trial = Trial("a.py", "f", (((1,), 2), ((2,), 3)))
+
+    async def asked(program: bytes) -> tuple[object, ...]:
+        return await answers_of(trial, program, Limits())
+
+    assert run(asked(b"def f(x):\n    return x + 1\n")) == (2, 3)
+    assert run(asked(b"import os, signal\nos.kill(-1, signal.SIGKILL)\n")) == ()
+    assert run(asked(b"def f(x):\n    return object()\n")) == ()
+    assert run(asked(b"not python")) == ()
+
+
+KILLED = """
+import asyncio
+from environments.hybrid.jail import Limits
+from environments.hybrid.terminal import Terminal
+
+async def main():
+    terminal = await Terminal.open(Limits(), 60)
+    await terminal.run("sleep 87654 & setsid sleep 87654 &")
+    print("up", flush=True)
+    await terminal.run("sleep 87654")
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_process_that_is_killed_outright() -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        assert leftovers("87654")
+        process.kill()
+    deadline = time.monotonic() + 10
+    while leftovers("87654") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert leftovers("87654") == []
+
+
+def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def cancelled() -> None:
+        for pause in (0.0, 0.002, 0.01, 0.02):
+            opening = asyncio.ensure_future(Terminal.open(Limits(), 1.0))
+            await asyncio.sleep(pause)
+            opening.cancel()
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                await opening.result().close()
+
+    before = len(os.listdir("/proc/self/fd"))
+    run(cancelled())
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_filter_is_made_for_the_machines_whose_numbers_are_known() -> None:
+    assert len(program("x86_64")) == len(program("aarch64")) == 8 * (2 * len(REFUSED) + 13)
+    assert program("riscv64") == b""

@@ -1,0 +1,143 @@
+"""The catalog of hybrid tasks, without a browser or a shell: what a goal takes for reached, and what not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from environments.hybrid.snapshot import Snapshot, misses
+from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
+from environments.hybrid.tasks.task import Goal, Instance
+from environments.hybrid.web import HOME
+
+SEEDS = range(8)
+
+
+def begun(one: Instance) -> Snapshot:
+    return Snapshot(
+        files=one.contents, page=HOME, answers={trial.path: answers(one, trial) for trial in one.goal.trials}
+    )
+
+
+def answers(one: Instance, trial: Any, source: bytes | None = None) -> tuple[Any, ...]:
+    """What a program of the catalog answers: our own source, so it may run here."""
+    names: dict[str, Any] = {}
+    exec((source or one.contents[trial.path]).decode(), names)
+    return tuple(outcome(names[trial.function], case) for case, _ in trial.cases)
+
+
+def outcome(function: Any, case: Any) -> Any:
+    try:
+        return function(*case)
+    except (IndexError, TypeError) as error:
+        return repr(error)
+
+
+def reached(one: Instance) -> Snapshot:
+    """What is there where everything was done, and nothing else."""
+    goal, start = one.goal, begun(one)
+    files = {**start.files, **{path: encoded(wanted) for path, wanted in goal.files.items() if wanted is not None}}
+    return Snapshot(
+        files={path: content for path, content in files.items() if goal.files.get(path, b"") is not None},
+        folders=frozenset(goal.folders),
+        executable=frozenset(goal.executable),
+        uploads={form: encoded(wanted) for form, wanted in goal.uploads.items()},
+        page=goal.page or HOME,
+        opened=goal.opened,
+        answer=goal.answer,
+        answers={trial.path: tuple(answer for _, answer in trial.cases) for trial in goal.trials},
+    )
+
+
+def encoded(wanted: bytes | str) -> bytes:
+    return wanted if isinstance(wanted, bytes) else wanted.encode()
+
+
+def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
+    """What is there where one thing of it is missing, or one too many was done."""
+    goal, done = one.goal, reached(one)
+    for path, wanted in goal.files.items():
+        if wanted is None:
+            yield f"{path} is still there", replace(done, files={**done.files, path: b"left"})
+            continue
+        yield (
+            f"{path} is missing",
+            replace(done, files={key: value for key, value in done.files.items() if key != path}),
+        )
+        yield f"{path} has more in it", replace(done, files={**done.files, path: encoded(wanted) + b"more\n"})
+    for path in set(one.files) - set(goal.files) - {trial.path for trial in goal.trials}:
+        yield f"{path} is lost", replace(done, files={key: value for key, value in done.files.items() if key != path})
+        yield f"{path} was touched", replace(done, files={**done.files, path: done.files[path] + b"!"})
+    for path in goal.folders:
+        yield f"{path} is missing", replace(done, folders=done.folders - {path})
+    for path in goal.executable:
+        yield f"{path} cannot be run", replace(done, executable=done.executable - {path})
+    for form in goal.uploads:
+        yield "nothing was uploaded", replace(done, uploads={})
+        yield "something else was uploaded", replace(done, uploads={form: done.uploads[form] + b"more\n"})
+        yield "it was uploaded elsewhere", replace(done, uploads={"another": done.uploads[form]})
+    if goal.page is not None:
+        yield "another page is open", replace(done, page=HOME)
+    if goal.opened is not None:
+        yield "another file is open", replace(done, opened=f"{goal.opened}.old")
+    if goal.answer is not None:
+        yield "there is no answer", replace(done, answer=None)
+        yield "the answer is another", replace(done, answer=f"{goal.answer}0")
+    for trial in goal.trials:
+        yield "nothing was answered", replace(done, answers={})
+        yield "one answer is wrong", replace(done, answers={trial.path: (*done.answers[trial.path][:-1], "no")})
+
+
+def missed(one: Instance, now: Snapshot) -> list[str]:
+    return list(misses(one.goal, one.contents, now))
+
+
+def test_there_are_at_least_forty_tasks_in_five_families_of_three_levels() -> None:
+    assert len(TEMPLATES) >= 40
+    assert {family.name for family in FAMILIES} == {"files", "text", "tables", "programs", "web"}
+    assert {template.entry.tags[2] for template in TEMPLATES.values()} == {"easy", "medium", "hard"}
+    assert all(min(len(family.templates), 8) == 8 for family in FAMILIES)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_goal_that_is_reached_scores_and_its_beginning_and_every_near_miss_do_not(name: str) -> None:
+    for seed in SEEDS:
+        _, one = TEMPLATES[name].instance(name, seed)
+        assert not missed(one, reached(one)), f"seed {seed}"
+        assert missed(one, begun(one)), f"seed {seed} begins with what it asks for"
+        misses_ = list(near(one))
+        assert misses_
+        for what, now in misses_:
+            assert missed(one, now), f"seed {seed}: {what}"
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_seed_is_always_the_same_and_seeds_differ(name: str) -> None:
+    template = TEMPLATES[name]
+    made = [template.instance(name, seed) for seed in SEEDS]
+    assert made == [template.instance(name, seed) for seed in SEEDS]
+    assert len({repr(one) for one in made}) > 1
+    assert all("{" not in words.replace("{}", "") for words, _ in made)
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name.startswith("programs-")])
+def test_a_program_fails_a_case_that_its_tests_show_and_the_way_s_passes_all(name: str) -> None:
+    for seed in SEEDS:
+        _, one = TEMPLATES[name].instance(name, seed)
+        (trial,) = one.goal.trials
+        right = tuple(answer for _, answer in trial.cases)
+        assert answers(one, trial)[:3] != right[:3], f"seed {seed}: its tests pass already"
+        (written,) = [move for move in one.script if getattr(move, "type", "") == "write_file"]
+        assert answers(one, trial, written.content.encode()) == right
+
+
+def test_a_text_may_lack_its_last_line_s_end_and_bytes_may_not() -> None:
+    assert not list(misses(Goal({"a": "one\ntwo\n"}), {}, Snapshot({"a": b"one \ntwo"})))
+    assert list(misses(Goal({"a": b"one\n"}), {}, Snapshot({"a": b"one"})))
+    assert list(misses(Goal({"a": "one"}), {}, Snapshot({"a": b"\xff"})))
+
+
+def test_an_answer_may_differ_in_case_and_space() -> None:
+    assert not list(misses(Goal(answer="Lyon"), {}, Snapshot(answer=" lyon\n")))
+    assert list(misses(Goal(answer="Lyon"), {}, Snapshot(answer="Lyons")))
