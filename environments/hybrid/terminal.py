@@ -127,12 +127,12 @@ class Terminal:
         WARDEN.leave(self.jail)
         await self.jail.close()
 
-    async def _asked(self, line: str) -> int | None:
+    async def _asked(self, line: str, discard: bool = False) -> int | None:
         """Sends a line and reads to the mark behind it: the status, or None where the shell had to start again."""
         self._number += 1
         mark = f"builtin printf '\\036{self._token} %d %d %s\\037' {self._number} $? \"$PWD\" >&9\n"
         await self._write((line + mark).encode())
-        found = await self._read_to(self._number)
+        found = await self._read_to(self._number, discard)
         if found is not None:
             self.folder = found[3].decode(errors="replace") or WORK
             return int(found[2])
@@ -143,7 +143,7 @@ class Terminal:
 
     async def _sync(self) -> None:
         """Reads away what a shell says as it starts or is interrupted."""
-        while await self._asked("") is None:
+        while await self._asked("", discard=True) is None:
             pass
 
     async def _stopped(self) -> bool:
@@ -174,7 +174,7 @@ class Terminal:
             except BrokenPipeError:
                 raise _Gone from None
 
-    async def _read_to(self, number: int) -> re.Match[bytes] | None:
+    async def _read_to(self, number: int, discard: bool = False) -> re.Match[bytes] | None:
         """Reads output up to the mark with this number; None if the shell was started anew instead."""
         self._output = bytearray()
         while True:
@@ -187,6 +187,8 @@ class Terminal:
             cut = cut if cut >= 0 and len(self._unread) - cut < _LONGEST_MARK else len(self._unread)
             self._output += self._unread[:cut]
             self._unread = self._unread[cut:]
+            if discard:
+                self._output.clear()
             if len(self._output) > MOST_OUTPUT:
                 raise _TooMuch
             try:
@@ -197,6 +199,7 @@ class Terminal:
             if not part:
                 raise _Gone
             self._unread += part
+            await asyncio.sleep(0)  # who writes without end must not keep the time from passing
 
     def _text(self) -> str:
         """What was written, as text that a page can show."""

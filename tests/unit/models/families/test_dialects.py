@@ -33,6 +33,9 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(act.Hotkey, key=key),
     st.builds(act.Press, key=text),
     st.builds(act.Release, key=text),
+    st.builds(act.Terminal, command=text),
+    st.builds(act.ReadFile, path=text),
+    st.builds(act.WriteFile, path=text, content=text),
 )
 
 

@@ -45,6 +45,9 @@ ACTIONS: tuple[Action, ...] = (
     act.PressEnter(),
     act.Press(key="ctrl"),
     act.Release(key="ctrl"),
+    act.Terminal(command="grep -c 'a b' \"$X\" | sort > out.txt"),
+    act.ReadFile(path="docs/a b.txt"),
+    act.WriteFile(path="a.py", content="def f(x):\n    return x < 3\n"),
     act.Wait(),
     act.Finished(),
     act.CallUser(),
@@ -193,7 +196,7 @@ def test_a_drag_of_qwen_begins_where_the_mouse_was_moved_to() -> None:
 @pytest.mark.parametrize(
     ("name", "policy", "said"),
     [
-        ("thousandths", {"template": "mobile"}, r"policy\.template.* is mobile.*computer only"),
+        ("thousandths", {"template": "mobile"}, r"policy\.template.* is mobile.*computer and hybrid only"),
         ("tiny", {"template": "grounding"}, r"policy\.template"),
         ("holo-1.5", {"template": "computer"}, r"policy\.template.*grounding only"),
         ("qwen3-vl", {"dialect": "point"}, r"policy\.dialect.*box_v1 only"),
