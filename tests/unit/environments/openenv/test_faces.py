@@ -114,7 +114,9 @@ def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> 
     thread.join(20)
 
 
-TOOLS = ("click", "drag", "scroll", "type_text", "hotkey", "wait", "finish")
+TOOLS = (
+    "click", "drag", "scroll", "type_text", "hotkey", "run_command", "read_file", "write_file", "wait", "finish",
+)  # fmt: skip
 
 
 def test_trls_contract_holds_for_every_tool() -> None:

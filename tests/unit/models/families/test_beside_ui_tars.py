@@ -47,7 +47,8 @@ def test_a_reply_that_both_read_differently_without_a_reason_is_seen() -> None:
 
 def test_what_ui_tars_2_writes_is_the_same_call_to_the_packages_xml_parsers_under_both_names_of_tags() -> None:
     parser: Any = import_module("ui_tars.action_parser")
-    listed = template("ui-tars-2-functions.txt").replace("use \n at", "use at").splitlines()
+    functions = template("ui-tars-2-functions.txt").replace("use \n at", "use at")
+    listed = f"{functions}\n{template('tools.txt')}".splitlines()
     tools = [json.loads(line) for line in listed if line.startswith('{"type"')]
     family = FAMILIES.class_of("ui-tars-2")(PolicyConfig(family="ui-tars-2"))
     written = 0
@@ -65,4 +66,4 @@ def test_what_ui_tars_2_writes_is_the_same_call_to_the_packages_xml_parsers_unde
             family.read(Completion(never), (1000, 1000)).action == family.read(Completion(plain), (1000, 1000)).action
         )
         written += 1
-    assert written == 16
+    assert written == 19
