@@ -62,7 +62,7 @@ async def solved(pool: SandboxPool, template: str, seed: int) -> bool:
     """Whether its way solves the task."""
     try:
         async with leased(pool, template, seed) as sandbox:
-            return (await solve(sandbox)).success
+            return (await solve(sandbox)).reaches(1)
     except TrajectoryFailure as failure:
         print(f"{template}, seed {seed}: {failure}", file=sys.stderr)
         return False

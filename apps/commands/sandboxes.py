@@ -1,5 +1,5 @@
 """`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is
-leased, what there is to lease and how more of it is brought, and our environments for whoever trains or acts elsewhere."""
+leased, what there is to lease and how more of it is brought, and ours for whoever trains or acts elsewhere."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

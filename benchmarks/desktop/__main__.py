@@ -89,7 +89,7 @@ async def play(environment: DesktopEnvironment, template: str, seed: int) -> dic
     return {
         "task": template,
         "seed": seed,
-        "solved": hand.outcome.success,
+        "solved": hand.outcome.reaches(1),
         "steps": hand.steps,
         "first_screenshot_s": first_s,
         "memory_mb": held,  # of all processes, each page shared out among those that hold it

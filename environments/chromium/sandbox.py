@@ -57,7 +57,7 @@ class BrowserSandbox(Sandbox):
             self._opened = await self.page.acquire(self._browser, self.kind)
         return await self._opened.open(url, start, before)
 
-    async def _perform(self, action: act.Action) -> None:
+    async def _perform(self, action: act.Action) -> str | None:
         perform = self._hands().get(action.type)
         if perform is None:
             raise ActionFailure(f"a browser cannot perform {action.type}")

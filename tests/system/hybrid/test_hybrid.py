@@ -117,7 +117,7 @@ def test_output_without_end_and_a_command_that_never_ends_leave_the_sandbox_work
             assert await sandbox.perform(act.Terminal(command=command)) is None
         assert "stopped after 1 s" in sandbox.workspace.view()["terminal"]
         assert len(sandbox.workspace.view()["terminal"]) < 100_000
-        assert (await solve(sandbox)).success
+        assert (await solve(sandbox)).reaches(1)
 
     leased("files-open", work)
 
@@ -135,7 +135,7 @@ def test_a_command_that_ends_the_shell_is_the_policy_s_failure_and_the_next_leas
                 assert isinstance(sandbox, HybridSandbox)
                 return await solve(sandbox)
 
-    assert run(work()).success
+    assert run(work()).reaches(1)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def _solved(environment: HybridEnvironment, names_: list[str], seeds: range) -> 
         async with pool.lease(environment.task(name), seed) as sandbox:
             assert isinstance(sandbox, HybridSandbox)
             first = await sandbox.verify(REWARD)
-            return "" if not first.done and (await solve(sandbox)).success else f"{name}, seed {seed}"
+            return "" if not first.done and (await solve(sandbox)).reaches(1) else f"{name}, seed {seed}"
 
     async def all_of_them() -> list[str]:
         async with SandboxPool([environment]) as pool:

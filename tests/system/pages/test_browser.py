@@ -87,8 +87,8 @@ def test_a_click_on_the_button_solves_click_test_and_a_click_beside_it_does_not(
         )
 
     hit, miss = with_pool(both)
-    assert hit.success
-    assert not miss.success
+    assert hit.reaches(1)
+    assert not miss.reaches(1)
 
 
 def test_text_is_typed_where_the_focus_is():

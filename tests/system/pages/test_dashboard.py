@@ -21,7 +21,7 @@ from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running.now import Now, file_of
 from tests.prefect_home import prefect_home
-from tests.system.pages.test_desk import CHROMIUM, FLAGS
+from tests.system.parts.desk import CHROMIUM, FLAGS
 
 WAIT_S = 240.0
 CONFIG = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.leased import held
+from environments.leased import Leased, list_lease, unlist_lease
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running import now
@@ -45,8 +45,10 @@ def test_what_is_left_follows_from_the_pace_so_far() -> None:
 
 
 def test_sandboxes_are_listed_while_they_are_leased() -> None:
-    with held("fake", "fake/two-steps", 7):
-        assert [(one.task_id, one.seed) for one in MOMENT.read().sandboxes] == [("fake/two-steps", 7)]
+    leased = Leased(environment="fake", task_id="fake/two-steps", seed=7, since=1.0)
+    number = list_lease(lambda number: leased.model_copy(update={"lease": number}))
+    assert [(one.lease, one.task_id, one.seed) for one in MOMENT.read().sandboxes] == [(number, "fake/two-steps", 7)]
+    unlist_lease(number)
     assert MOMENT.read().sandboxes == ()
 
 
