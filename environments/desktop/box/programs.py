@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -95,10 +95,10 @@ def _with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def opened(command: Sequence[str] | str, cwd: Path, more: Mapping[str, str] | None = None) -> int:
+def opened(command: Sequence[str] | str, cwd: Path) -> int:
     """Starts a program that goes on by itself; its process id. A text is a line for the shell. Raises OSError."""
     process = subprocess.Popen(
-        command, shell=isinstance(command, str), cwd=cwd, env={**os.environ, **(more or {})}, start_new_session=True,
+        _words(command), cwd=cwd, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     threading.Thread(target=process.wait, daemon=True).start()
@@ -116,7 +116,7 @@ def executed(command: Sequence[str] | str, cwd: Path, timeout_s: float) -> dict[
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(
-            command, shell=isinstance(command, str), cwd=cwd, start_new_session=True,
+            _words(command), cwd=cwd, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=output, stderr=error,
         )  # fmt: skip
         try:
@@ -126,6 +126,10 @@ def executed(command: Sequence[str] | str, cwd: Path, timeout_s: float) -> dict[
             process.wait()
             return {"timed_out": True}
         return {"stdout": _text(output), "stderr": _text(error), "returncode": process.returncode}
+
+
+def _words(command: Sequence[str] | str) -> list[str]:
+    return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
 
 
 def _text(written: IO[bytes]) -> str:
