@@ -166,8 +166,9 @@ def blanks(start: Start) -> dict[str, str]:
 
 
 def environment(job: Job) -> dict[str, str]:
-    """What the processes of a training get."""
-    return {**os.environ, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    """What the processes of a training get; programs that are installed with this code, such as `ray`, are found."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(Path(sys.executable).parent)]))
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def kill(process: int) -> None:

@@ -52,15 +52,14 @@ class TrainerProcess:
             (folder / "job.json").write_text(job.model_dump_json())
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._begin()
-        threading.Thread(target=self._keep, name="starter", daemon=True).start()
+        self._keeper = threading.Thread(target=self._keep, name="starter", daemon=True)
+        self._keeper.start()
 
     def __enter__(self) -> "TrainerProcess":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._closed.set()
-        with self._lock:
-            self._end()
+        self._close()
 
     def listen(self, on_message: Callable[[Message], None]) -> Message:
         """Hands on every message of the trainer until it ends; returns their sum.
@@ -73,6 +72,7 @@ class TrainerProcess:
             total, problem = self._hear(total, on_message)
             if problem is None:
                 if self._stored is not None:
+                    self._close()
                     self._stored.fetch()
                 return total.model_copy(update={"restarts": restarts}) if restarts else total
             restarts += 1
@@ -80,6 +80,15 @@ class TrainerProcess:
             if not again:
                 tail = self._log.read_text(errors="replace")[-800:].strip()
                 raise FlywheelError(f"The trainer {problem}.", f"The end of its log: {tail or 'nothing'}")
+
+    def _close(self) -> None:
+        """Ends the training, if it still runs, and beats no more."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with self._lock:
+            self._end()
+        self._keeper.join()
 
     def _again(self, problem: str, number: int) -> bool:
         """Ends this start and makes another one; False where the training is being ended."""
@@ -137,7 +146,8 @@ class TrainerProcess:
                 return total, None
             if gone is not None and gone.idle_s > self._slack_s:
                 self._complain()
-                return total, f"died with {self._launcher.ended()}"
+                status = self._launcher.ended()
+                return total, f"died with {status}" if status != "0" else "ended and made nothing"
             if gone is None and self._launcher.ended() is not None:
                 gone = Patience(DRAIN_S)
             if gone is not None:

@@ -187,8 +187,8 @@ state = "{state}"
 if sys.argv[1] == "apply":
     job = yaml.safe_load(sys.stdin)
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    runs = [subprocess.Popen(command, start_new_session=True) for _ in range(job["spec"]["parallelism"])]
     if os.fork() == 0:
+        runs = [subprocess.Popen(command, start_new_session=True) for _ in range(job["spec"]["parallelism"])]
         codes = [one.wait() for one in runs]
         open(state, "w").write("Failed" if any(codes) else "SuccessCriteriaMet Complete")
 elif sys.argv[1] == "get" and os.path.exists(state):
