@@ -212,8 +212,6 @@ TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for
 """All actions by the name of their type."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 """What ends a trajectory."""
-TOOLS: tuple[str, ...] = ("terminal", "read_file", "write_file")
-"""What acts on a sandbox's files and shell without its screen."""
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 

@@ -3,17 +3,56 @@
 import random
 from collections.abc import Iterable, Sequence
 
-WORDS = (
+WORDS: tuple[str, ...] = (
     "amber", "anchor", "basil", "beacon", "birch", "cabin", "candle", "cedar", "clover", "copper", "coral", "dune",
     "ember", "falcon", "fern", "garnet", "glacier", "harbor", "hazel", "heron", "indigo", "island", "ivory", "jasper",
     "juniper", "kettle", "lagoon", "lantern", "linen", "maple", "marble", "meadow", "mint", "nectar", "olive", "onyx",
     "orchid", "pebble", "pepper", "pine", "quartz", "raven", "reef", "river", "saffron", "sage", "slate", "thistle",
     "tulip", "velvet", "walnut", "willow",
 )  # fmt: skip
-PEOPLE = ("Ada", "Boris", "Chen", "Dalia", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kofi", "Lena", "Milo")
-FAMILIES = ("Abel", "Brandt", "Costa", "Duran", "Eriksen", "Fischer", "Garcia", "Haas", "Ito", "Jansen", "Kovac")
-CITIES = ("Bergen", "Cusco", "Dakar", "Galway", "Hobart", "Izmir", "Kyoto", "Leiden", "Lyon", "Oaxaca", "Riga", "Turin")
-REGIONS = ("north", "south", "east", "west")
+PEOPLE: tuple[str, ...] = (
+    "Ada",
+    "Boris",
+    "Chen",
+    "Dalia",
+    "Emil",
+    "Farah",
+    "Goran",
+    "Hana",
+    "Ivo",
+    "Jana",
+    "Kofi",
+    "Lena",
+    "Milo",
+)
+FAMILIES: tuple[str, ...] = (
+    "Abel",
+    "Brandt",
+    "Costa",
+    "Duran",
+    "Eriksen",
+    "Fischer",
+    "Garcia",
+    "Haas",
+    "Ito",
+    "Jansen",
+    "Kovac",
+)
+CITIES: tuple[str, ...] = (
+    "Bergen",
+    "Cusco",
+    "Dakar",
+    "Galway",
+    "Hobart",
+    "Izmir",
+    "Kyoto",
+    "Leiden",
+    "Lyon",
+    "Oaxaca",
+    "Riga",
+    "Turin",
+)
+REGIONS: tuple[str, ...] = ("north", "south", "east", "west")
 
 
 def words(chance: random.Random, count: int) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shared.escapes import MARK, SECRET, Host, escapes, host, leftovers, tried
+from benchmarks.hybrid.escapes import MARK, SECRET, Host, escapes, host, leftovers, tried
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.scripted import solve
 from environments.pool import SandboxPool

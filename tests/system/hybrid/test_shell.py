@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks.shared.escapes import leftovers
+from benchmarks.hybrid.escapes import leftovers
 from environments.hybrid.files import Files
 from environments.hybrid.jail import Limits, owner
 from environments.hybrid.seccomp import REFUSED, program

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from benchmarks.shared.escapes import MARK, SECRET, escapes, host, leftovers, tried
+from benchmarks.hybrid.escapes import MARK, SECRET, escapes, host, leftovers, tried
 from benchmarks.shared.report import Bar, finish, options
 from environments.hybrid.environment import HybridConfig, HybridEnvironment
 from environments.hybrid.sandbox import HybridSandbox

@@ -1,0 +1,1 @@
+"""The hybrid sandbox measured: `python -m benchmarks.hybrid`."""
