@@ -189,8 +189,7 @@ def _carried() -> str:
 
 def _popen(command: Sequence[str] | str, log: IO[bytes], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command,
-        shell=isinstance(command, str),
+        ["/bin/sh", "-c", command] if isinstance(command, str) else command,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

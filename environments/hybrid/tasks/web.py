@@ -17,7 +17,9 @@ class _Shop:
 
     def __init__(self, chance: random.Random, products: int = 6, makers: int = 3) -> None:
         self.chance = chance
-        self.makers: dict[str, str] = dict(zip(chance.sample(FAMILIES, makers), chance.sample(CITIES, makers), strict=True))
+        self.makers: dict[str, str] = dict(
+            zip(chance.sample(FAMILIES, makers), chance.sample(CITIES, makers), strict=True)
+        )
         prices = chance.sample(range(10, 200), products)
         self.prices = dict(zip(words(chance, products), prices, strict=True))
         names = sorted(self.makers)
