@@ -26,6 +26,7 @@ class SeenScreens:
         self._most, self._held = most_bytes, 0
         self._kept: OrderedDict[Hashable, tuple[Tensor, ...]] = OrderedDict()
         self._made: Any = None
+        self._deep = False
         self.next: Sequence[Hashable] = ()
         """What the screens of the next prompt are known by, in the order in which it shows them."""
         if self._encode is not None and most_bytes:
@@ -41,13 +42,14 @@ class SeenScreens:
         found = {name: self._kept[name] for name in names if name in self._kept}
         if new := sorted(first.values()):
             made = self._encode(torch.cat([rows[place] for place in new]), image_grid_thw[new], **more)
-            layers = [made.pooler_output, *(getattr(made, "deepstack_features", None) or ())]
+            deeper = getattr(made, "deepstack_features", None)
+            layers = [made.pooler_output, *(deeper or ())]
             found |= {names[place]: tuple(layer[at] for layer in layers) for at, place in enumerate(new)}
-            self._made = type(made)
+            self._made, self._deep = type(made), deeper is not None
         for name in names:
             self._keep(name, found[name])
         pooled, *deeper = ([found[name][layer] for name in names] for layer in range(len(found[names[0]])))
-        return self._made(pooler_output=pooled, **({"deepstack_features": deeper} if deeper else {}))
+        return self._made(pooler_output=pooled, **({"deepstack_features": deeper} if self._deep else {}))
 
     def _keep(self, name: Hashable, layers: tuple[Tensor, ...]) -> None:
         if name not in self._kept:
