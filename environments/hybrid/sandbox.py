@@ -127,8 +127,7 @@ class HybridSandbox(BrowserSandbox):
     async def _perform(self, action: act.Action) -> str | None:
         tool = self._tools().get(action.type)
         if tool is None:
-            await super()._perform(action)
-            return None
+            return await super()._perform(action)
         error = await tool(action)
         await self._show()
         return error
