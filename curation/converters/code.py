@@ -199,14 +199,15 @@ def _fields(call: Call, fraction: ToFraction, pointer: Point | None) -> dict[str
     if name in ("press", "hotkey"):
         return {"type": "hotkey", "key": _keys(call)}
     if name == "terminate":
-        failed = call.argument("status", 0) == "failure"
-        content = call.argument("info", 1) or call.argument("answer")
-        return {"type": "finished", "content": content or (FAILED if failed else "")}
+        content = call.argument("info", 1) or call.argument("answer") or ""
+        if call.argument("status", 0) == "failure":
+            content = f"{FAILED}: {content}" if content else FAILED
+        return {"type": "finished", "content": content}
     raise Unmapped(f"no action of ours is {name}")
 
 
 FAILED = "failure"
-"""What a terminal action says that was written as `terminate(status='failure')`."""
+"""What a terminal action says, or begins with before a colon, that was written as `terminate(status='failure')`."""
 
 
 def _at(point: Point | None, kind: str, **more: object) -> dict[str, object]:
@@ -341,6 +342,7 @@ def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
 
 
 def _terminate(module: str, content: str) -> str:
-    if content == FAILED:
-        return _call(f"{module}terminate", status="failure")
+    failed, _, info = content.partition(": ")
+    if failed == FAILED:
+        return _call(f"{module}terminate", status="failure", **({"info": info} if info else {}))
     return _call(f"{module}terminate", status="success", **({"info": content} if content else {}))

@@ -3,14 +3,21 @@
 -- What the newest decision holds back (quarantine) or says nothing of the policy (none) is on neither side, and of two
 -- trajectories that part only one that is still accepted is preferred. A correction that was rolled out is preferred while no gate
 -- calls it a failure; one that a person wrote is
--- what the person says, until a sandbox refutes it, but of a success that a verifier accepted only once it was verified; where $corrections is `verified`, only once it was seen to succeed.
+-- what the person says, until a sandbox refutes it, but of a success that a verifier accepted only once it was verified;
+-- where $corrections is `verified`, only once it was seen to succeed. Of a step's corrections the newest that nobody undid
+-- is meant; an override is preferred where the session that it was made in succeeded.
 WITH
 held AS (SELECT trajectory_id FROM decisions WHERE route IN ('quarantine', 'none')),
 turned_away AS (SELECT trajectory_id FROM decisions WHERE route <> 'sft'),
 refuted AS (SELECT trajectory_id FROM decisions WHERE route = 'ct'),
+believed AS (
+    SELECT review_id FROM people_corrections WHERE state = 'verified' OR (teaches AND $corrections::VARCHAR = 'all')
+    UNION ALL
+    SELECT review_id FROM reviews JOIN trajectories USING (trajectory_id)
+    WHERE decision = 'override' AND success AND review_id NOT IN (SELECT undoes FROM reviews WHERE undoes IS NOT NULL)
+),
 refused AS (
-    SELECT review_id FROM people_corrections
-    WHERE state <> 'verified' AND (NOT teaches OR $corrections::VARCHAR <> 'all')
+    SELECT review_id FROM reviews WHERE decision IN ('correct', 'override') AND review_id NOT IN (FROM believed)
 ),
 usable AS (
     FROM pairs

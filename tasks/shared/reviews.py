@@ -87,7 +87,8 @@ def submit(lake: Lake, draft: Draft) -> Review:
     require_sense(draft, trajectory, seen)
     step = _step(lake, trajectory, draft.step)
     review = write(lake, draft, trajectory.iteration, step and (step.action, step.thought))
-    take_effect(lake, trajectory, [*seen, review])
+    if not any(one.undoes == review.review_id for one in since):  # sent again after it was undone
+        take_effect(lake, trajectory, [*seen, review])
     return review
 
 

@@ -112,6 +112,18 @@ def test_an_answer_that_ends_a_trajectory_is_what_it_says() -> None:
     assert read_code(code, lambda x, y: (x, y))[0] == action_of({"type": "finished", "content": "42"})
 
 
+@pytest.mark.parametrize("info", ["", "infeasible", "no such file: a.txt"])
+def test_a_failure_that_is_declared_stays_one(info: str, tmp_path: Path) -> None:
+    code = f"computer.terminate(status='failure'{f', info={info!r}' if info else ''})"
+    action = read_code(code, lambda x, y: (x, y))[0]
+    for style in ("agentnet", "scalecua"):
+        form = FORMATS.class_of(style)()
+        record = Exchanged("one", "Wait.", (ExchangedStep(picture(1), action=action),))
+        again = taken(form, written(form, [record], tmp_path / style))[0].steps[0].action
+        assert again == action
+        assert "status='success'" not in next((tmp_path / style).rglob("*.jsonl")).read_text()
+
+
 def test_what_a_step_was_found_to_be_goes_round_in_agentnets_columns(tmp_path: Path) -> None:
     form = FORMATS.class_of("agentnet")()
     step = ExchangedStep(picture(1), action=action_of({"type": "wait"}), found=found())

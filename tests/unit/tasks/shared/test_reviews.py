@@ -100,6 +100,39 @@ def test_a_correction_of_the_thought_alone_prefers_nothing(lake: Lake) -> None:
     assert lake.count("annotations") == 1 and lake.count("pairs") == 0
 
 
+def test_a_decision_that_comes_again_after_it_was_undone_changes_nothing(lake: Lake) -> None:
+    reject = Draft("t0", 0, "ada", "reject")
+    submit(lake, Draft("t0", 1, "ada", "undo", undoes=submit(lake, reject).review_id))
+    before = decision(lake)
+    assert submit(lake, reject).decision == "reject"
+    assert decision(lake) == before and len(reviews_of(lake, "t0")) == 2
+
+
+def test_of_a_step_s_corrections_the_newest_alone_gives_a_pair_and_an_override_one_only_in_a_success(
+    lake: Lake,
+) -> None:
+    def pairs(corrections: str = "all") -> set[str]:
+        return set(ask(lake, "training_pairs", history_images=1, corrections=corrections)["pair_id"].to_pylist())
+
+    first = submit(lake, CORRECT)
+    assert pairs() == {first.review_id} and not pairs("verified")
+    second = submit(lake, replace(CORRECT, revision=1, thought="No, that one."))
+    assert pairs() == {second.review_id}
+    for name, success in (("won", True), ("lost", False)):
+        add(lake, name, success=success, reward=float(success))
+        fields = {
+            **second.model_dump(),
+            "trajectory_id": name,
+            "review_id": name,
+            "revision": 0,
+            "decision": "override",
+        }
+        lake.append("reviews", [fields])
+        (pair,) = lake.read("pairs", where={"pair_id": second.review_id}).to_pylist()
+        lake.append("pairs", [{**pair, "pair_id": name, "trajectory_id": name}])
+    assert pairs() == {second.review_id, "won"} and pairs("verified") == {"won"}
+
+
 def test_an_undo_is_a_row_that_takes_back_what_the_decision_became(lake: Lake) -> None:
     first = submit(lake, ACCEPT)
     second = submit(lake, replace(CORRECT, revision=1))
