@@ -1,6 +1,6 @@
 -- What judges found against what verifiers and people did, by the version of the judge and the iteration $iteration: the
 -- counts of which `agreements` are made. A verifier's word is left out where the trajectory failed by itself, for no judge
--- is asked about that. Of a task without a verifier only people know.
+-- is asked about that; what an import says of itself is nobody's word. Of a task without a verifier only people know.
 WITH
 found AS (
     SELECT trajectory_id, gate_version AS judge_version, iteration, passed
@@ -10,6 +10,7 @@ known AS (
     SELECT trajectory_id, 'verifier' AS against, success
     FROM trajectories t JOIN tasks k USING (task_id)
     WHERE t.iteration = $iteration AND k.verifier <> 'judge' AND success IS NOT NULL AND failure_boundary IS NULL
+        AND t.policy <> 'import'
     UNION ALL
     SELECT trajectory_id, 'people', arg_max(passed, created_at)
     FROM verdicts WHERE gate = 'person' AND iteration = $iteration

@@ -9,8 +9,16 @@ from storage.lake import Lake
 
 
 def renew_agreements(lake: Lake, iteration: int) -> None:
-    """Counts every judge's verdicts on an iteration against verifiers and people; again, it writes the same keys."""
-    lake.upsert("agreements", answers(lake, _agreement, "agreements", iteration=iteration))
+    """Counts every judge's verdicts on an iteration against verifiers and people; again, it writes the same keys, and
+    what rested on a word that was undone is gone."""
+    found = answers(lake, _agreement, "agreements", iteration=iteration)
+    lake.upsert("agreements", found)
+    counted = {(one.judge_version, one.against) for one in found}
+    for old in lake.rows(Agreement, {"iteration": iteration}):
+        if (old.judge_version, old.against) not in counted:
+            version = old.judge_version.replace("'", "''")
+            whose = f"against = '{old.against}' AND judge_version = '{version}'"
+            lake.delete("agreements", f"iteration = {iteration} AND {whose}")
 
 
 def agreements_of(lake: Lake, version: str) -> list[Agreement]:
