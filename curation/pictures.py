@@ -2,7 +2,9 @@
 
 import io
 from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 CELLS = 16
@@ -10,6 +12,28 @@ CELLS = 16
 CONTRAST = 8
 """Of 255 levels of grey: less is noise, so that a plain surface is the same whatever the encoder did to it."""
 BITS = 2 * CELLS * CELLS
+FINE = 12
+"""Pixels of a side of the cells in which a large picture is looked at closely: about the size that they have in the
+difference hash of a MiniWoB++ page, so that what a cursor or a line of text flips is the same on every screen."""
+
+
+class Detail(NamedTuple):
+    """A difference hash whose cells do not grow with the picture."""
+
+    size: tuple[int, int]
+    """Of the picture, in pixels."""
+    bits: int
+    spread: int
+    """Cells along the longer side of the smallest box that holds all edges; 0 for a plain picture."""
+
+    @property
+    def finer(self) -> bool:
+        """Whether its cells are smaller than those of the 512 bits, in both directions."""
+        return min(self.size) // FINE > CELLS
+
+    def like(self, other: "Detail", most_bits: int) -> bool:
+        """Whether two pictures of one size differ in at most so many bits."""
+        return self.size == other.size and (self.bits ^ other.bits).bit_count() <= most_bits
 
 
 def difference_hash(png: bytes) -> str:
@@ -39,3 +63,19 @@ def edges(picture: Image.Image) -> int:
 def bits_of(phash: str) -> int | None:
     """The bits of a difference hash; None for one of another kind, such as earlier versions stored."""
     return int(phash, 16) if len(phash) == BITS // 4 else None
+
+
+def detail(picture: Image.Image) -> Detail:
+    """A picture's difference hash with cells of `FINE` pixels, or of a 16th of its side where that is less: on large
+    screens the 512 bits see neither lines of text nor thin frames."""
+    grey = picture.convert("L")
+    across, down = (max(CELLS, side // FINE) for side in grey.size)
+    found: list[np.ndarray] = []
+    spread = 0
+    for axis, cells in ((1, (across + 1, down)), (0, (across, down + 1))):
+        shades = np.asarray(grey.resize(cells, Image.Resampling.BOX), np.int16)
+        steps = np.diff(shades, axis=axis)
+        found.append((steps > CONTRAST).ravel())
+        rows, columns = np.nonzero(np.abs(steps) > CONTRAST)
+        spread = max([spread, *(int(np.ptp(places)) + 1 for places in (rows, columns) if places.size)])
+    return Detail(grey.size, int.from_bytes(np.packbits(np.concatenate(found)).tobytes(), "big"), spread)

@@ -15,7 +15,8 @@ class DuplicateOptions(Section):
     """`filter.options.duplicates`."""
 
     most_bits: Whole = 8
-    """Two screens whose hashes differ in at most so many of their 512 bits are one."""
+    """Two screens whose hashes differ in at most so many of their 512 bits are one, if no more bits
+    of their closer looks (`curation.pictures.detail`) differ."""
     distance: Share = 0.02
     """Of the screen: two points that are no further apart in x and y are one."""
 
@@ -24,7 +25,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     """Turns away successes that do the same on the same screens as an accepted one that was asked the same."""
 
     name = "duplicates"
-    rule = "3"
+    rule = "4"
     sends_to = "rl"
     section = DuplicateOptions
 
@@ -33,7 +34,9 @@ class DuplicatesGate(Gate[DuplicateOptions]):
         if not succeeded(trajectory, context) or not steps:
             return None
         options = self.options
-        other = context.accepted.like(trajectory, steps, context.looks, options.most_bits, options.distance)
+        other = context.accepted.like(
+            trajectory, steps, context.looks, options.most_bits, options.distance, context.details
+        )
         if other is not None:
             return GateResult(False, f"the same as {other}, which is accepted")
         return GateResult(True, "no accepted trajectory is the same")

@@ -3,6 +3,7 @@
 Neither is proof of a reward hack: what they turn away waits in quarantine until a person has looked.
 """
 
+import json
 from collections.abc import Sequence
 
 from curation.gates.gate import Gate, GateContext, GateResult, succeeded
@@ -23,10 +24,10 @@ class EvidenceOptions(Section):
 
 
 class EvidenceGate(Gate[EvidenceOptions]):
-    """Holds back successes without an action, with `finished` again and again, or without a change."""
+    """Holds back successes without an action or an answer, with `finished` again and again, or without a change."""
 
     name = "evidence"
-    rule = "2"
+    rule = "3"
     sends_to = "quarantine"
     section = EvidenceOptions
 
@@ -34,8 +35,11 @@ class EvidenceGate(Gate[EvidenceOptions]):
         """Has nothing to say of failures."""
         if not succeeded(trajectory, context):
             return None
-        ends = sum(step.action_type in TERMINAL for step in steps)
-        if all(step.action_type in (*TERMINAL, "wait", None) for step in steps):
+        ends = sum(step.action_type == "finished" for step in steps)
+        idle = all(step.action_type in (*TERMINAL, "wait", None) for step in steps)
+        if ends <= 1 and idle and context.judged is None and steps and _answers(steps[-1]):
+            return GateResult(True, "what was asked was answered")
+        if idle:
             return GateResult(False, "a success in which nothing was done")
         if ends > 1:
             return GateResult(False, f"a success that ended itself {ends} times")
@@ -45,6 +49,11 @@ class EvidenceGate(Gate[EvidenceOptions]):
             reason = f"the screen never changed, as it did in {task.changed} of {task.successes} successes of this task"
             return GateResult(False, reason)
         return GateResult(True, "something was done")
+
+
+def _answers(step: Step) -> bool:
+    """Whether a step ends the trajectory with an answer, which a verifier may have been waiting for."""
+    return step.action_type == "finished" and bool(json.loads(step.action or "{}").get("content", "").strip())
 
 
 class ShortcutOptions(Section):

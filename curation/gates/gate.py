@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
-from curation.gates.known import Accepted, Looks, TaskFacts
+from curation.gates.known import Accepted, Details, Looks, TaskFacts, unseen
 from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Route, Trajectory
@@ -40,6 +40,8 @@ class GateContext:
     """The judge's verdict, where the trajectory's task has no verifier and the filter asks the judge."""
     looks: Looks = field(default_factory=dict[str, int])
     """Hashes of what its screens look like."""
+    details: Details = unseen
+    """Looks closely at a screen, by its sha256; None where its picture is not at hand."""
     task: TaskFacts = field(default_factory=TaskFacts)
     """What is known of its task's successes."""
     accepted: Accepted = field(default_factory=Accepted)

@@ -1,16 +1,27 @@
 """What gates know of other trajectories than the one they check: of its task, and which accepted ones are like it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from curation.pictures import Detail
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED
 from schemas.tables.trajectory import Trajectory
 
 Looks = Mapping[str, int]
 """Difference hashes (`curation/pictures.py`) by the screenshots' sha256; of pictures without one there is none."""
+Details = Callable[[str], Detail | None]
+"""What a screenshot looks like closely, by its sha256; None where the picture is not at hand."""
+
+
+def unseen(name: str) -> None:
+    """No picture is at hand: hashes alone are compared."""
+
+
+_Alike = Callable[[str, int | None, str | None, int | None], bool]
+"""Whether two screens, each given as its name and its hash, are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,13 @@ class Accepted:
             self._seen.setdefault(key, []).append(_seen(trajectory, steps, looks))
 
     def like(
-        self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks, most_bits: int, distance: float
+        self,
+        trajectory: Trajectory,
+        steps: Sequence[Step],
+        looks: Looks,
+        most_bits: int,
+        distance: float,
+        details: Details = unseen,
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
@@ -72,17 +89,27 @@ class Accepted:
             looks: hashes of its screens.
             most_bits: in which the hashes of two screens may differ and be of one screen.
             distance: of the screen, within which two points are one.
+            details: confirms that two screens with near hashes are one, where it has both.
         """
         others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
         if not others or any(step.action is None for step in steps):
             return None
         own = _seen(trajectory, steps, looks)
+
+        def alike(one: str, look: int | None, two: str | None, other_look: int | None) -> bool:
+            if one == two:
+                return True
+            if two is None or look is None or other_look is None or (look ^ other_look).bit_count() > most_bits:
+                return False
+            near = details(one), details(two)
+            return near[0] is None or near[1] is None or near[0].like(near[1], most_bits)
+
         found = (
             other
             for other in others
             if other.trajectory_id != own.trajectory_id
             and (own.group_id is None or other.group_id != own.group_id)
-            and _is_copy(own.steps, other.steps, most_bits, distance)
+            and _is_copy(own.steps, other.steps, alike, distance)
         )
         return next((other.trajectory_id for other in found), None)
 
@@ -109,7 +136,7 @@ def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:
     return _Seen(trajectory.trajectory_id, trajectory.group_id, done)
 
 
-def _is_copy(one: Sequence[_Done], other: Sequence[_Done], most_bits: int, distance: float) -> bool:
+def _is_copy(one: Sequence[_Done], other: Sequence[_Done], alike: _Alike, distance: float) -> bool:
     """Whether the longer of two does what the shorter does, in order, and is idle besides.
 
     The last step of each is never idle: it was rewarded, whatever it showed.
@@ -117,29 +144,23 @@ def _is_copy(one: Sequence[_Done], other: Sequence[_Done], most_bits: int, dista
     short, long = sorted((one, other), key=len)
 
     def same(one: _Done, two: _Done) -> bool:
-        shown = _shows_the_same(one.screen, one.look, two.screen, two.look, most_bits)
-        return shown and _does_the_same(one.action, two.action, distance)
+        does = _does_the_same(one.action, two.action, distance)
+        return does and alike(one.screen, one.look, two.screen, two.look)
 
     if not short or not same(short[-1], long[-1]):
         return False
     reached: set[int] = {0}
     for step in long[:-1]:
         on: set[int] = {at + 1 for at in reached if at < len(short) - 1 and same(short[at], step)}
-        reached = on | (reached if len(short) < len(long) and _is_idle(step, most_bits) else set())
+        reached = on | (reached if len(short) < len(long) and _is_idle(step, alike) else set())
         if not reached:
             return False
     return len(short) - 1 in reached
 
 
-def _is_idle(step: _Done, most_bits: int) -> bool:
+def _is_idle(step: _Done, alike: _Alike) -> bool:
     waits = step.action.get("type") == "wait"
-    return waits or _shows_the_same(step.screen, step.look, step.next_screen, step.next_look, most_bits)
-
-
-def _shows_the_same(one: str, look: int | None, two: str | None, other_look: int | None, most_bits: int) -> bool:
-    if one == two:
-        return True
-    return look is not None and other_look is not None and (look ^ other_look).bit_count() <= most_bits
+    return waits or alike(step.screen, step.look, step.next_screen, step.next_look)
 
 
 def _does_the_same(one: Mapping[str, Any], two: Mapping[str, Any], distance: float) -> bool:

@@ -2,7 +2,10 @@
 where it led to success."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+
+import numpy as np
 
 from curation.gates.gate import Gate, GateContext, GateResult
 from models.families.dialects import parse_reply
@@ -10,8 +13,12 @@ from schemas.config.section import Count, Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
-PHRASE = (3, 80)
-"""Characters of the shortest and the longest phrase whose repetition is noticed."""
+LEAST = 24
+"""Characters that a repetition fills at the least: a quoted `very very very very` is none."""
+LONGEST = 1000
+"""Characters of the longest phrase whose repetition is noticed."""
+_WINDOW = 6
+"""Characters by whose return a repetition is suspected; a quarter of `LEAST`, so that none is overlooked."""
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
 
@@ -27,7 +34,7 @@ class ThoughtsGate(Gate[ThoughtOptions]):
     """Turns away thoughts that repeat themselves, and those in which an action is read."""
 
     name = "thoughts"
-    rule = "2"
+    rule = "3"
     section = ThoughtOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
@@ -52,19 +59,33 @@ def holds_call(thought: str) -> bool:
 
 
 def repeats_itself(text: str, most: int) -> bool:
-    """Whether a phrase of whole words follows itself more than `most` times in a row; time linear in the text.
+    """Whether a phrase with a letter in it follows itself more than `most` times in a row, in any script.
 
-    A phrase of p words occurs n times in a row where (n - 1) p words in succession equal those p before them.
+    Characters are compared, white space counting as one blank each: a phrase of p characters occurs n times in a row
+    where (n - 1) p characters in succession equal those p before them. Only those p are tried at which some few
+    characters return often enough.
     """
-    words = text.split()
-    longest = (PHRASE[1] + 1) // 2  # words of one letter
-    return any(_repeated(words, size, most) for size in range(1, min(longest, len(words) // (most + 1)) + 1))
+    text = " ".join(text.split()) + " "
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    return any(_repeated(text, codes, size, most) for size in _distances(text, most))
 
 
-def _repeated(words: Sequence[str], size: int, most: int) -> bool:
-    run = 0
-    for at in range(size, len(words)):
-        run = run + 1 if words[at] == words[at - size] else 0
-        if run == size * most and PHRASE[0] <= len(" ".join(words[at + 1 - size : at + 1])) <= PHRASE[1]:
-            return True
-    return False
+def _distances(text: str, most: int) -> list[int]:
+    """How far apart a few characters and their last occurrence are, as often as a phrase's repetition makes them."""
+    last: dict[str, int] = {}
+    found = Counter[int]()
+    for at in range(len(text) - _WINDOW + 1):
+        window = text[at : at + _WINDOW]
+        if window in last:
+            found[at - last[window]] += 1
+        last[window] = at
+    often = max(1, most - 1)  # what lies across the end of a phrase is not there after the last one
+    return [size for size, times in found.items() if times >= often and size <= min(LONGEST, len(text) // (most + 1))]
+
+
+def _repeated(text: str, codes: np.ndarray, size: int, most: int) -> bool:
+    """Whether a phrase of so many characters does."""
+    breaks = np.flatnonzero(codes[size:] != codes[:-size])
+    edges = np.concatenate(([-1], breaks, [len(codes) - size]))
+    starts = edges[:-1][np.diff(edges) - 1 >= max(size * most, LEAST - size)] + 1
+    return any(any(map(str.isalpha, text[start : start + size])) for start in starts)

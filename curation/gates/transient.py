@@ -20,14 +20,17 @@ class TransientOptions(Section):
     most_bits: Whole = 8
     """Two screens whose hashes differ in more of their 512 bits are not the same: a blinking cursor is no change."""
     blank_bits: Count = 8
-    """A screen with at most so many edges, of 512 places where there could be one, is blank or still loading."""
+    """A screen with at most so many edges, of 512 places where there could be one, may be blank or still loading."""
+    blank_cells: Count = 7
+    """It is, if all that is on it lies in a box of so many cells of 12 pixels: what turns or says `Loading...` is 40
+    to 70 pixels wide, and no page that is worked on as small as 84. At 1280x720 a line of menus takes 12."""
 
 
 class TransientGate(Gate[TransientOptions]):
     """Turns away actions on blank or loading screens, and on screens that changed after they were taken."""
 
     name = "transient"
-    rule = "2"
+    rule = "3"
     section = TransientOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
@@ -44,7 +47,10 @@ class TransientGate(Gate[TransientOptions]):
 
     def _blank(self, step: Step, context: GateContext) -> bool:
         look = context.looks.get(step.screenshot)
-        return look is not None and look.bit_count() <= self.options.blank_bits
+        if look is None or look.bit_count() > self.options.blank_bits:
+            return False
+        near = context.details(step.screenshot)
+        return near is None or not near.finer or near.spread <= self.options.blank_cells
 
     def _went_on(self, before: Step, after: Step, context: GateContext) -> bool:
         """Whether the screen after a step is another than the one that the next step saw."""

@@ -1,13 +1,16 @@
 """What the lake knows beyond one trajectory, for the gates: what screens look like, what changes on them all the
 time, its task's successes, and the accepted trajectories that it may be a copy of."""
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
+from PIL import Image
+
 from curation.gates.gate import GateContext
 from curation.gates.known import Accepted, TaskFacts
-from curation.pictures import bits_of, edges
+from curation.pictures import Detail, bits_of, detail, edges
 from curation.restless import Pair, Still, restless_cells
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -25,6 +28,9 @@ TOGETHER = 64
 LOOKED_AT = 64
 """Steps of each kind, and successes, of a task in which something changes all the time."""
 
+DETAILS = 4096
+"""Screens whose closer looks are in memory: a few kilobytes each."""
+
 
 class Known:
     """What is known before an iteration is filtered, and what is accepted of it meanwhile.
@@ -40,8 +46,9 @@ class Known:
         facts = ask(lake, "gate_tasks", iteration=iteration, enough=ENOUGH).to_pylist()
         self._tasks = {row["task_id"]: TaskFacts(row["successes"], row["changed"], row["screens"]) for row in facts}
         self._lake, self._still = lake, _still_of(lake, iteration)
+        self._shown = dict[str, Still]()
         self._tasks |= {task: self._facts(iteration, task) for task in self._still}
-        self._accepted = Accepted()
+        self._accepted, self._details = Accepted(), dict[str, Detail | None]()
         with stream(lake, "gate_accepted", iteration=iteration) as batches:
             rows = (row for batch in batches for row in batch.to_pylist())
             of_each = (list(of_one) for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"]))
@@ -55,7 +62,17 @@ class Known:
     def context(self, trajectory: Trajectory, judged: Verdict | None, probation: str = "") -> GateContext:
         """What the gates may know of a trajectory: the judge's verdict on it, and why that judge is on probation."""
         task = self._tasks.get(trajectory.task_id, TaskFacts())
-        return GateContext(judged, self.looks, task, self._accepted, probation)
+        return GateContext(judged, self.looks, self.detail, task, self._accepted, probation)
+
+    def detail(self, name: str) -> Detail | None:
+        """What a screenshot looks like closely, without what changes on it all the time; None if it is not there."""
+        if name not in self._details:
+            png, still = pngs_of(self._lake, [name]).get(name), self._shown.get(name)
+            if len(self._details) >= DETAILS:
+                self._details.pop(next(iter(self._details)))
+            picture = None if not png else still.without(png) if still else Image.open(io.BytesIO(png))
+            self._details[name] = picture and detail(picture)
+        return self._details[name]
 
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
         """The steps of each of these trajectories, with one screenshot for all screens that differ only in what
@@ -73,6 +90,7 @@ class Known:
             screen = still.without(pngs[name])
             same[name] = still.first_like(name, screen)
             self.looks[name] = edges(screen)
+            self._shown[name] = still
         fields = ("screenshot", "next_screenshot")
         return [
             step.model_copy(update={name: same.get(shown := getattr(step, name), shown) for name in fields})

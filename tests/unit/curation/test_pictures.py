@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from curation.pictures import BITS, bits_of, difference_hash
+from curation.pictures import BITS, bits_of, detail, difference_hash, edges
 
 
 def page(text: str = "Click the button", x: int = 40, shade: int = 255) -> Image.Image:
@@ -53,3 +53,37 @@ def test_a_plain_screen_has_no_bits_and_a_hash_of_another_kind_is_not_compared()
     Image.new("RGB", (1920, 1080), "white").save(stream, "png")
     assert difference_hash(stream.getvalue()) == "0" * (BITS // 4)
     assert bits_of("0" * 16) is None and bits_of("") is None
+
+
+LARGE = [(1280, 720), (1920, 1080), (2560, 1440)]
+
+
+def form(size: tuple[int, int], *fields: tuple[int, int]) -> Image.Image:
+    image = Image.new("RGB", size, "white")
+    pen = ImageDraw.Draw(image)
+    for number, (x, y) in enumerate(fields):
+        pen.rectangle((x, y, x + 240, y + 32), outline="black")
+        pen.text((x + 6, y + 8), f"Field {number}", fill="black")
+    return image
+
+
+@pytest.mark.parametrize("size", LARGE)
+def test_two_forms_on_a_large_screen_are_told_apart_closely_and_one_with_a_cursor_is_not(size: tuple[int, int]) -> None:
+    one, other = form(size, (100, 100), (100, 180)), form(size, (700, 400), (820, 520))
+    assert (edges(one) ^ edges(other)).bit_count() <= 8 and not detail(one).like(detail(other), 8)
+    for same in (with_cursor(form(size, (100, 100), (100, 180))), noisy(one)):
+        assert detail(one).like(detail(same), 8)
+    assert not detail(one).like(detail(one.resize((800, 600))), BITS)
+
+
+@pytest.mark.parametrize("size", LARGE)
+def test_what_is_on_a_large_screen_spreads_and_what_turns_on_a_loading_one_does_not(size: tuple[int, int]) -> None:
+    wide, high = size
+    empty, turning, waiting = (Image.new("RGB", size, "white") for _ in range(3))
+    ImageDraw.Draw(turning).arc((wide // 2 - 24, high // 2 - 24, wide // 2 + 24, high // 2 + 24), 0, 270, "gray", 4)
+    ImageDraw.Draw(waiting).text((wide // 2, high // 2), "Loading...", fill="black")
+    assert detail(empty).spread == 0 and all(0 < detail(one).spread <= 7 for one in (turning, waiting))
+    terminal = Image.new("RGB", size, "black")
+    ImageDraw.Draw(terminal).text((4, 4), "user@host:~$ ls -l", fill="white")
+    for readable in (form(size, (500, 300)), terminal):
+        assert edges(readable).bit_count() <= 8 and detail(readable).spread > 7

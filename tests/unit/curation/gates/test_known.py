@@ -10,6 +10,7 @@ from curation.gates.gate import GateContext
 from curation.gates.known import Accepted, TaskFacts
 from curation.gates.people import PeopleGate, PeopleOptions, drawn
 from curation.gates.registry import gates_of, verdicts_of
+from curation.pictures import Detail
 from schemas.config.judging import FilterConfig
 from schemas.tables.step import Step
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
@@ -30,6 +31,17 @@ def test_a_success_in_which_nothing_was_done_is_held_back_however_often_it_says_
     assert "ended itself 2 times" in evidence([*steps("a"), *steps("b", "c", **FINISHED)])
     assert evidence([*steps("a"), *steps("b", **FINISHED)]) == "passed"
     assert evidence(steps("a", **FINISHED), success=False) == "silent"
+
+
+def test_a_verified_answer_is_something_done_and_asking_a_person_ends_nothing() -> None:
+    answer = FINISHED | {"action": '{"content":"42","type":"finished"}'}
+    asks = {"action": '{"type":"call_user"}', "action_type": "call_user"}
+    assert evidence(steps("a", **answer)) == "passed"
+    assert evidence([*steps("a", **WAIT), *steps("b", **answer)]) == "passed"
+    assert evidence([*steps("a", **answer), *steps("b", **answer)]) != "passed"
+    assert "nothing was done" in evidence(steps("a", **FINISHED | {"action": '{"content":" ","type":"finished"}'}))
+    assert evidence([*steps("a"), *steps("b", **asks), *steps("c"), *steps("d", **FINISHED)]) == "passed"
+    assert "nothing was done" in evidence([*steps("a", **asks), *steps("b", **FINISHED)])
 
 
 def test_a_success_that_changed_nothing_is_held_back_where_successes_of_the_task_do() -> None:
@@ -108,6 +120,16 @@ def test_imported_trajectories_of_different_files_are_compared_by_what_they_were
 def test_pictures_that_cannot_be_compared_are_the_same_only_where_they_are_the_same_pixels() -> None:
     assert same(steps("a", "b"), {}) and not same(steps("near", "b"), {})
     assert not same(steps("a", "b", action=None))
+
+
+@pytest.mark.parametrize(("bits", "duplicate"), [(0xFF, True), (0x1FF, False)])
+def test_screens_with_near_hashes_are_one_only_where_a_closer_look_says_so_too(bits: int, duplicate: bool) -> None:
+    accepted = Accepted()
+    accepted.add(trajectory(trajectory_id="old"), steps("a", "b"), LOOKS)
+    details = {"a": Detail((1920, 1080), 0, 9), "near": Detail((1920, 1080), bits, 9)}
+    context = GateContext(looks=LOOKS, accepted=accepted, details=details.get)
+    found = DuplicatesGate(DuplicateOptions()).check(trajectory(), steps("near", "b"), context)
+    assert found is not None and found.passed is not duplicate
 
 
 def test_a_copy_that_waits_or_clicks_in_vain_besides_is_a_copy_and_so_is_what_it_was_copied_from() -> None:

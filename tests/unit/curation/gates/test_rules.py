@@ -9,7 +9,7 @@ from curation.gates.gate import GateContext, GateResult
 from curation.gates.loops import LoopOptions, LoopsGate
 from curation.gates.redundant import RedundantGate, RedundantOptions
 from curation.gates.transient import TransientGate, TransientOptions
-from curation.pictures import BITS
+from curation.pictures import BITS, Detail
 from schemas.config.section import Section
 from schemas.tables.step import Step
 from tests.unit.curation.gates.test_gates import steps, trajectory
@@ -94,6 +94,13 @@ def test_an_action_on_a_blank_screen_is_turned_away_and_waiting_for_it_is_not() 
     assert (found.passed, found.error_step) == (False, 1) and "blank" in found.reason
     waited = [rows[0], rows[1].model_copy(update={"action_type": "wait"})]
     assert transient(waited, a=BUSY, b=0b111).passed
+
+
+def test_a_screen_with_few_edges_is_blank_only_where_a_closer_look_finds_no_more_than_what_turns() -> None:
+    large, small = (1280, 720), (160, 210)
+    for size, spread, passed in ((large, 0, False), (large, 7, False), (large, 8, True), (small, 8, False)):
+        context = GateContext(looks={"a": BUSY, "b": 0}, details={"b": Detail(size, 0, spread)}.get)
+        assert TransientGate(TransientOptions()).check(trajectory(), steps("a", "b"), context).passed is passed
 
 
 def test_a_screen_that_went_on_changing_is_turned_away_unless_it_only_blinked() -> None:

@@ -1,16 +1,21 @@
 """What the gates know of screens on which something changes by itself."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageDraw
 
 from benchmarks.shared.planted.faults import Script, form, planted
+from benchmarks.shared.planted.pictures import png
+from curation.pictures import detail
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.filter import decide
 from tasks.shared.decisions import decisions_of
+from tasks.shared.known import Known
 
 CLOCKS = [form(number, 0) for number in range(3, 124, 4)]
 
@@ -76,3 +81,27 @@ def test_a_lake_without_some_of_its_pictures_is_filtered_as_before(config: Confi
     write(lake, [one.record() for one in (*still, *CLOCKS[3:])])
     lake.delete("screenshots", "true")
     assert {one.passed for one in decide(config, lake, 0)[0]} == {True}
+
+
+def test_sparse_pages_at_the_size_of_a_desktop_are_neither_blank_nor_copies_of_each_other(config: Config) -> None:
+    def page(x: int, y: int) -> bytes:
+        image = Image.new("RGB", (1920, 1080), "white")
+        ImageDraw.Draw(image).rectangle((x, y, x + 300, y + 40), outline="black")
+        ImageDraw.Draw(image).text((x + 8, y + 12), "Search for a word", fill="black")
+        return png(image)
+
+    one, again = form(3, 0), form(4, 0).trajectory
+    names = {"trajectory_id": again.trajectory_id, "seed": again.seed}
+    other = replace(one, trajectory=one.trajectory.model_copy(update=names))
+    one, other = (
+        replace(one, shots=tuple(replace(shot, png=page(100 + 300 * at, y)) for at, shot in enumerate(one.shots)))
+        for one, y in ((one, 100), (other, 800))
+    )
+    lake = Lake.open(config.lake)
+    write(lake, [one.record(), other.record()])
+    decide(config, lake, 0)
+    assert [found.passed for found in decisions_of(lake, 0).values()] == [True, True]
+    name = lake.read("steps", ["screenshot"])["screenshot"].to_pylist()[0]
+    shown = lake.read("screenshots", ["png"], {"sha256": name})["png"].to_pylist()[0]
+    known = Known(lake, 0)
+    assert known.detail(name) == detail(Image.open(io.BytesIO(shown))) and known.detail("0" * 64) is None
