@@ -86,6 +86,7 @@ class Redactor:
         about = record.about.model_copy(
             update={
                 "failure_reason": record.about.failure_reason and self.text(record.about.failure_reason, secrets),
+                "reason": self.text(record.about.reason, secrets),
                 "extra": self.value(record.about.extra, secrets),
             }
         )

@@ -26,6 +26,10 @@ CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")
 """Control characters that no text has."""
 
 
+NO_TEXT = re.compile("[\\x00\ud800-\udfff]")
+"""A NUL, which databases end a text at, and half of a character."""
+
+
 def harmless(text: str) -> str:
     """The text with all that would steer a terminal written out, such as `\\x1b`; everything else stays as it was."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

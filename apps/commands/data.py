@@ -69,7 +69,7 @@ def _show_export(
     from schemas.text import counted
 
     count, others = routes.total(), routes.total() - routes["sft"]
-    if not chosen and form.trained_on and others:
+    if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
         say(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
     if redactor:

@@ -107,7 +107,7 @@ class AgentNet(Format):
             raise Refused(place, "instruction", "no instruction")
         extra = {self.name: others} if others else {}
         record = Exchanged(str(line.task_id), asked, tuple(steps), line.task_completed, extra=extra)
-        return with_metadata(record, line.flywheel)
+        return with_metadata(record, line.flywheel, place)
 
     def _step(
         self, entry: _Entry, unit: str, pointer: Point | None, source: Source, place: Place, where: str

@@ -147,7 +147,7 @@ class Atif(Format):
         name = document.trajectory_id or document.session_id or place.file
         after = None if answered else screen
         record = Exchanged(name, asked, tuple(steps), after=after, extra={self.name: kept} if kept else {})
-        return with_metadata(record, known)
+        return with_metadata(record, known, place)
 
 
 def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target: Target) -> dict[str, Any]:

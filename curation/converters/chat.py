@@ -175,6 +175,7 @@ def record_of(
     steps: Sequence[ExchangedStep],
     known: Metadata | None,
     kept: Extra,
+    place: Place,
     decided: Sequence[Decided] = (),
 ) -> Exchanged:
     """The trajectory of a row with what is known of it; of a row of one step, that is known of the row's last.
@@ -184,15 +185,19 @@ def record_of(
         instruction, steps: what the row holds.
         known: what stands under `flywheel`.
         kept: what the row holds beyond that.
+        place: where the row stands.
         decided: what people decided on it.
+
+    Raises:
+        Refused: what is known is of more or fewer steps.
     """
     called = known.trajectory.trajectory_id if known else ""
     extra = {name: kept} if kept else {}
     record = Exchanged(called, instruction, tuple(steps), decided=tuple(decided), extra=extra)
     if known is None or known.step is None or not steps:
-        return with_metadata(record, known)
-    own = with_metadata(replace(record, steps=(steps[-1],)), known).steps
-    whole = with_metadata(record, known.model_copy(update={"steps": []}))
+        return with_metadata(record, known, place)
+    own = with_metadata(replace(record, steps=(steps[-1],)), known, place).steps
+    whole = with_metadata(record, known.model_copy(update={"steps": []}), place)
     return replace(whole, steps=(*whole.steps[:-1], *own))
 
 

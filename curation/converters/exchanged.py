@@ -9,15 +9,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from schemas.action import Action, from_json, to_json
 from schemas.failure import Boundary
 from schemas.tables.review import Decision
-from schemas.tables.trajectory import IMPORT, Termination
-from schemas.text import Storable, storable
+from schemas.tables.trajectory import IMPORT, Route, Termination
+from schemas.text import NO_TEXT, Storable, counted, storable
 
 OWN = "flywheel"
 """The key of our metadata in records of others."""
@@ -27,9 +28,61 @@ MOST_TEXT = 100_000
 """Characters of an instruction, a thought or a reply."""
 MOST_SEED = 1_000_000
 """One past the last training seed: trajectories of other seeds measure policies and are never trained on."""
+MOST_SECONDS = 10_000_000.0
+"""Of a trajectory: some months."""
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+"""When a trajectory may have begun, the latter exclusive."""
+DEEPEST = 100
+"""Lists and objects in each other of a record."""
 
 Extra = Mapping[str, Any]
 """What a record holds beyond our columns: JSON values by format."""
+
+
+def flaw_of(value: object) -> tuple[str, str] | None:
+    """The first thing in a JSON value that no lake keeps: where it stands, such as `steps.3.text`, and what it is.
+
+    It is a NUL or half of a character in a text or a key, or what is nested deeper than `DEEPEST`; None where there is
+    none. In the stored JSON half of a character would keep every query that looks into it from running.
+    """
+    left: list[tuple[tuple[str, ...], object]] = [((), value)]
+    while left:
+        path, one = left.pop()
+        where, inside = ".".join(path), list[tuple[tuple[str, ...], object]]()
+        if isinstance(one, dict):
+            fields = cast(dict[object, object], one)
+            texts = [str(name) for name in fields]
+            inside = [((*path, name), held) for name, held in zip(texts, fields.values(), strict=True)]
+        elif isinstance(one, list | tuple):
+            items = cast(list[object] | tuple[object, ...], one)
+            texts, inside = [], [((*path, str(number)), held) for number, held in enumerate(items)]
+        else:
+            texts = [one] if isinstance(one, str) else []
+        found = next((found for text in texts if (found := NO_TEXT.search(text))), None)
+        if found:
+            what = "a NUL" if found[0] == "\0" else f"half of a character, {found[0]!a},"
+            return where, f"{what} is no text"
+        if len(path) > DEEPEST:
+            return where[:80], f"nested more than {DEEPEST} deep"
+        left += reversed(inside)
+    return None
+
+
+def _begun(instant: datetime) -> datetime:
+    """The instant; raises ValueError for one that is not in the time that tables and Python's own arithmetic hold."""
+    try:
+        within = EARLIEST <= instant.astimezone(UTC) < LATEST
+    except OverflowError:
+        within = False
+    if not within:
+        raise ValueError(f"{instant.isoformat()} is not from {EARLIEST.year} to {LATEST.year} in UTC")
+    return instant
+
+
+def holds_back(route: str | None, success: bool | None) -> bool:
+    """Whether a filter that sent a trajectory there says that it is no success, whatever itself says: it waits for a
+    person, says nothing about a policy, or was turned away though it claims success."""
+    return route in ("quarantine", "none") or (route == "ct" and success is True)
 
 
 class _Known(BaseModel):
@@ -41,30 +94,36 @@ class About(_Known):
 
     lake: Storable = ""
     trajectory_id: Storable = ""
-    iteration: int | None = None
+    iteration: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
     task_id: Storable = ""
     seed: int | None = None
     policy: Storable = ""
     policy_version: Storable = ""
     success: bool | None = None
-    reward: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    reward: Annotated[float, Field(ge=-1.0, le=1.0, allow_inf_nan=False)] | None = None
     termination: Termination | None = None
     failure_boundary: Boundary | None = None
     failure_reason: Storable | None = None
-    started_at: AwareDatetime | None = None
-    wall_s: Annotated[float, Field(ge=0.0)] | None = None
+    started_at: Annotated[AwareDatetime, AfterValidator(_begun)] | None = None
+    wall_s: Annotated[float, Field(ge=0.0, le=MOST_SECONDS, allow_inf_nan=False)] | None = None
     continues: Storable | None = None
     """Of a correction: the trajectory, of the lake it is from, whose first steps were replayed."""
     replayed: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
     """How many steps were: the context of what follows, some of them errors, and no targets."""
     withheld: bool = False
     """Whether none of its steps is a target: a correction that nothing saw succeed, or that was undone."""
+    route: Route | None = None
+    """Where the filter or a person of the lake that it is from sent it; null where none has seen it."""
+    reason: Storable = ""
+    """Why."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Of formats other than the one that is written."""
 
 
 _LATER = {"continues", "replayed", "withheld"}
 """Fields that came later: they count in a digest only where they say something, so that older ones stay the same."""
+_DECIDED = {"route", "reason"}
+"""Fields that change as people and judges look again: of these a digest counts that a trajectory is held back."""
 
 
 class Correction(_Known):
@@ -101,11 +160,19 @@ class Metadata(_Known):
     unit: str | None = None
     dialect: str | None = None
     trajectory: About = About()
-    step: Annotated[int, Field(ge=0)] | None = None
+    step: Annotated[int, Field(ge=0, lt=MOST_STEPS)] | None = None
     """Which step a row is; null where a row is a trajectory."""
     copied: bool = False
     """Whether a row is only what is to be learnt: its trajectory stands whole elsewhere in the same export."""
     steps: list[StepAbout] = Field(default_factory=list[StepAbout])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, value: object) -> object:
+        """Refuses what no lake keeps, also where a format holds this as a text of JSON."""
+        if flaw := flaw_of(value):
+            raise ValueError(": ".join(filter(None, flaw)))
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +267,10 @@ class Exchanged:
             for one in self.steps
         ]
         after = self.after and self.after.sha256
-        about = self.about.model_dump(mode="json", exclude=_LATER)
+        about = self.about.model_dump(mode="json", exclude=_LATER | _DECIDED)
         about |= self.about.model_dump(mode="json", include=_LATER, exclude_defaults=True)
+        if holds_back(self.about.route, self.success):
+            about["route"] = self.about.route
         whole = [self.name, self.instruction, steps, self.success, after, about]
         return hashlib.sha256(json.dumps([*whole, self.extra], sort_keys=True).encode()).hexdigest()
 
@@ -231,24 +300,31 @@ class Refused(ValueError):
 
 
 def checked(record: Exchanged, place: Place) -> Exchanged:
-    """The record with its texts made storable.
+    """The record.
 
     Raises:
-        Refused: no step with a screenshot, more steps or longer texts than a lake takes, a seed that measures policies.
+        Refused: no step with a screenshot, more steps or longer texts than a lake takes, what is no text, a seed that
+            measures policies, a trajectory that continues itself.
     """
-    seed = record.about.seed
+    about, seed = record.about, record.about.seed
     if not record.steps:
         raise Refused(place, "steps", "a trajectory without screenshots")
     if len(record.steps) > MOST_STEPS:
         raise Refused(place, "steps", f"{len(record.steps)} steps, at most {MOST_STEPS} are taken")
     if seed is not None and not 0 <= seed < MOST_SEED:
         raise Refused(place, f"{OWN}.trajectory.seed", f"seed {seed} measures policies and must not be trained on")
+    if about.continues and about.continues == about.trajectory_id:
+        raise Refused(place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} says that it continues itself")
     texts = {"name": record.name, "instruction": record.instruction}
     for number, step in enumerate(record.steps):
         texts |= {f"steps.{number}.thought": step.thought, f"steps.{number}.action": step.text}
     for where, text in texts.items():
         if len(text) > MOST_TEXT:
             raise Refused(place, where, f"{len(text):,} characters, at most {MOST_TEXT:,} are taken")
+    acted = {f"steps.{at}.action": one.action.model_dump() for at, one in enumerate(record.steps) if one.action}
+    for where, held in {**texts, **acted}.items():
+        if flaw := flaw_of(held):
+            raise Refused(place, ".".join(filter(None, (where, flaw[0]))), flaw[1])
     return record
 
 
@@ -279,14 +355,21 @@ def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     return about.model_dump(mode="json", exclude_defaults=True)
 
 
-def with_metadata(record: Exchanged, known: Metadata | None) -> Exchanged:
-    """The record with what stood under `flywheel`; what the format itself says of the outcome counts."""
+def with_metadata(record: Exchanged, known: Metadata | None, place: Place) -> Exchanged:
+    """The record with what stood under `flywheel`; what the format itself says of the outcome counts.
+
+    Raises:
+        Refused: it tells of more or fewer steps than there are.
+    """
     if known is None:
         return record
+    told, there = len(known.steps), len(record.steps)
+    if told not in (0, there):
+        raise Refused(place, f"{OWN}.steps", f"it tells of {counted(told, 'step')}, and the record has {there}")
     about = known.trajectory.model_copy(update={"extra": {}})
     success = known.trajectory.success if record.success is None else record.success
     steps = [
-        _with_step(step, known.steps[number] if number < len(known.steps) else StepAbout())
+        _with_step(step, known.steps[number] if known.steps else StepAbout())
         for number, step in enumerate(record.steps)
     ]
     extra = {**known.trajectory.extra, **record.extra}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
-from curation.converters.exchanged import Picture, Place, Refused
+from curation.converters.exchanged import Picture, Place, Refused, flaw_of
 from schemas.failure import UsageError
 from schemas.text import storable
 
@@ -172,14 +172,16 @@ def _png(image: Image.Image) -> bytes:
 
 
 def model_of(kind: type[M], value: Any, place: Place) -> M:
-    """A record as its columns; raises Refused with the field that is not as it should be."""
+    """A record as its columns; raises Refused with the field that is not as it should be, or is none that is kept."""
     if isinstance(value, Refused):
         raise value
+    if flaw := flaw_of(value):
+        raise Refused(place, *flaw)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Refused(place, ".".join(map(str, first["loc"])), first["msg"]) from error
+        raise Refused(place, ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")) from error
 
 
 def fields_of(value: object) -> dict[str, Any]:

@@ -35,8 +35,6 @@ class Format(ABC):
     assumed: ClassVar[str | None] = None
     """The unit of a record that does not say; None where the format does not settle it."""
     dialects: ClassVar[tuple[str, ...]] = ()
-    trained_on: ClassVar[bool] = False
-    """Whether trainers imitate every reply that it holds, whatever became of its trajectory."""
     addressed: ClassVar[bool] = False
     """Whether its pictures are named by their address, before which `Target.images_at` stands."""
     comes_home: ClassVar[bool] = False

@@ -180,11 +180,11 @@ class LabelStudio(Format):
             kept = task.model_dump(mode="json", exclude_unset=True, exclude={"data": {"image"}})
             fields = {"data": kept.pop("data"), "predictions": kept.pop("predictions", []), "task": kept}
             step = ExchangedStep(screen, own.thought, own.action, own.text, own.error, extra={self.name: fields})
-            return Part(record_of(self.name, asked, [step], None, {}), key, number)
+            return Part(record_of(self.name, asked, [step], None, {}, place), key, number)
         rest = [one for one in (_rest(answer) for answer in answers) if one["result"]]
         if rest:
             own = replace(own, extra={self.name: {"task": {"annotations": rest}}})
-        return Part(record_of(self.name, asked, [own], known, {}, decided), key, number)
+        return Part(record_of(self.name, asked, [own], known, {}, place, decided), key, number)
 
 
 def _rest(answer: _Answer) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class LeRobot(Format):
         foreign = (f"{place.file}:{extra.get('episode_index')}", frame.frame_index or 0)
         named = known is not None and known.trajectory.trajectory_id
         own, number = key_of(known, place) if named else foreign
-        return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}), own, number)
+        return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
 
 
 def _step(frame: _Frame, screen: Picture) -> ExchangedStep:

@@ -24,7 +24,7 @@ from schemas.action import from_json, point_of, to_json
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
-from schemas.tables.trajectory import IMPORT, Termination, Trajectory
+from schemas.tables.trajectory import IMPORT, Route, Termination, Trajectory
 from schemas.text import storable
 
 NAME = "name"
@@ -71,6 +71,7 @@ def exchanged_of(
     corrections: Mapping[int, Correction] | None = None,
     withheld: bool = False,
     targets: Collection[int] | None = None,
+    decided: tuple[Route | None, str] = (None, ""),
 ) -> Exchanged:
     """A stored trajectory as it is exchanged.
 
@@ -82,6 +83,7 @@ def exchanged_of(
         corrections: by step, what people put in its place.
         withheld: whether none of its steps is a target.
         targets: the steps that a training here imitates as they were recorded; None where the filter did not accept it.
+        decided: where the filter or a person sent it, and why; None where none has seen it.
     """
     extra = json.loads(trajectory.extra or "{}")
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
@@ -95,7 +97,7 @@ def exchanged_of(
         ),
         success=trajectory.success,
         after=pictures.get(after) if after else None,
-        about=About(lake=lake_id, withheld=withheld, **known),
+        about=About(lake=lake_id, withheld=withheld, route=decided[0], reason=decided[1], **known),
         extra=extra,
     )
 

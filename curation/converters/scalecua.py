@@ -55,7 +55,6 @@ class ScaleCua(Format):
     targets."""
 
     name = "scalecua"
-    trained_on = True
     units = ("fraction",)
     assumed = "fraction"
 
@@ -131,7 +130,7 @@ class ScaleCua(Format):
         named = known is not None and known.trajectory.trajectory_id
         key, number = key_of(known, place) if named else (asked[1], before)
         copied = known is not None and known.copied
-        return Part(record_of(self.name, asked[1], [step], known, {}), key, number, copied)
+        return Part(record_of(self.name, asked[1], [step], known, {}, place), key, number, copied)
 
 
 def _operation(step: ExchangedStep) -> str:

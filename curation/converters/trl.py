@@ -6,10 +6,11 @@ completion or the chosen reply, and the row stays with the trajectory.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Json
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import from_json
 
 from curation.converters.chat import (
     CHAT_DIALECTS,
@@ -44,6 +45,11 @@ class _Message(BaseModel):
     content: str | list[dict[str, Any]] | None = None
 
 
+def _object(value: Any) -> Any:
+    """What a text of JSON holds; anything else as it is."""
+    return from_json(value) if isinstance(value, str) else value
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -54,14 +60,13 @@ class _Row(BaseModel):
     rejected: list[_Message] | None = None
     images: list[Any] | None = None
     image: Any = None
-    flywheel: Metadata | Json[Metadata] | None = None
+    flywheel: Annotated[Metadata | None, BeforeValidator(_object)] = None
 
 
 class Trl(Format):
     """One Parquet file, or lines of JSON."""
 
     name = "trl"
-    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 
@@ -130,7 +135,7 @@ class Trl(Format):
         if row.flywheel is None:
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
-        return record_of(self.name, instruction, steps, row.flywheel, kept)
+        return record_of(self.name, instruction, steps, row.flywheel, kept, place)
 
 
 def _card(completions: bool) -> str:

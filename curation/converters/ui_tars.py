@@ -58,7 +58,6 @@ class UiTars(Format):
     """A file of lines and a folder of pictures."""
 
     name = "ui-tars"
-    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 
@@ -118,7 +117,7 @@ class UiTars(Format):
         key, step = key_of(known, place)
         instruction = prompt.split(HEADING, 1)[-1].strip() if kept else prompt.split(HEADING, 1)[-1]
         copied = known is not None and known.copied
-        return Part(record_of(self.name, instruction, steps, known, kept), key, step, copied)
+        return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
 def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:

@@ -80,7 +80,6 @@ class Verl(Format):
     """One Parquet file, and one of trajectories that are not all targets."""
 
     name = "verl"
-    trained_on = True
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 
@@ -162,7 +161,7 @@ class Verl(Format):
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
         key, step = key_of(known, place)
         copied = known is not None and known.copied
-        return Part(record_of(self.name, instruction, steps, known, kept), key, step, copied)
+        return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
 def _turns(messages: Iterable[_Message], pictures: list[Picture], place: Place) -> Iterator[Turn]:

@@ -48,6 +48,8 @@ class GateContext:
     """The accepted trajectories that it can be held against."""
     probation: str = ""
     """Why the judge of that verdict is on probation; empty if it is not."""
+    by_judge: bool = False
+    """Whether the trajectory's task is one of the suite that has no verifier."""
 
 
 class Gate(ABC, Generic[Options]):

@@ -1,30 +1,41 @@
 """The gates that ask whether the task was done: by its verifier, or by a judge where it has none."""
 
+import json
 from collections.abc import Sequence
 
+from curation.converters.exchanged import OWN, holds_back
 from curation.gates.gate import Gate, GateContext, GateResult
 from schemas.config.section import Section
 from schemas.tables.step import Step
-from schemas.tables.trajectory import IMPORT, Trajectory
+from schemas.tables.trajectory import IMPORT, Route, Trajectory
 
 CLAIMED = "imported as done: its own data says so, and no verifier here has looked"
+UNSEEN = "imported as done: its own data says so, but its task has no verifier, so a judge or a person has to look"
 DENIED = "imported as not done: its own data says so, and no verifier here has looked"
 
 
 class VerifierGate(Gate[Section]):
     """Passes what the verifier called a success; a reward below the task's threshold is none. Leaves to the judge what
-    it judged."""
+    it judged.
+
+    Of what is imported nobody here saw the end, so that its own data counts: also where the lake that it is from held
+    it back, which is nothing that a judge here takes back.
+    """
 
     name = "verifier"
-    rule = "2"
+    rule = "3"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
         """Passes what reached its threshold; a trajectory that ended without that went wrong at its last step. An
-        imported one was verified by nobody here: its own data says what became of it."""
-        if context.judged is not None:
-            return None
+        imported one was verified by nobody here: its own data says what became of it, but for tasks of the suite that
+        only a judge can score."""
         reward = trajectory.reward or 0.0
         imported = trajectory.policy == IMPORT
+        held = _held_back(trajectory) if imported else None
+        if held or context.judged is not None:
+            return held
+        if imported and trajectory.success and context.by_judge:
+            return GateResult(False, UNSEEN, score=reward, route="quarantine")
         if trajectory.success:
             return GateResult(True, CLAIMED if imported else f"raw reward is {reward:g}", score=reward)
         if trajectory.termination == "done":
@@ -33,6 +44,16 @@ class VerifierGate(Gate[Section]):
             return GateResult(False, why, score=reward, error_step=last)
         short = f" with raw reward {reward:g}" if reward else ""
         return GateResult(False, f"not done: {trajectory.termination}{short}", score=reward)
+
+
+def _held_back(trajectory: Trajectory) -> GateResult | None:
+    """The result of an imported trajectory that the lake it is from held back; None where that lake did not."""
+    about = json.loads(trajectory.extra or "{}").get(OWN, {})
+    route: Route | None = about.get("route")
+    if not holds_back(route, trajectory.success):
+        return None
+    why = about.get("reason") or "no reason given"
+    return GateResult(False, f"not accepted where it is from ({route}): {why}", score=trajectory.reward, route=route)
 
 
 class JudgeGate(Gate[Section]):

@@ -8,7 +8,7 @@ second time its rows are written under keys that derive from what they hold.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -186,7 +186,8 @@ def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[I
 
 def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     of, own = _import_of(run, iteration, request, name)
-    numbers = _write(run.lake, request, of, own)
+    tasks = {one.task_id: one for one in (*catalog(run.config), own)}
+    numbers = _write(run.lake, request, of, tasks)
     already = numbers["already"]
     text = f"{numbers['trajectories']} trajectories, {numbers['steps']} steps of {request.path.name}"
     more = f"; {already} were in the lake already" if already else ""
@@ -194,8 +195,8 @@ def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     return {"format": name.split(":")[1], "path": str(request.path), "source": name, **numbers, "say": text + more}
 
 
-def _write(lake: Lake, request: Request, of: Import, own: GuiTask) -> dict[str, int]:
-    """Writes all, and counts what was new and what the lake had before this import."""
+def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
+    """Writes all, with the tasks that it is of, and counts what was new and what the lake had before this import."""
     mine, theirs = dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
@@ -206,8 +207,7 @@ def _write(lake: Lake, request: Request, of: Import, own: GuiTask) -> dict[str, 
             others = {row["trajectory_id"] for row in there if row["iteration"] != of.iteration}
             theirs.names |= others
             new = [rows for rows in chunk if rows.trajectory.trajectory_id not in others]
-            if any(rows.trajectory.task_id == own.task_id for rows in new):
-                lake.append("tasks", [own])
+            lake.append("tasks", [tasks[one] for one in sorted({rows.trajectory.task_id for rows in new})])
             lake.append("screenshots", [one for rows in new for one in rows.screenshots])
             lake.append("steps", [one for rows in new for one in rows.steps])
             lake.append("reflections", [one for rows in new for one in rows.reflections])

@@ -20,7 +20,8 @@ from schemas.observation import Element, elements_of
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
-from schemas.tables.trajectory import Trajectory
+from schemas.tables.trajectory import Route, Trajectory
+from schemas.tables.verdict import ROUTES
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.console import bar
@@ -37,7 +38,7 @@ ALL = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What of trajectories is a target as it was recorded."""
+    """What of trajectories is a target as it was recorded, and what was decided of them."""
 
     corrections: Mapping[str, Mapping[int, Correction]]
     """By trajectory and step, what people put in its place."""
@@ -45,10 +46,13 @@ class Taught:
     """Trajectories of which nothing is a target."""
     targets: Mapping[str, Collection[int]]
     """Of each trajectory that the filter accepted, the steps that a training here imitates."""
+    decided: Mapping[str, tuple[Route, str]]
+    """Where the filter or a person sent each trajectory that one has seen, and why."""
 
-    def of(self, name: str) -> tuple[Mapping[int, Correction], bool, Collection[int] | None]:
+    def of(self, name: str) -> tuple[Mapping[int, Correction], bool, Collection[int] | None, tuple[Route | None, str]]:
         """Of one trajectory."""
-        return self.corrections.get(name, {}), name in self.withheld, self.targets.get(name)
+        decided = self.decided.get(name, (None, ""))
+        return self.corrections.get(name, {}), name in self.withheld, self.targets.get(name), decided
 
 
 def export_trajectories(
@@ -148,7 +152,7 @@ def exchanged(
 
 
 def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:
-    """What a training here imitates of trajectories, which `exchange_trajectories` gave."""
+    """What a training here imitates, and what was decided, of trajectories, which `exchange_trajectories` gave."""
     weighed = weighed_targets(config, lake)
     targets: dict[str, set[int]] = {row["trajectory_id"]: set() for row in rows if row["route"] == "sft"}
     instead = set[tuple[str, int]]()
@@ -165,7 +169,9 @@ def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Ta
     for row in ask(lake, "exchange_corrections").to_pylist():
         at = row["trajectory_id"], row["step"]
         given[at[0]][at[1]] = Correction.model_validate({**row, "taught": at in instead})
-    return Taught(given, {row["trajectory_id"] for row in rows if row["withheld"]}, targets)
+    withheld = {row["trajectory_id"] for row in rows if row["withheld"]}
+    decided = {row["trajectory_id"]: (row["route"], row["reason"]) for row in rows if row["route"] in ROUTES}
+    return Taught(given, withheld, targets, decided)
 
 
 def _screens(

@@ -13,6 +13,7 @@ from curation.gates.known import Accepted, TaskFacts
 from curation.pictures import Detail, bits_of, detail, edges
 from curation.restless import Pair, Still, restless_cells
 from schemas.tables.step import Step
+from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask, stream
@@ -48,6 +49,8 @@ class Known:
         self._lake, self._still = lake, _still_of(lake, iteration)
         self._shown = dict[str, Still]()
         self._tasks |= {task: self._facts(iteration, task) for task in self._still}
+        own = lake.rows(GuiTask, {"verifier": JUDGED})
+        self._by_judge = {one.task_id for one in own if one.environment != IMPORTED}
         self._accepted, self._details = Accepted(), dict[str, Detail | None]()
         with stream(lake, "gate_accepted", iteration=iteration) as batches:
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -62,7 +65,8 @@ class Known:
     def context(self, trajectory: Trajectory, judged: Verdict | None, probation: str = "") -> GateContext:
         """What the gates may know of a trajectory: the judge's verdict on it, and why that judge is on probation."""
         task = self._tasks.get(trajectory.task_id, TaskFacts())
-        return GateContext(judged, self.looks, self.detail, task, self._accepted, probation)
+        by_judge = trajectory.task_id in self._by_judge
+        return GateContext(judged, self.looks, self.detail, task, self._accepted, probation, by_judge)
 
     def detail(self, name: str) -> Detail | None:
         """What a screenshot looks like closely, without what changes on it all the time; None if it is not there."""

@@ -23,7 +23,8 @@ from curation.converters.files import Source, Target
 from curation.converters.format import Format
 from schemas.action import Action, action_of, to_json
 
-TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+LETTER = st.characters(codec="utf-8", exclude_characters="\0")
+TEXT = st.text(LETTER, max_size=12)
 WORD = st.text("abcxyz019", min_size=1, max_size=6)
 PLACE = st.integers(0, 1000).map(lambda thousandth: thousandth / 1000)
 POINT = {"x": PLACE, "y": PLACE}
@@ -108,7 +109,7 @@ RECORDS = st.lists(
     st.builds(
         Exchanged,
         name=WORD,
-        instruction=st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(lambda text: f"Do {text}."),
+        instruction=st.text(LETTER, min_size=1, max_size=20).map(lambda text: f"Do {text}."),
         steps=st.lists(STEPS, min_size=1, max_size=4).map(tuple),
         success=st.sampled_from([True, False, None]),
         about=ABOUT,

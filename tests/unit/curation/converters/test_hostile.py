@@ -44,8 +44,8 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(image="/etc/passwd"), "traj.0.image: '/etc/passwd' leads out"),
         (line(image="link.png"), "traj.0.image: 'link.png' leads out"),
         (line(image=""), "traj.0.image: no screenshot"),
-        (line(image="a\0.png"), "traj.0.image: 'a\\x00.png' is no name of a file"),
-        (line(image="\ud800.png"), "traj.0.image"),
+        (line(image="a\0.png"), "traj.0.image: a NUL is no text"),
+        (line(image="\ud800.png"), "traj.0.image: half of a character, '\\ud800', is no text"),
         (line(image="x" * 5000), "traj.0.image"),
         (line(image="none.png"), "traj.0.image: there is no picture 'none.png'"),
         (line(image="text.png"), "traj.0.image: no picture in 'text.png': it is none of PNG"),
@@ -58,6 +58,20 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(task_completed="perhaps"), "task_completed: Input should be a valid boolean"),
         (line(flywheel={"trajectory": {"seed": 1_000_000}}), "flywheel.trajectory.seed: seed 1000000 measures"),
         (line(flywheel={"trajectory": {"reward": 7}}), "flywheel.trajectory.reward"),
+        (line(flywheel={"trajectory": {"reward": float("nan")}}), "flywheel.trajectory.reward"),
+        (line(flywheel={"trajectory": {"wall_s": float("inf")}}), "flywheel.trajectory.wall_s"),
+        (line(flywheel={"trajectory": {"wall_s": 1e300}}), "flywheel.trajectory.wall_s"),
+        (line(flywheel={"trajectory": {"iteration": 2**31}}), "flywheel.trajectory.iteration"),
+        (
+            line(flywheel={"trajectory": {"trajectory_id": "a", "continues": "a"}}),
+            "trajectory.continues: a says that it",
+        ),
+        (line(flywheel={"steps": [{}, {}]}), "line 1, flywheel.steps: it tells of 2 steps, and the record has 1"),
+        (line(instruction="half \ud800 a letter"), "line 1, instruction: half of a character"),
+        (line(mood={"deep": ["fine", "\ud801"]}), "line 1, mood.deep.1: half of a character"),
+        (line(mood={"a\0": 1}), "line 1, mood: a NUL is no text"),
+        (line(code="pyautogui.write(message='a\\x00b')"), "line 1, steps.0.action.content: a NUL is no text"),
+        (line(mood=json.loads("[" * 160 + "]" * 160)), "line 1, mood"),
     ],
 )
 def test_a_bad_record_is_refused_by_line_and_field(tmp_path: Path, bad: object, said: str) -> None:
@@ -122,11 +136,45 @@ def test_a_thought_of_any_length_up_to_the_limit_is_taken_and_beyond_it_refused(
     assert "steps.0.thought: 100,001 characters" in refused(AgentNet(), file_of(tmp_path, entry))
 
 
-def test_lone_surrogates_are_written_out_and_stay(tmp_path: Path) -> None:
-    (record,) = taken(AgentNet(), file_of(tmp_path, line(instruction="half \ud800 a letter", mood="\ud801")))
-    assert record.instruction == "half \\ud800 a letter"
-    record.instruction.encode()
-    assert record.digest
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "9999-12-31T23:59:59-12:00",
+        "0001-01-01T00:00:00+12:00",
+        "1969-12-31T23:59:59Z",
+        "1970-01-01T00:00:00+01:00",
+        "2199-12-31T23:59:59-01:00",
+        "2200-01-01T00:00:00Z",
+        10**13,
+    ],
+)
+def test_a_beginning_out_of_the_time_that_a_lake_and_python_hold_is_refused(tmp_path: Path, begun: object) -> None:
+    bad = line(flywheel={"trajectory": {"started_at": begun}})
+    said = refused(AgentNet(), file_of(tmp_path, line(), bad))
+    assert "theirs.jsonl, line 2, flywheel.trajectory.started_at: " in said and "from 1970 to 2200 in UTC" in said
+
+
+def test_a_beginning_of_any_zone_within_that_time_is_taken(tmp_path: Path) -> None:
+    begun = ["1970-01-01T00:00:00Z", "1969-12-31T23:00:00-01:00", "2200-01-01T00:59:59+01:00"]
+    lines = [line(flywheel={"trajectory": {"started_at": one}}) for one in begun]
+    assert [one.about.started_at is not None for one in taken(AgentNet(), file_of(tmp_path, *lines))] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"trajectory": {"task_id": "\ud800"}}, "flywheel: "),
+        ({"trajectory": {"continues": "a\0"}}, "flywheel: trajectory.continues: a NUL is no text"),
+        ({"trajectory": {"started_at": "9999-12-31T23:59:59-12:00"}}, "flywheel.trajectory.started_at"),
+        ({"steps": [{}, {}]}, "flywheel.steps: it tells of 2 steps, and the record has 1"),
+    ],
+)
+def test_metadata_that_a_format_keeps_as_text_is_refused_as_any(
+    tmp_path: Path, known: dict[str, Any], said: str
+) -> None:
+    row = {"messages": TARS, "image": "a.png", "flywheel": json.dumps(known)}
+    found = refused(Trl(), file_of(tmp_path, row), unit="thousandths")
+    assert f"theirs.jsonl, line 1, {said}" in found
 
 
 @pytest.mark.parametrize(
