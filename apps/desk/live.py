@@ -116,12 +116,13 @@ class Session:
         if self.number == seen:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), wait_s)
-        proposal, task = self.proposal, self.planned.task
+        proposal, task, last = self.proposal, self.planned.task, self.reviews[-1] if self.reviews else None
         return {
             "name": self.name, "state": self.state, "number": self.number, "person": self.person,
             "task": task.task_id, "seed": self.planned.seed, "max_steps": task.max_steps, "proposer": self.proposer,
             "instruction": self.asks, "screen": self.screen or {}, "done": self.done,
             "trajectory": self.planned.trajectory_id, "problem": self.problem,
+            "decided": {"person": last.person, "decision": last.decision} if last else None,
             "result": self.result.model_dump(include=RESULT) if self.result else {},
             "proposal": proposal and {
                 "thought": proposal.thought, "action": proposal.action,
@@ -183,11 +184,11 @@ class LiveSessions:
             Conflict: another page decided on it first.
         """
         session = self.session(name)
-        if session.answer is None or session.answer.done() or session.number != number:
-            raise Conflict(session.reviews[-1:])
         require_words(_draft(session, decided), None)
         if decided.decision == "override" and decided.action is None:
             raise UsageError("`action`: override needs the action to take.")
+        if session.answer is None or session.answer.done() or session.number != number:
+            raise Conflict(session.reviews[-1:])
         if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):
             raise UsageError("`decision`: what was proposed holds no action; override it.")
         session.answer.set_result(decided)

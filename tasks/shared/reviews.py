@@ -81,11 +81,11 @@ def submit(lake: Lake, draft: Draft) -> Review:
     """
     draft, there = _canonical(draft), reviews_of(lake, draft.trajectory_id)
     seen, since = there[: max(0, draft.revision)], there[max(0, draft.revision) :]
-    if since:
-        _same_or_conflict(draft, since)  # at once; what is written meanwhile `write` finds
     trajectory = trajectory_of(lake, draft.trajectory_id)
     require_sense(draft, trajectory, seen)
     step = _step(lake, trajectory, draft.step)
+    if since:
+        _same_or_conflict(draft, since)  # at once; what is written meanwhile `write` finds
     review = write(lake, draft, trajectory.iteration, step and (step.action, step.thought))
     if not any(one.undoes == review.review_id for one in since):  # sent again after it was undone
         take_effect(lake, trajectory, [*seen, review])

@@ -1,9 +1,11 @@
 /* A live session: shows what the sandbox shows and what is proposed, and sends what you decide. The session itself is the
-   desk's: this page can be reloaded or closed at any time; what you were writing rests in this browser meanwhile. */
+   desk's: this page can be reloaded or closed at any time; what you were writing rests in this browser meanwhile, and is
+   there again where somebody else decided first. */
 import { ask, describe, keys, make, person, toast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
 const $ = (id) => document.getElementById(id);
+const MISSING = "The picture of the screen did not come. Reload the page; the session goes on meanwhile.";
 
 const begin = $("begin");
 if (begin) {
@@ -25,13 +27,17 @@ if (root) run(root);
 
 function run(root) {
   const { name } = root.dataset;
-  const screen = new Screen($("screen"), (came) => { $("banner").hidden = came; came ? show() : missing(); });
+  const screen = new Screen($("screen"), (came) => { missing = came ? "" : MISSING; show(); });
   const editor = new ActionEditor($("editor"), screen, JSON.parse(root.dataset.kinds), () => { keep(); draw(); });
   let now = null, asked = performance.now(), sending = false;
-  const draftKey = () => `live:${name}:${now.number}`;
-  const keep = () => localStorage.setItem(draftKey(), JSON.stringify({ action: editor.action, thought: editor.thought }));
+  let missing = "", away = "", gone = ""; // why there is no picture, no answer, no session any more
+  const draftKey = `live:${name}`;
+  const draft = () => JSON.parse(localStorage.getItem(draftKey) ?? "null");
+  const keep = () => localStorage.setItem(draftKey, JSON.stringify({ number: now.number, action: editor.action, thought: editor.thought }));
+  const forget = () => localStorage.removeItem(draftKey);
   const editing = () => !editor.form.hidden;
-  const open = () => now?.state === "asking" && screen.ready;
+  const stands = () => now?.state === "asking" && screen.ready && !gone;
+  const open = () => stands() && !away;
   const asking = () => open() && !sending;
 
   function draw() {
@@ -43,22 +49,36 @@ function run(root) {
   function show() {
     if (now.screen.screenshot) screen.show(now.screen.screenshot, 0, now.screen.width, now.screen.height);
     $("asks").textContent = now.instruction;
-    $("state").textContent = now.state === "asking" ? (open() ? "your turn" : "loading the screen") : now.state;
+    $("state").textContent = gone ? "gone" : away ? "no answer" : now.state !== "asking" ? now.state : open() ? "your turn" : "loading the screen";
     $("number").textContent = Math.min(now.done.length, now.max_steps - 1);
     $("proposal").classList.toggle("waiting", !open());
     $("thought").textContent = now.proposal?.thought ?? "";
     $("action").textContent = now.proposal ? describe(now.proposal.action) : "";
     $("error").textContent = now.proposal?.error ?? "";
     $("done").replaceChildren(...now.done.map((one) => make("li", {}, make("b", {}, one.actor), ` ${describe(one.action)} `, make("span", { class: "soft" }, one.thought))));
-    for (const button of $("actions").children) button.disabled = !open() && button.dataset.do !== "end";
-    if (!open()) editor.close();
-    else if (localStorage.getItem(draftKey())) override();
-    if (now.state === "ended") ended();
+    for (const button of $("actions").children) button.disabled = Boolean(gone || away) || (!open() && button.dataset.do !== "end");
+    $("actions").hidden = Boolean(gone) || now.state === "ended";
+    if (!stands()) editor.close();
+    else if (draft()) override();
+    say();
     draw();
   }
 
-  function missing() {
-    $("banner").textContent = "The picture of the screen did not come. Reload the page; the session goes on meanwhile.";
+  /** Says above the screen what the page cannot show otherwise; most of it is something that went wrong. */
+  function say() {
+    const left = sending ? null : draft(), banner = $("banner"), over = gone || now.state === "ended";
+    const unsent = left && over ? ` What you were writing was not sent: ${describe(left.action)} ${left.thought}` : "";
+    const overtaken = left && !over && left.number !== now.number;
+    banner.classList.toggle("said", !gone && now.state === "ended" && !now.problem);
+    banner.replaceChildren(gone || away || missing);
+    if (!gone && now.state === "ended") ended();
+    else if (overtaken && !away && !missing) {
+      const by = now.decided ? `${now.decided.person} decided: ${now.decided.decision} ${describe(now.done.at(-1)?.action)}` : "the session went on";
+      const where = stands() ? "is in the form again, for this screen: look at it before you do it" : "comes back with the next screen";
+      banner.append(make("b", {}, "Meanwhile "), `${by}. What you were writing ${where}.`);
+    }
+    banner.append(unsent);
+    banner.hidden = !banner.textContent;
   }
 
   function ended() {
@@ -66,23 +86,21 @@ function run(root) {
     const how = now.problem || (success === null ? `It ended early: ${failure_reason}.` : `${success ? "Success" : "Failure"} after ${n_steps} steps${failure_reason ? `: ${failure_reason}` : ""}.`);
     $("banner").replaceChildren(`${how} `);
     if (!now.problem) $("banner").append("It is stored: ", make("a", { href: `/trajectory/${now.trajectory}` }, "look at it"), ", or ", make("a", { href: `/live?task=${encodeURIComponent(now.task)}` }, "begin another one"), ".");
-    $("banner").hidden = false;
-    $("actions").hidden = true;
   }
 
   function override() {
     if (!asking()) return;
-    const draft = JSON.parse(localStorage.getItem(draftKey()) ?? "null");
-    editor.open(draft?.action ?? now.proposal?.action, draft?.thought ?? "");
+    const left = draft();
+    editor.open(left?.action ?? now.proposal?.action, left?.thought ?? "");
     screen.svg.focus({ preventScroll: true });
     draw();
   }
 
   function cancel(event) {
     if (event && editing() && document.activeElement?.closest("form")) return screen.svg.focus();
-    localStorage.removeItem(draftKey());
+    forget();
     editor.close();
-    draw();
+    show();
   }
 
   async function send(decision, fields = {}) {
@@ -92,9 +110,12 @@ function run(root) {
     sending = true;
     const [status, answer] = await ask(`/api/live/${name}`, { person: who, number: now.number, decision, seconds, ...fields });
     sending = false;
-    if (status === 202) localStorage.removeItem(draftKey());
-    else toast(status === 409 ? "Another page has decided on this step; here is where it stands." : answer.error);
-    draw();
+    if (status === 202) {
+      forget();
+      editor.close();
+      now = { ...now, state: "acting" }; // what the desk says next; until then nothing is decided twice
+    } else toast(status === 409 ? "Another page has decided on this step; here is where it stands." : answer.error);
+    show();
   }
 
   async function end() {
@@ -127,12 +148,19 @@ function run(root) {
     while (now?.state !== "ended") {
       const [status, found] = await ask(`/api/live/${name}?seen=${now?.number ?? -1}`);
       if (status === 422) {
-        $("banner").textContent = found.error;
-        $("banner").hidden = false;
+        gone = found.error;
+        now ??= { state: "gone", number: -1, done: [], screen: {}, max_steps: 1, instruction: $("asks").textContent };
+        show();
         return;
       }
-      if (status !== 200) await new Promise((done) => setTimeout(done, 1000));
+      const silent = status === 200 ? "" : found.error || "The desk does not answer.";
+      if (silent !== away) {
+        away = silent;
+        if (now) show();
+      }
+      if (silent) await new Promise((done) => setTimeout(done, 1000));
       else if (found.number !== now?.number) {
+        if (editing() && !sending) keep();
         now = found;
         asked = performance.now();
         show();

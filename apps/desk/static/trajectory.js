@@ -95,13 +95,19 @@ function note() {
   $("noter").elements.note.focus();
 }
 
+/* One decision at a time: a key that is pressed twice is one decision, also while the next page is on its way. */
+let deciding = false, leaving = false;
+addEventListener("pageshow", () => { leaving = false; });
+
 /** Sends a decision. Where somebody was first, says what they decided, and the next press decides on top of that. */
 async function decide(decision, fields = {}) {
-  const who = person();
+  const who = !deciding && !leaving && person();
   if (!who) return null;
   const seconds = Math.round(performance.now() - opened) / 1000;
   const sent = { trajectory_id: item.trajectory_id, revision, person: who, decision, seconds, ...fields };
+  deciding = true;
   const [status, answer] = await ask("/api/reviews", sent);
+  deciding = false;
   if (status === 409) {
     conflict(answer);
     return null;
@@ -153,7 +159,9 @@ function list(reviews) {
 const next = (by) => { location.href = `/queue/${root.dataset.at}?of=${encodeURIComponent(item.trajectory_id)}&by=${by}`; };
 
 async function word(decision, fields = {}) {
-  if (await decide(decision, fields)) next(1);
+  if (!(await decide(decision, fields))) return;
+  leaving = true;
+  next(1);
 }
 
 async function save() {

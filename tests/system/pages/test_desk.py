@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -22,15 +24,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return make_place(tmp_path_factory.mktemp("desk"))
 
 
-@pytest.fixture(scope="module")
-def address(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path_factory.mktemp("home")), "FLYWHEEL__DESK__IDLE_S": "30"}
-    words = [sys.executable, "-m", "apps.cli", "desk", "--port", "0", "--config", str(place.file)]
+@contextmanager
+def serving(place: Place, home: Path, port: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A desk of its own process, and its address."""
+    environ = {**os.environ, "FLYWHEEL_HOME": str(home), "FLYWHEEL__DESK__IDLE_S": "30"}
+    words = [sys.executable, "-m", "apps.cli", "desk", "--port", port, "--config", str(place.file)]
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as desk:
         assert desk.stdout is not None
-        yield desk.stdout.readline().split()[1].rstrip("/")
-        desk.send_signal(signal.SIGTERM)
-        assert desk.wait(15) == 143
+        try:
+            yield desk, desk.stdout.readline().split()[1].rstrip("/")
+        finally:
+            desk.send_signal(signal.SIGTERM)
+            desk.wait(15)
+
+
+@pytest.fixture(scope="module")
+def address(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(place, tmp_path_factory.mktemp("home")) as (desk, address):
+        yield address
+    assert desk.returncode == 143
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +159,7 @@ def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> 
     point = ada.browser.find_element(By.NAME, "thought").get_attribute("value")
     assert point == "The first one"
     override_all(ada, 5)
+    assert "said" in (ada.browser.find_element(By.ID, "banner").get_attribute("class") or "")  # it is no error
     lake = ada.lake
     (trajectory,) = lake.read("trajectories", where={"policy": "person"}).to_pylist()
     name = trajectory["trajectory_id"]
@@ -161,6 +174,63 @@ def test_an_override_in_a_live_session_is_a_trajectory_and_a_pair(ada: Desk) -> 
     assert all(one["rejected"] != one["chosen"] for one in pairs.values())
     (decided,) = [row for row in ask(lake, "decisions", iteration=2).to_pylist() if row["trajectory_id"] == name]
     assert decided["route"] == "sft"
+
+
+def test_a_half_written_override_is_there_again_when_somebody_else_decides(
+    ada: Desk, place: Place, address: str, browsers: Callable[[], WebDriver]
+) -> None:
+    bob = person("Bob", place.lake, address, browsers())
+    begin_live(ada, "fake/two-steps", 7)
+    bob.open(ada.browser.current_url.removeprefix(address))
+    bob.until(lambda: bob.text("state") == "your turn")
+    bob.press("o", "t")
+    bob.browser.switch_to.active_element.send_keys("half a thou")
+    ada.press("a")
+    bob.until(lambda: "Ada decided: accept" in bob.text("banner") and bob.text("state") == "your turn")
+    editor = bob.browser.find_element(By.ID, "editor")
+    assert editor.is_displayed() and "is in the form again" in bob.text("banner")
+    assert bob.browser.find_element(By.NAME, "thought").get_attribute("value") == "half a thou"
+    bob.press("E")  # which ends nothing while somebody writes
+    ada.press("E")
+    bob.until(lambda: bob.text("state") == "ended")
+    assert "was not sent" in bob.text("banner") and "half a thou" in bob.text("banner")
+
+
+def test_a_session_whose_desk_has_gone_offers_nothing(
+    place: Place, tmp_path: Path, browsers: Callable[[], WebDriver]
+) -> None:
+    def offered() -> list[str]:
+        shown = cleo.browser.find_elements(By.CSS_SELECTOR, "#actions button")
+        return [one.text for one in shown if one.is_displayed() and one.is_enabled()]
+
+    with serving(place, tmp_path) as (desk, address):
+        cleo = person("Cleo", place.lake, address, browsers())
+        begin_live(cleo, "fake/two-steps", 9)
+        assert len(offered()) == 3
+        desk.kill()
+        cleo.until(lambda: cleo.text("state") == "no answer")
+        assert not offered() and "does not answer" in cleo.text("banner")
+    with serving(place, tmp_path, address.rsplit(":", 1)[1]):
+        cleo.until(lambda: cleo.text("state") == "gone")
+        assert not offered() and "an earlier desk" in cleo.text("banner")
+
+
+def test_a_key_that_is_pressed_twice_is_one_decision(ada: Desk) -> None:
+    ada.open("/queue/1")
+    ada.until(lambda: ada.shown and ada.text("actor"))
+    ada.browser.execute_script(
+        "window.posts = 0; const asked = window.fetch; window.fetch = (path, how) => {"
+        "window.posts += how?.method === 'POST';"
+        "return new Promise((done) => setTimeout(() => done(asked(path, how)), 500)); }"
+    )
+    before = len(ada.reviews())
+    ada.press("n")
+    ada.until(lambda: ada.browser.find_element(By.ID, "noter").is_displayed())
+    ada.browser.switch_to.active_element.send_keys("twice")
+    ada.save()
+    ada.save()
+    ada.until(lambda: not ada.browser.find_element(By.ID, "noter").is_displayed())
+    assert ada.browser.execute_script("return window.posts") == 1 and len(ada.reviews()) == before + 1
 
 
 def test_no_proposal_is_offered_before_its_screen_is_seen(ada: Desk) -> None:

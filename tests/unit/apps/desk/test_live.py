@@ -70,11 +70,14 @@ def test_of_two_pages_on_one_step_one_decides_and_the_other_is_told(client: Test
     answer = {"person": "ada", "number": shown["number"], "decision": "override", "action": MISS, "thought": "Beside."}
     assert client.post(f"/api/live/{name}", json=answer).status_code == 202
     assert client.post(f"/api/live/{name}", json={**answer, "person": "bob"}).status_code == 409
+    bad = client.post(f"/api/live/{name}", json={**answer, "person": "bob", "thought": "a\x1bb"})
+    assert bad.status_code == 422 and "`thought`" in bad.json()["error"]
     shown = state(client, name, "asking")
     assert client.post(f"/api/live/{name}", json={**answer, "decision": "accept"}).status_code == 409
     assert client.post(f"/api/live/{name}/end", json={"person": "ada"}).status_code == 202
     ended = state(client, name, "ended")
     assert ended["result"]["failure_reason"] == "ended by ada"
+    assert ended["decided"] == {"person": "ada", "decision": "override"}
     (review,) = fresh.lake.read("reviews").to_pylist()
     assert (review["person"], review["decision"], review["thought"], review["step"]) == (
         "ada",

@@ -161,6 +161,21 @@ def test_a_bad_decision_is_refused_by_the_name_of_its_field(desk: TestClient, fi
     assert [sent(half).status_code for _ in range(2)] == [201, 201]  # sent again it is the same one
 
 
+def test_a_bad_decision_on_a_state_that_is_no_more_is_still_refused_by_the_name_of_its_field(
+    desk: TestClient, first: dict[str, Any]
+) -> None:
+    reject = {"trajectory_id": first["trajectory_id"], "revision": 0, "person": "ada", "decision": "reject"}
+    assert desk.post("/api/reviews", json=reject).status_code == 201
+    for changes, named in (
+        ({"step": 0}, "`step`"),
+        ({"note": "a\x1bb"}, "`note`"),
+        ({"person": "<b>"}, "`person`"),
+        ({"decision": "correct", "step": 7, "action": {"type": "wait"}}, "`step`"),
+    ):
+        refused = desk.post("/api/reviews", json={**reject, "person": "bob", "decision": "accept", **changes})
+        assert refused.status_code == 422 and named in refused.json()["error"], refused.text
+
+
 def test_the_funnel_counts_what_comes_through_and_links_examples_of_what_does_not(
     desk: TestClient, first: dict[str, Any], fresh: Place
 ) -> None:
