@@ -26,6 +26,8 @@ MOST_OUTPUT = 65_536
 """Bytes of its output that are kept; a command that writes more is stopped."""
 GRACE_S = 1.0
 """How long an interrupted command has to end, and a killed shell to start again."""
+QUIET_S = 0.05
+"""How long nothing may come out of a shell whose command was stopped; else all that runs in it is killed."""
 KILLS = 5
 """Rounds in which everything of the jail is killed before it is given up."""
 RESTARTED = 0
@@ -153,7 +155,8 @@ class Terminal:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     await self._sync()
-                    return True
+                    if not await self._floods():
+                        return True
             for _ in range(KILLS):
                 self.jail.signal(signal.SIGKILL)
                 with contextlib.suppress(TimeoutError):
@@ -164,6 +167,14 @@ class Terminal:
             pass
         self.jail.end("its command could not be stopped")
         raise await self._death()
+
+    async def _floods(self) -> bool:
+        """Whether something in the background writes on, though nothing was asked."""
+        await asyncio.sleep(QUIET_S)
+        try:
+            return bool(self._unread or os.read(self.jail.stdout, MOST_OUTPUT))
+        except BlockingIOError:
+            return False
 
     async def _write(self, data: bytes) -> None:
         while data:
