@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from environments.bubblewrap import end, sweep
 from environments.desktop import isolation
 from schemas.failure import SandboxFailure
 
@@ -50,6 +51,7 @@ class Box:
             FlywheelError: there is no bubblewrap.
         """
         _sweep()
+        sweep()
         folder = None if kind == "namespaces" else tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         spawning = asyncio.ensure_future(_spawn(width, height, folder))
         try:
@@ -149,7 +151,7 @@ class Box:
         """Ends it at once; whatever is asked of it fails."""
         with contextlib.suppress(ProcessLookupError):
             if self._folder is None:
-                self._process.kill()
+                end(self._process.pid)
             else:
                 self._process.terminate()  # without namespaces it has to end its own itself
 

@@ -6,13 +6,13 @@ here was killed.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from environments.bubblewrap import bubblewrap, owned, programs
 from schemas.failure import FlywheelError
 
 HOME = "/home/user"
@@ -24,8 +24,6 @@ _ETC = (
     "alternatives", "fonts", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mailcap",
     "mime.types", "pango", "pcmanfm", "ssl/openssl.cnf", "X11", "xdg",
 )  # fmt: skip
-_LINKED = ("bin", "lib", "lib32", "lib64", "sbin")
-"""What leads to a folder of `/usr`, or is one."""
 _ACCOUNTS = {
     "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:{USER}:{USER}:user:{HOME}:/bin/bash\n",
     "group": f"root:x:0:\nuser:x:{USER}:\n",
@@ -66,16 +64,15 @@ def walls(megabytes: int, accounts: dict[str, int]) -> list[str]:
     """
     size = ["--size", str(megabytes << 20), "--tmpfs"]
     command = [
-        bubblewrap(), "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc",
-        "--unshare-uts", "--unshare-cgroup-try", "--hostname", "desktop", "--uid", str(USER), "--gid", str(USER),
+        bubblewrap(f"`apt install bubblewrap`. {_OPEN}"), *owned(), "--die-with-parent", "--unshare-user",
+        "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+        "--hostname", "desktop", "--uid", str(USER), "--gid", str(USER),
         "--proc", "/proc", "--dev", "/dev", *size, "/tmp", *size, HOME, "--dir", "/run", "--dir", "/var/tmp",
     ]  # fmt: skip
     for source, place in _seen():
         command += ["--ro-bind", source, place]
-    for name in _LINKED:
-        place = Path("/", name)
-        if place.is_symlink():
-            command += ["--symlink", os.readlink(place), str(place)]
+    for options in programs():
+        command += options
     for name, descriptor in accounts.items():
         command += ["--file", str(descriptor), f"/etc/{name}"]
     return [*command, "--chdir", HOME, "--"]
@@ -94,19 +91,11 @@ def account_files() -> dict[str, int]:
 def _seen() -> Iterator[tuple[str, str]]:
     """What is there to be read: the file and where it is in the desktop."""
     wanted = [Path("/usr"), *(Path("/etc", name) for name in _ETC), Path("/var/cache/fontconfig")]
-    wanted += [place for name in _LINKED if not (place := Path("/", name)).is_symlink()]
     wanted += [Path(sys.prefix), Path(sys.base_prefix), ROOT / "environments"]
     wanted += [Path(place) for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
     for place in dict.fromkeys(wanted):
         if place == Path("/usr") or (place.exists() and not place.is_relative_to("/usr")):
             yield str(place), str(place)
-
-
-def bubblewrap() -> str:
-    """The program; raises FlywheelError where it is not installed."""
-    if (found := shutil.which("bwrap")) is None:
-        raise FlywheelError("There is no bubblewrap to keep desktops apart.", f"`apt install bubblewrap`. {_OPEN}")
-    return found
 
 
 @cache

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from environments.bubblewrap import bubblewrap
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
-from environments.hybrid.jail import INSTALL, Limits, bwrap
+from environments.hybrid.jail import INSTALL, Limits
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.tasks.catalog import TEMPLATES
 from environments.hybrid.terminal import Terminal
@@ -76,7 +77,8 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
         return (Probe("shell isolation", self._isolates), *super().probes())
 
     def _isolates(self) -> str:
-        version = subprocess.run([bwrap(), "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        asked = [bubblewrap(INSTALL), "--version"]
+        version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
         with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
             try:
                 thread.submit(asyncio.run, self._tried()).result()

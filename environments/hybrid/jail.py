@@ -15,15 +15,15 @@ import contextlib
 import json
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from environments.bubblewrap import bubblewrap, end, owned, programs, sweep
 from environments.hybrid.seccomp import program
-from schemas.failure import FlywheelError, SandboxFailure
+from schemas.failure import SandboxFailure
 
 INSTALL = "Install bubblewrap (`apt install bubblewrap`), and allow user namespaces; without them no shell is started."
 START_S = 15.0
@@ -65,13 +65,6 @@ class Usage:
     files: int
 
 
-def bwrap() -> str:
-    """The path of bubblewrap; raises FlywheelError if it is not installed."""
-    if (found := shutil.which("bwrap")) is None:
-        raise FlywheelError("bubblewrap (`bwrap`) is not installed, so no shell can be isolated.", INSTALL)
-    return found
-
-
 def owner() -> tuple[int, int] | None:
     """Who the jail's processes are to the host, as user and group, where that is not who we are: nobody, for root."""
     if os.geteuid() != 0:
@@ -89,8 +82,8 @@ class Jail:
         self.limits = limits
         self.stdin, self.stdout = stdin, stdout
         """The script's; what it prints, errors too, comes from `stdout`. Neither blocks."""
-        for end in (stdin, stdout):
-            os.set_blocking(end, False)
+        for descriptor in (stdin, stdout):
+            os.set_blocking(descriptor, False)
         self.ended = ""
         """Why it was ended before its time, if it was."""
         self.disks: tuple[int, ...] = ()
@@ -104,9 +97,11 @@ class Jail:
             FlywheelError: bubblewrap is not installed.
             SandboxFailure: it did not start; says what it said.
         """
-        program_, (inside_in, stdin), (stdout, inside_out), (told, tell) = bwrap(), *(os.pipe() for _ in range(3))
+        bwrap = bubblewrap(INSTALL)
+        sweep()
+        (inside_in, stdin), (stdout, inside_out), (told, tell) = (os.pipe() for _ in range(3))
         passed = (tell, _piped(program()), _piped(_PASSWD.encode()))
-        command = [program_, *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "jail"]
+        command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "jail"]
         user = owner()
         dropped = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
         spawning = asyncio.ensure_future(
@@ -121,11 +116,11 @@ class Jail:
         except asyncio.CancelledError as error:
             cancelled = error
             await asyncio.wait((spawning,))  # what is half begun cannot be ended
-        for end in (inside_in, inside_out, *passed):
-            os.close(end)
+        for descriptor in (inside_in, inside_out, *passed):
+            os.close(descriptor)
         if (error := spawning.exception()) is not None:
-            for end in (stdin, stdout, told):
-                os.close(end)
+            for descriptor in (stdin, stdout, told):
+                os.close(descriptor)
             raise SandboxFailure(f"no jail starts: {error}")
         jail = cls(spawning.result(), limits, stdin, stdout)
         try:
@@ -197,10 +192,11 @@ class Jail:
     def end(self, reason: str) -> None:
         """Ends all its processes at once, from whatever thread; `reason` is what is said of it if nothing was yet."""
         self.ended = self.ended or reason
-        for pid in filter(None, (self._init, self._process.pid)):
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self._init:
+                    os.kill(self._init, signal.SIGKILL)
+            end(self._process.pid)
 
     async def gone(self) -> None:
         """Waits until it has ended; ends it where it does not by itself."""
@@ -216,9 +212,9 @@ class Jail:
         await self._process.wait()
         ends, self.disks = (self.stdin, self.stdout, *self.disks), ()
         self.stdin = self.stdout = -1
-        for end in ends:
-            if end >= 0:
-                os.close(end)
+        for descriptor in ends:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def _piped(data: bytes) -> int:
@@ -256,9 +252,9 @@ async def _child(told: int) -> int:
     return int(json.loads(text)["child-pid"])
 
 
-def _left(end: int) -> bytes | None:
+def _left(stdout: int) -> bytes | None:
     try:
-        return os.read(end, 4096)
+        return os.read(stdout, 4096)
     except OSError:
         return None
 
@@ -275,8 +271,8 @@ def _arguments(limits: Limits, tell: int, filter_: int, passwd: int) -> Iterator
     yield from ("--ro-bind", "/usr", "/usr")
     if HIDDEN.is_relative_to("/usr"):
         yield from ("--tmpfs", str(HIDDEN), "--remount-ro", str(HIDDEN))
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        yield from _system(name)
+    for options in programs():
+        yield from options
     yield from ("--perms", "0755", "--dir", "/etc", "--perms", "0644", "--ro-bind-data", str(passwd), "/etc/passwd")
     for name in ("/etc/alternatives", "/etc/ld.so.cache"):
         yield from ("--ro-bind-try", name, name)
@@ -285,15 +281,6 @@ def _arguments(limits: Limits, tell: int, filter_: int, passwd: int) -> Iterator
     for disk in reversed(DISKS):
         yield from ("--perms", "0755" if disk == WORK else "1777", "--size", str(mib[disk] << 20), "--tmpfs", disk)
     yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK, "--")
-
-
-def _system(name: str) -> Iterator[str]:
-    """A folder of programs beside `/usr`: a link into it, as on most systems, or a folder of its own."""
-    place = Path("/", name)
-    if place.is_symlink():
-        yield from ("--symlink", f"usr/{name}", str(place))
-    elif place.is_dir():
-        yield from ("--ro-bind", str(place), str(place))
 
 
 _ENVIRONMENT = {

@@ -1,6 +1,7 @@
 """A shell in its jail: commands go on from each other, and one that does not end costs its time and nothing else."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,9 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 from benchmarks.hybrid.escapes import leftovers
+from environments.bubblewrap import OWNER, sweep
 from environments.hybrid.files import Files
 from environments.hybrid.jail import Limits, owner
 from environments.hybrid.seccomp import REFUSED, program
@@ -214,6 +217,35 @@ def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     before = len(os.listdir("/proc/self/fd"))
     run(cancelled())
     assert len(os.listdir("/proc/self/fd")) == before
+    assert jails_of(os.getpid()) == []
+
+
+def test_what_a_start_left_whose_process_was_killed_is_ended_by_the_next_process_that_starts_one() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = subprocess.Popen(["bwrap", "--setenv", OWNER, str(gone.pid), "--ro-bind", "/", "/", "sleep", "60"])
+    own = subprocess.Popen(["bwrap", "--setenv", OWNER, str(os.getpid()), "--ro-bind", "/", "/", "sleep", "60"])
+    try:
+        sweep.cache_clear()
+        while not (jails_of(gone.pid) and jails_of(os.getpid())):
+            time.sleep(0.01)
+        sweep()
+        assert left.wait(5) == -signal.SIGKILL and own.poll() is None
+    finally:
+        for one in (left, own):
+            one.kill()
+            one.wait()
+
+
+def jails_of(process: int) -> list[int]:
+    """The processes of bubblewrap that a process started, or that are left of it."""
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = one.cmdline()
+            if one.name() == "bwrap" and one.status() != psutil.STATUS_ZOMBIE and OWNER in command:
+                found += [one.pid] if command[command.index(OWNER) + 1] == str(process) else []
+    return found
 
 
 def test_the_filter_is_made_for_the_machines_whose_numbers_are_known() -> None:
