@@ -1,7 +1,7 @@
 """The leases of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
 
 A host that dies takes only its own leases with it: a warm spare takes its place, and it is begun anew behind it. A
-lease whose holder asks nothing for long is taken back, a host that nothing was leased in for long rests until there is
+lease whose holder asks nothing for long is reclaimed, a host that nothing was leased in for long rests until there is
 need of it, and who comes when all is leased waits for the next that is given back, in turn.
 """
 
@@ -36,7 +36,7 @@ class PoolMetrics:
     """Leases that ended because their box died or hung."""
     restarts: int = 0
     """Dead hosts that were replaced."""
-    taken_back: int = 0
+    reclaimed: int = 0
     """Leases whose holder asked nothing for too long."""
 
 
@@ -159,12 +159,12 @@ class Leases:
             self._free.release()
 
     async def tend(self) -> None:
-        """One look: takes back what nobody uses, replaces hosts that died or hang, ends those that are idle."""
+        """One look: reclaims what nobody uses, replaces hosts that died or hang, ends those that are idle."""
         limit_s = self._environment.config.lease_s
         for one in [one for one in self._held if one.sandbox.silent_s > limit_s]:
-            self._metrics.taken_back += 1
+            self._metrics.reclaimed += 1
             key = f"environments.{self._environment.name}.lease_s"
-            await one.sandbox.take_back(f"taken back after {limit_s:g} s in which nothing was asked of it (`{key}`)")
+            await one.sandbox.reclaim(f"reclaimed after {limit_s:g} s in which nothing was asked of it (`{key}`)")
             await self._give_back(one)
         for place in (*self._places, *self._spares):
             if place.wanted and place.host.alive and not place.host.leases and not await place.host.healthy():

@@ -27,7 +27,7 @@ class Sandbox(ABC):
     def __init__(self, config: EnvironmentConfig) -> None:
         self._limits = config
         self._stopped = False
-        self._taken_back = ""
+        self._reclaimed = ""
         self._asking = 0
         self.clock: Callable[[], float] = time.monotonic
         """Seconds, for `silent_s`."""
@@ -94,15 +94,15 @@ class Sandbox(ABC):
         await asyncio.shield(self._give_back())
 
     @final
-    async def take_back(self, why: str) -> None:
+    async def reclaim(self, why: str) -> None:
         """Stops it while it is leased: whatever its holder still asks of it is a SandboxFailure that says why."""
-        self._taken_back = why
+        self._reclaimed = why
         await self.stop()
 
     async def _in_time(self, work: Coroutine[Any, Any, T], what: str, limit_s: float | None = None) -> T:
-        if self._taken_back:
+        if self._reclaimed:
             work.close()
-            raise SandboxFailure(self._taken_back)
+            raise SandboxFailure(self._reclaimed)
         limit_s = limit_s or self._limits.step_timeout_s
         self._asking += 1
         try:

@@ -108,10 +108,15 @@ async def _run(machine: Machine, command: list[str] | str, timeout_s: float, cwd
     timeout_s = min(timeout_s, MOST_S)
     if isinstance(command, list):
         command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
-    said = await machine.box.ask("execute", command=command, timeout_s=timeout_s, cwd=cwd)
-    if said.get("timed_out"):
+    output = await machine.box.ask("execute", command=command, timeout_s=timeout_s, cwd=cwd)
+    if output.get("timed_out"):
         raise AskFailed(f"the command took longer than {timeout_s:g} s")
-    return {"status": "success", "output": said["stdout"], "error": said["stderr"], "returncode": said["returncode"]}
+    return {
+        "status": "success",
+        "output": output["stdout"],
+        "error": output["stderr"],
+        "returncode": output["returncode"],
+    }
 
 
 async def _execute(machine: Machine, request: Request) -> Response:
@@ -123,7 +128,7 @@ async def _execute(machine: Machine, request: Request) -> Response:
 async def _execute_verified(machine: Machine, request: Request) -> Response:
     """A command, and then a window that must be there or a command that must succeed, within a time."""
     given = await _json(request)
-    said = await _run(machine, as_command(given.get("command"), bool(given.get("shell"))), COMMAND_S)
+    output = await _run(machine, as_command(given.get("command"), bool(given.get("shell"))), COMMAND_S)
     wanted = given.get("verification") or {}
     limit_s, apart_s = min(float(given.get("max_wait_time", 10)), MOST_S), float(given.get("check_interval", 1))
     begun = time.monotonic()
@@ -131,23 +136,25 @@ async def _execute_verified(machine: Machine, request: Request) -> Response:
         shown = "window_exists" not in wanted or await machine.window(wanted["window_exists"], False, False)
         check = wanted.get("command_success")
         if shown and (check is None or not (await _run(machine, check, 5.0))["returncode"]):
-            return JSONResponse({**said, "verification": "passed", "wait_time": time.monotonic() - begun})
+            return JSONResponse({**output, "verification": "passed", "wait_time": time.monotonic() - begun})
         if time.monotonic() - begun > limit_s:
             failed = {"status": "verification_failed", "verification": "failed", "wait_time": limit_s}
-            return JSONResponse({**said, **failed}, 500)
+            return JSONResponse({**output, **failed}, 500)
         await asyncio.sleep(max(apart_s, 0.05))
-    return JSONResponse(said)
+    return JSONResponse(output)
 
 
 async def _run_python(machine: Machine, request: Request) -> Response:
     code = (await _json(request)).get("code")
     if not isinstance(code, str) or not code:
         raise ValueError("`code` is a Python script")
-    said = await _run(machine, ["python", "-c", code], PYTHON_S)
-    return_code = said.pop("returncode")
+    output = await _run(machine, ["python", "-c", code], PYTHON_S)
+    return_code = output.pop("returncode")
     status = "success" if return_code == 0 else "error"
-    message = said["output"] + said["error"]
-    return JSONResponse({**said, "status": status, "message": message, "need_more": False, "return_code": return_code})
+    message = output["output"] + output["error"]
+    return JSONResponse(
+        {**output, "status": status, "message": message, "need_more": False, "return_code": return_code}
+    )
 
 
 async def _run_bash(machine: Machine, request: Request) -> Response:
@@ -156,8 +163,8 @@ async def _run_bash(machine: Machine, request: Request) -> Response:
     if not isinstance(script, str) or not script:
         raise ValueError("`script` is a shell script")
     command = ["bash", "-c", script]
-    said = await _run(machine, command, float(given.get("timeout") or SCRIPT_S), str(given.get("working_dir") or ""))
-    return JSONResponse({**said, "status": "success" if said["returncode"] == 0 else "error"})
+    output = await _run(machine, command, float(given.get("timeout") or SCRIPT_S), str(given.get("working_dir") or ""))
+    return JSONResponse({**output, "status": "success" if output["returncode"] == 0 else "error"})
 
 
 async def _launch(machine: Machine, request: Request) -> Response:

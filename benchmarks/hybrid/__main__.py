@@ -86,8 +86,8 @@ async def contained(pool: SandboxPool) -> list[Row]:
     with host() as there:
         for name, command in escapes(there).items():
             async with leased(pool, "files-delete", 1) as sandbox:
-                said = await tried(sandbox, command)
-            out = MARK in said or SECRET in said or there.asked or leftovers()
+                answer = await tried(sandbox, command)
+            out = MARK in answer or SECRET in answer or there.asked or leftovers()
             rows.append({"what": name, "tried": 1, "well": int(not out and await solved(pool, "files-delete", 2))})
     return rows
 

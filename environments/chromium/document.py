@@ -51,25 +51,25 @@ class DocumentSandbox(InPageSandbox):
     async def _opened_at(self, file: Path, seed: int, start: str) -> Any:
         """Opens a file, whose chance as it loads is of the seed, and returns what the JavaScript `start` is in it."""
         self._file = file
-        return await self._told(self._open(file.as_uri(), start, f"world.__page.load({seed})"))
+        return await self._read_reward(self._open(file.as_uri(), start, f"world.__page.load({seed})"))
 
-    def _judged(self, said: Any) -> tuple[bool, Any]:
+    def _judged(self, output: Any) -> tuple[bool, Any]:
         """Whether the task is done, and its raw reward, from what the page's `verdict` says."""
-        return said
+        return output
 
     async def _advance(self, passed_ms: int) -> None:
-        answer = await self._told(self._page.evaluate(_ADVANCE.replace("MS", str(passed_ms))))
+        answer = await self._read_reward(self._page.evaluate(_ADVANCE.replace("MS", str(passed_ms))))
         if answer is None:
             raise SandboxFailure("the page went to another document: a task is one")
         self.verdict = self._judged(answer)
 
-    async def _told(self, answer: Awaitable[T]) -> T:
+    async def _read_reward(self, answer: Awaitable[T]) -> T:
         """What the page answers; where it throws, the box is well and the task, its own verifier, is not."""
         try:
             return await answer
         except ScriptFailure as failure:
-            said = failure.said.partition("\n    at ")[0].removeprefix("Error: ")
-            raise TrajectoryFailure("verifier", f"{self._file.name}: {said}") from failure
+            output = failure.said.partition("\n    at ")[0].removeprefix("Error: ")
+            raise TrajectoryFailure("verifier", f"{self._file.name}: {output}") from failure
 
 
 class DocumentEnvironment(ChromiumEnvironment[Options]):
@@ -138,8 +138,8 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
             await sandbox.perform(Click(x=0.5, y=0.5))
             await sandbox.verify(self.reward)
         except TrajectoryFailure as error:
-            said = error.reason.removeprefix(f"{file.name}: ")
-            raise FlywheelError(f"{file}: {said}", "Open it by hand.") from error
+            output = error.reason.removeprefix(f"{file.name}: ")
+            raise FlywheelError(f"{file}: {output}", "Open it by hand.") from error
         finally:
             await sandbox.stop()
         return seen

@@ -71,9 +71,9 @@ class Box:
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(json.dumps(_listed(settings)).encode() + b"\n")
         first = await self._process.stdout.readline()
-        said = json.loads(first) if first.startswith(b"{") else {"error": await self._complaint()}
-        if "error" in said:
-            raise SandboxFailure(f"the desktop does not start: {said['error']}")
+        output = json.loads(first) if first.startswith(b"{") else {"error": await self._complaint()}
+        if "error" in output:
+            raise SandboxFailure(f"the desktop does not start: {output['error']}")
         assert self._process.stderr is not None
         self._reader = asyncio.create_task(self._read())
         self._drain = asyncio.create_task(self._process.stderr.read())  # so that it never waits for its complaints
@@ -124,22 +124,22 @@ class Box:
             with contextlib.suppress(ConnectionError):
                 self._process.stdin.write(json.dumps({"id": number, "ask": what, **fields}).encode() + b"\n")
                 await self._process.stdin.drain()
-            said, content = await answer
+            output, content = await answer
         finally:
             self._waiting.pop(number, None)
-        if "error" in said:
-            raise AskFailed(str(said["error"]))
-        return said, content
+        if "error" in output:
+            raise AskFailed(str(output["error"]))
+        return output, content
 
     async def _read(self) -> None:
         stream = self._process.stdout
         assert stream is not None
         try:
             while line := await stream.readline():
-                said = json.loads(line)
-                content = await stream.readexactly(said["bytes"])
-                if (waiting := self._waiting.get(said["id"])) is not None and not waiting.done():
-                    waiting.set_result((said, content))
+                output = json.loads(line)
+                content = await stream.readexactly(output["bytes"])
+                if (waiting := self._waiting.get(output["id"])) is not None and not waiting.done():
+                    waiting.set_result((output, content))
         except (asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
             self.kill()  # what it says cannot be read any more
         finally:

@@ -111,6 +111,6 @@ def require_walls() -> str:
         for descriptor in accounts.values():
             os.close(descriptor)
     if done.returncode:
-        said = done.stderr.strip()[-200:] or f"it ends with {done.returncode}"
-        raise FlywheelError(f"bubblewrap can make no namespaces here: {said}.", _OPEN)
+        answer = done.stderr.strip()[-200:] or f"it ends with {done.returncode}"
+        raise FlywheelError(f"bubblewrap can make no namespaces here: {answer}.", _OPEN)
     return "desktops have namespaces of their own"

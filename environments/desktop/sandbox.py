@@ -108,10 +108,10 @@ async def open_programs(box: Box, programs: tuple[Command, ...]) -> None:
     """Opens programs, one after another, and waits until all is quiet; raises SandboxFailure."""
     for command in programs:
         try:
-            said = await box.ask("open", command=[in_home(one, box.home) for one in command], window_s=WINDOW_S)
+            answer = await box.ask("open", command=[in_home(one, box.home) for one in command], window_s=WINDOW_S)
         except AskFailed as error:
             raise SandboxFailure(f"{command[0]} does not start: {error}") from error
-        if not said["shown"]:
+        if not answer["shown"]:
             raise SandboxFailure(f"{command[0]} shows no window within {WINDOW_S:g} s")
         await box.ask("rest", rest_s=FIRST_REST_S)
 

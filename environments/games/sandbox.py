@@ -69,20 +69,20 @@ class GameSandbox(DocumentSandbox):
 
     async def hint(self) -> Action | None:
         """What a scripted player would do now; None where the game brings none, or where there is nothing to do."""
-        said = await self._told(self._page.evaluate("world.__page.hint()"))
-        return None if said is None else _ACTIONS.validate_python(said)
+        answer = await self._read_reward(self._page.evaluate("world.__page.hint()"))
+        return None if answer is None else _ACTIONS.validate_python(answer)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._game = game = self._games[task.template]
         self.width, self.height = game.width, game.height
         self.action_ms, self.wait_ms = game.action_ms, game.wait_ms
         start = f"world.__page.play({seed}, {game.level}, {json.dumps(game.reads.model_dump())}, notes)"
-        said, verdict = await self._opened_at(game.file, seed, start)
-        self._instruction = said or task.instruction
+        answer, verdict = await self._opened_at(game.file, seed, start)
+        self._instruction = answer or task.instruction
         self.verdict = self._judged(verdict)
 
-    def _judged(self, said: Any) -> tuple[bool, Any]:
-        over, score, level = said
+    def _judged(self, answer: Any) -> tuple[bool, Any]:
+        over, score, level = answer
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise TrajectoryFailure("verifier", f"{self._file.name}: score, {self.game.reads.score}, is {score!r}")
         self.reading = Reading(over, float(score), level)

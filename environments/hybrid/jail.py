@@ -99,7 +99,7 @@ class Jail:
         """
         bwrap = bubblewrap(INSTALL)
         sweep()
-        (inside_in, stdin), (stdout, inside_out), (told, tell) = (os.pipe() for _ in range(3))
+        (inside_in, stdin), (stdout, inside_out), (message, tell) = (os.pipe() for _ in range(3))
         passed = (tell, _piped(program()), _piped(_PASSWD.encode()))
         command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "jail"]
         user = owner()
@@ -119,23 +119,23 @@ class Jail:
         for descriptor in (inside_in, inside_out, *passed):
             os.close(descriptor)
         if (error := spawning.exception()) is not None:
-            for descriptor in (stdin, stdout, told):
+            for descriptor in (stdin, stdout, message):
                 os.close(descriptor)
             raise SandboxFailure(f"no jail starts: {error}")
         jail = cls(spawning.result(), limits, stdin, stdout)
         try:
             if cancelled is not None:
                 raise cancelled
-            jail._init = await _child(told)
+            jail._init = await _child(message)
         except (TimeoutError, OSError, EOFError, ValueError, KeyError) as problem:
-            said = (_left(stdout) or b"").decode(errors="replace").strip()
+            answer = (_left(stdout) or b"").decode(errors="replace").strip()
             await jail.close()
-            raise SandboxFailure(f"no jail starts: {said or 'bubblewrap does not answer'}") from problem
+            raise SandboxFailure(f"no jail starts: {answer or 'bubblewrap does not answer'}") from problem
         except BaseException:
             await jail.close()
             raise
         finally:
-            os.close(told)
+            os.close(message)
         return jail
 
     @property
@@ -239,13 +239,13 @@ async def ready(end: int, to_write: bool = False) -> None:
         remove(end)
 
 
-async def _child(told: int) -> int:
+async def _child(message: int) -> int:
     """The first process of the jail, as bubblewrap tells it; raises an error of any kind if it does not."""
     text = b""
     async with asyncio.timeout(START_S):
         while not text.rstrip().endswith(b"}"):
-            await ready(told)
-            part = os.read(told, 4096)
+            await ready(message)
+            part = os.read(message, 4096)
             if not part:
                 raise EOFError
             text += part

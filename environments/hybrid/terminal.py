@@ -90,9 +90,9 @@ class Terminal:
                 WARDEN.watch(terminal.jail)
                 await terminal._sync()
         except (_Gone, _TooMuch, TimeoutError, OSError) as error:
-            said = terminal._text() or "it does not answer"
+            answer = terminal._text() or "it does not answer"
             await terminal.close()
-            raise SandboxFailure(f"no shell starts: {said}") from error
+            raise SandboxFailure(f"no shell starts: {answer}") from error
         except BaseException:
             await terminal.close()
             raise

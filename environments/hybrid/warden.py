@@ -8,7 +8,7 @@ from typing import final
 
 from environments.hybrid.jail import Jail
 
-LOOK_S = 0.1
+CHECK_S = 0.1
 
 
 def breach(jail: Jail) -> str:
@@ -52,7 +52,7 @@ class Warden:
                 for jail in self._jails:
                     if jail.alive and (reason := breach(jail)):
                         jail.end(reason)
-                self._changed.wait(LOOK_S)
+                self._changed.wait(CHECK_S)
             self._thread = None
 
 

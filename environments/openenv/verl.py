@@ -94,10 +94,10 @@ class Session:
             await self._client.close()
         if failure not in (None, "action"):
             raise RuntimeError(f"{failure}: {answer.metadata.get('reason')}")
-        said = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
+        output = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
         picture = Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"]))).convert("RGB")
-        said = said or ("Episode over." if answer.done else self._instruction)
-        return said, picture, answer.reward or 0.0, dict(answer.metadata)
+        output = output or ("Episode over." if answer.done else self._instruction)
+        return output, picture, answer.reward or 0.0, dict(answer.metadata)
 
     def drop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cuts the connection of a trajectory that is no more."""

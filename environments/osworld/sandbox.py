@@ -69,8 +69,8 @@ class OsworldSandbox(Sandbox):
                 process.kill()
                 raise
             if process.returncode:
-                said = complaint.decode(errors="replace").strip()[-200:]
-                raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {said}")
+                answer = complaint.decode(errors="replace").strip()[-200:]
+                raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {answer}")
 
     async def _set_up(self, steps: tuple[Any, ...]) -> None:
         for step in steps:
@@ -92,11 +92,11 @@ class OsworldSandbox(Sandbox):
             await asyncio.sleep(self._config.wait_s)
             return None
         code = code_of(action, self._size[0], self._size[1], self._config.paste)
-        said = await self._vm.execute([self._config.python, "-c", code])
+        answer = await self._vm.execute([self._config.python, "-c", code])
         await asyncio.sleep(self._config.pause_s)
-        if said.get("returncode") in (0, None):
+        if answer.get("returncode") in (0, None):
             return None
-        rows = str(said.get("error") or "no reason given").strip().splitlines()
+        rows = str(answer.get("error") or "no reason given").strip().splitlines()
         return f"pyautogui: {rows[-1][:300]}"
 
     async def _conclude(self, action: Finished | CallUser) -> None:

@@ -39,9 +39,9 @@ async def _execute(vm: VmClient, given: Fields) -> None:
     """Runs a command, again and again until what `until` wants is so, if it wants something."""
     until = given.get("until") or {}
     while True:
-        said = await vm.execute(given["command"], bool(given.get("shell", False)))
-        code = "returncode" in until and said.get("returncode") == until["returncode"]
-        held = any(until[key] in str(said.get(name)) for key, name in _WRITTEN.items() if key in until)
+        answer = await vm.execute(given["command"], bool(given.get("shell", False)))
+        code = "returncode" in until and answer.get("returncode") == until["returncode"]
+        held = any(until[key] in str(answer.get(name)) for key, name in _WRITTEN.items() if key in until)
         if not until or code or held:
             return
         await asyncio.sleep(AGAIN_S)

@@ -150,7 +150,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
         start_new_session=True,
     )  # fmt: skip
     try:
-        said, _ = process.communicate(timeout=LIMIT_S)
+        answer, _ = process.communicate(timeout=LIMIT_S)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -159,10 +159,10 @@ def _run(command: Sequence[str], folder: Path) -> None:
             raise FlywheelError(f"{' '.join(command[:2])} took longer than {LIMIT_S:.0f} s.") from error
         raise
     if process.returncode:
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        after = lines[lines.index(told) + 1 : lines.index(told) + 2] if told else []
-        raise FlywheelError(f"`{' '.join(command[:2])}` failed: {' '.join([told, *after])[:300]}")
+        lines = [line.strip() for line in answer.splitlines() if line.strip()]
+        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+        after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
+        raise FlywheelError(f"`{' '.join(command[:2])}` failed: {' '.join([message, *after])[:300]}")
 
 
 def _digest(source: Path) -> str:

@@ -55,10 +55,10 @@ class Want(_Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Want":
-        said = [name for name in ("to", "like", "has", "gone") if name in self.model_fields_set]
-        if len(said) != 1:
-            raise ValueError(f"{self.at}: says {' and '.join(said) or 'nothing'}; one of to, like, has and gone is it")
-        if self.at.endswith(f"/{NEW}") != ("has" in said):
+        kinds = [name for name in ("to", "like", "has", "gone") if name in self.model_fields_set]
+        if len(kinds) != 1:
+            raise ValueError(f"{self.at}: says {' and '.join(kinds) or 'nothing'}; one of to, like, has and gone is it")
+        if self.at.endswith(f"/{NEW}") != ("has" in kinds):
             raise ValueError(f"{self.at}: `has` is of an item that is added, whose path ends in /{NEW}")
         return self
 

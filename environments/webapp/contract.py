@@ -38,8 +38,8 @@ class Contract:
         """The initial and the current state; raises SandboxFailure, or TrajectoryFailure where the answer is none."""
         answer = await self._ask("GET", "/go", sid)
         try:
-            told: Any = answer.json()
-            initial, current = told["initial_state"], told["current_state"]
+            message: Any = answer.json()
+            initial, current = message["initial_state"], message["current_state"]
         except (ValueError, KeyError, TypeError) as error:
             raise TrajectoryFailure("verifier", f"{self._base}/go answers with no states") from error
         if not isinstance(initial, dict) or not isinstance(current, dict):
@@ -50,11 +50,11 @@ class Contract:
         """Forgets a session; raises SandboxFailure."""
         await self._ask("POST", "/end" if self._headers else "/post", sid, {"action": "reset"})
 
-    async def _ask(self, method: str, path: str, sid: str, said: Any = None) -> httpx.Response:
+    async def _ask(self, method: str, path: str, sid: str, output: Any = None) -> httpx.Response:
         try:
             return (
                 await self._client.request(
-                    method, f"{self._base}{path}", params={"sid": sid}, json=said, headers=self._headers
+                    method, f"{self._base}{path}", params={"sid": sid}, json=output, headers=self._headers
                 )
             ).raise_for_status()
         except httpx.HTTPError as error:

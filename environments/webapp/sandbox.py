@@ -77,7 +77,7 @@ class WebAppSandbox(BrowserSandbox):
         if self.instance is None or self._place is None:
             raise SandboxFailure("the sandbox is not started")
         if self.instance.task.reward:
-            return _told(await self.web.evaluate(f"({self.instance.task.reward})"))
+            return _read_reward(await self.web.evaluate(f"({self.instance.task.reward})"))
         _, current = await self._place.contract.states(self._sid)
         reward = self.instance.reward(self._initial, current)
         return Outcome(done=reward == 1.0, reward=reward)
@@ -135,12 +135,12 @@ def _script() -> str:
     return SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
-def _told(said: Any) -> Outcome:
-    if said is None:
+def _read_reward(answer: Any) -> Outcome:
+    if answer is None:
         return Outcome(done=False, reward=0.0)
-    if not isinstance(said, int | float) or not -1.0 <= said <= 1.0:
-        raise TrajectoryFailure("verifier", f"the page's reward is {said!r}, not a number in [-1, 1]")
-    return Outcome(done=True, reward=float(said))
+    if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
+        raise TrajectoryFailure("verifier", f"the page's reward is {answer!r}, not a number in [-1, 1]")
+    return Outcome(done=True, reward=float(answer))
 
 
 def _element(

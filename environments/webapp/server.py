@@ -67,8 +67,8 @@ class Sessions:
         """`set` begins a session, `set_current` goes on with one; what a page says its first state was is not heard."""
         sid, known = request.query_params.get("sid", ""), self._held.get(request.query_params.get("sid", ""))
         try:
-            said = json.loads(await request.body())
-            action, state = said["action"], said["state"]
+            answer = json.loads(await request.body())
+            action, state = answer["action"], answer["state"]
         except (ValueError, KeyError, TypeError):
             return PlainTextResponse("an action and a state are wanted", 400)
         if not isinstance(state, dict):

@@ -36,8 +36,8 @@ def test_games_and_web_tasks_turn_together_and_scores_reach_the_lake_and_the_rep
     for row in rows:
         if row.success is not None and row.failure_boundary is None:
             assert row.success == ((row.reward or 0.0) >= known[row.task_id].threshold)
-    said = {row.reason for row in lake.rows(Verdict, {"gate": "verifier"})}
-    assert any("with raw reward 0." in reason for reason in said)
+    answer = {row.reason for row in lake.rows(Verdict, {"gate": "verifier"})}
+    assert any("with raw reward 0." in reason for reason in answer)
     shown = {one.task_id: one for one in report_tasks(lake) if one.by == "explorer"}
     explored = [
         row for row in lake.rows(Evaluation, {"task_id": "games/mines-1"}) if row.policy_version == "explorer-3"

@@ -54,6 +54,6 @@ def test_a_training_submitted_to_ray_runs_on_both_of_its_nodes(jobs: str, tmp_pa
     alone = on(plan, "alone", processes=2)
     trained(alone)
     machines = template("ray job submit", **{"http://ray-head.internal:8265": jobs})
-    told, _ = trained(on(plan, "submitted", launch="command", processes=1, machines=machines, hung_s=60))
-    assert (told.machines, told.processes, told.restarts) == (2, 2, 0)
+    answer, _ = trained(on(plan, "submitted", launch="command", processes=1, machines=machines, hung_s=60))
+    assert (answer.machines, answer.processes, answer.restarts) == (2, 2, 0)
     assert same(alone, on(plan, "submitted"))

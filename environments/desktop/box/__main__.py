@@ -29,7 +29,7 @@ from environments.desktop.box.windows import Windows
 Answer = tuple[dict[str, Any], bytes]
 MOST_BYTES = 64 << 20
 """Of a file that is read."""
-LOOK_S = 0.02
+POLL_S = 0.02
 """Between two looks at whether a window is there."""
 
 
@@ -58,7 +58,7 @@ class Box:
         while not self._windows.managed:
             if time.monotonic() > until:
                 raise programs.NotStarted("openbox: it manages no windows")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def answer(self, line: bytes) -> None:
         """Answers one question; one that went wrong with an `error`."""
@@ -104,7 +104,7 @@ class Box:
         while time.monotonic() < until:
             if {one["id"] for one in self._windows.listed()} - before:
                 return {"pid": pid, "shown": True}
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return {"pid": pid, "shown": False}
 
     def _execute(self, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:

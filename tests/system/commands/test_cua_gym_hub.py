@@ -47,11 +47,11 @@ def test_the_application_s_own_state_after_a_golden_change_scores_one_and_after_
     async def work(sandbox: WebAppSandbox) -> tuple[float, list[float]]:
         assert sandbox.instance is not None
         initial, _ = await sandbox.states()
-        said: list[float] = []
+        answer: list[float] = []
         for state in (sandbox.instance.golden(initial), *sandbox.instance.near(initial)):
             await sandbox.put(state)
-            said.append((await sandbox.verify(WebAppReward())).reward)
-        return said[0], said[1:]
+            answer.append((await sandbox.verify(WebAppReward())).reward)
+        return answer[0], answer[1:]
 
     golden, near = leased(template, SEEDS[0], work)
     assert golden == 1 and not any(near)

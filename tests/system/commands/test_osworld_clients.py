@@ -70,7 +70,7 @@ def line_for(instruction: str) -> str:
 @pytest.mark.skipif(OSWORLD is None, reason="FLYWHEEL_OSWORLD_PATH names no folder with OSWorld's desktop_env")
 def test_osworld_s_own_controller_reads_our_desktop_and_solves_a_task_with_all_of_its_actions() -> None:
     with serving(task="make-folders") as found:
-        told = httpx.post(f"{found.url}/flywheel/reset", json={"seed": 7}).json()["instruction"]
+        message = httpx.post(f"{found.url}/flywheel/reset", json={"seed": 7}).json()["instruction"]
         actions: list[tuple[str, dict[str, Any]]] = [
             ("MOVE_TO", {"x": 500, "y": 300}),
             ("CLICK", {"x": 500, "y": 300, "button": "left"}),
@@ -82,16 +82,16 @@ def test_osworld_s_own_controller_reads_our_desktop_and_solves_a_task_with_all_o
             ("KEY_DOWN", {"key": "shift"}),
             ("KEY_UP", {"key": "shift"}),
             ("HOTKEY", {"keys": ["ctrl", "u"]}),
-            ("TYPING", {"text": line_for(told).strip()}),
+            ("TYPING", {"text": line_for(message).strip()}),
             ("PRESS", {"key": "enter"}),
         ]
         port = found.url.rpartition(":")[2]
-        said = json.loads(run(sys.executable, CONTROLLER, port, json.dumps(actions), path=f"{OSWORLD}"))
+        answer = json.loads(run(sys.executable, CONTROLLER, port, json.dumps(actions), path=f"{OSWORLD}"))
         assert httpx.get(f"{found.url}/flywheel/outcome").json() == {"done": True, "reward": 1.0}
-    assert said["screenshot"] == b"\x89PNG\r\n\x1a\n".hex() and "Terminal" in said["tree"]
-    assert said["size"] == {"width": CONFIG.width, "height": CONFIG.height} and said["window"]["width"] > 100
-    assert (said["platform"], said["script"], said["python"]) == ("Linux", "42\n", "42\n")
-    assert said["listed"]["type"] == "directory" and "PS1" in said["file"]
+    assert answer["screenshot"] == b"\x89PNG\r\n\x1a\n".hex() and "Terminal" in answer["tree"]
+    assert answer["size"] == {"width": CONFIG.width, "height": CONFIG.height} and answer["window"]["width"] > 100
+    assert (answer["platform"], answer["script"], answer["python"]) == ("Linux", "42\n", "42\n")
+    assert answer["listed"]["type"] == "directory" and "PS1" in answer["file"]
 
 
 @pytest.mark.skipif(CUBE is None, reason="FLYWHEEL_CUBE_PYTHON names no Python with cube-computer-tool")
@@ -99,7 +99,7 @@ def test_osworld_s_own_controller_reads_our_desktop_and_solves_a_task_with_all_o
 def test_cube_s_computer_tool_solves_a_task_of_ours(space: str) -> None:
     assert CUBE is not None and Path(CUBE).exists()
     with serving(task="make-folders") as found:
-        told = httpx.post(f"{found.url}/flywheel/reset", json={"seed": 9}).json()["instruction"]
-        typed = line_for(told)
+        message = httpx.post(f"{found.url}/flywheel/reset", json={"seed": 9}).json()["instruction"]
+        typed = line_for(message)
         run(CUBE, CUBE_PLAYS, found.url, space, typed if space == "computer_13" else f"pyautogui.write({typed!r})")
         assert httpx.get(f"{found.url}/flywheel/outcome").json() == {"done": True, "reward": 1.0}

@@ -38,10 +38,10 @@ class Attempts:
             task = self.environment.task("files-delete")
             async with self.pool.lease(task, 1) as sandbox:
                 assert isinstance(sandbox, HybridSandbox)
-                said = await tried(sandbox, escapes(self.there)[name])
+                answer = await tried(sandbox, escapes(self.there)[name])
             async with self.pool.lease(task, 2) as sandbox:
                 assert isinstance(sandbox, HybridSandbox)
-                return said, (await solve(sandbox)).reward
+                return answer, (await solve(sandbox)).reward
 
         return self.runner.run(both())
 
@@ -58,8 +58,8 @@ def test_there_are_at_least_twenty_five() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_way_leads_out_and_the_next_lease_works(attempts: Attempts, name: str) -> None:
-    said, reward = attempts.attempt(name)
-    assert MARK not in said and SECRET not in said
+    answer, reward = attempts.attempt(name)
+    assert MARK not in answer and SECRET not in answer
     assert reward == 1.0
     assert attempts.there.asked == []
     assert leftovers() == []

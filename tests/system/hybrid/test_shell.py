@@ -42,7 +42,7 @@ def shell(work: Callable[[Terminal], Awaitable[T]], command_s: float = 1.0, limi
     return run(inside())
 
 
-def said(*commands: str) -> list[str]:
+def answer(*commands: str) -> list[str]:
     async def each(terminal: Terminal) -> list[str]:
         return [(await terminal.run(command)).output for command in commands]
 
@@ -50,7 +50,7 @@ def said(*commands: str) -> list[str]:
 
 
 def test_the_folder_and_the_variables_stay_from_command_to_command() -> None:
-    assert said("mkdir a; cd a; X=7", 'echo "$X"; pwd')[1] == "7\n/work/a\n"
+    assert answer("mkdir a; cd a; X=7", 'echo "$X"; pwd')[1] == "7\n/work/a\n"
 
 
 def test_a_command_has_lines_quotes_and_a_status() -> None:

@@ -169,7 +169,7 @@ def test_a_page_of_one_s_own_is_given_seed_and_level_and_its_chance_is_the_seeds
     ],
 )
 def test_an_expression_that_says_nothing_is_the_verifier_s_failure_with_its_words(
-    tmp_path: Path, reads: dict[str, str], said: str
+    tmp_path: Path, reads: dict[str, str], answer: str
 ) -> None:
     async def nothing(sandbox: GameSandbox) -> None:
         return
@@ -177,9 +177,9 @@ def test_an_expression_that_says_nothing_is_the_verifier_s_failure_with_its_word
     environment = own(tmp_path, reads={**READS, **reads})
     with pytest.raises(TrajectoryFailure) as failed:
         in_sandbox(environment, nothing)
-    assert failed.value.boundary == "verifier" and failed.value.reason.startswith(said), failed.value.reason
+    assert failed.value.boundary == "verifier" and failed.value.reason.startswith(answer), failed.value.reason
     check = environment.probes()[-1].check()
-    assert not check.ok and said.removeprefix("counter.html: ") in check.detail
+    assert not check.ok and answer.removeprefix("counter.html: ") in check.detail
 
 
 def test_doctor_opens_the_games_that_the_config_brings_and_misses_a_page_before_a_browser_starts(

@@ -44,12 +44,12 @@ def with_sandboxes(
 async def played(sandbox: WebAppSandbox) -> list[Outcome]:
     """What the verifier says before the first and after every move of the task's script."""
     assert sandbox.instance is not None
-    said = [await sandbox.verify(WebAppReward())]
+    answer = [await sandbox.verify(WebAppReward())]
     for move in sandbox.instance.script:
         seen = await sandbox.observe(elements=True)
         await sandbox.perform(action_for(move, seen.elements))
-        said.append(await sandbox.verify(WebAppReward()))
-    return said
+        answer.append(await sandbox.verify(WebAppReward()))
+    return answer
 
 
 @pytest.mark.parametrize("template", ["notes-tick", "notes-add"])
@@ -93,9 +93,9 @@ def test_what_one_lease_keeps_in_the_browser_no_other_finds_and_neither_its_sess
         async with lease("notes-add", 0) as later:
             return own, found, await later.web.evaluate(reading % ended)
 
-    own, found, told = with_sandboxes(work)
+    own, found, message = with_sandboxes(work)
     assert found[:3] == [0, "", 0] and len(own) > 30 and found[3] != own
-    assert told["has_custom_state"] is False
+    assert message["has_custom_state"] is False
 
 
 def test_links_to_other_sites_and_to_the_state_lead_nowhere():

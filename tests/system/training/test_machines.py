@@ -37,8 +37,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def unbroken(shared: Path) -> Job:
     """On two processes, which nothing happens to."""
     made = on(small_job(shared, count=160, steps=40, batch=4, checkpoint_every=10), "unbroken", processes=2)
-    told, _ = trained(made)
-    assert told.restarts == 0 and told.processes == 2
+    output, _ = trained(made)
+    assert output.restarts == 0 and output.processes == 2
     return made
 
 
@@ -58,7 +58,7 @@ def processes(module: str) -> list[psutil.Process]:
             return []
 
     found = [(one, words(one)) for one in psutil.Process().children(recursive=True)]
-    return [one for one, said in found if module in said and "torch.distributed.run" not in said]
+    return [one for one, answer in found if module in answer and "torch.distributed.run" not in answer]
 
 
 def strike(number: signal.Signals, module: str, plan: Job) -> Callable[[Message], None]:
@@ -81,13 +81,13 @@ def test_a_rank_that_hangs_or_dies_is_noticed_and_the_training_ends_with_the_sam
     plan: Job, unbroken: Job, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     struck = on(plan, "struck", processes=2)
-    told, heard = trained(struck, strike(number, "learning.trainer", struck))
-    assert told.restarts == 1 and told.metrics["restarts"] == 1
+    output, heard = trained(struck, strike(number, "learning.trainer", struck))
+    assert output.restarts == 1 and output.metrics["restarts"] == 1
     (resumed,) = [one.resumed for one in heard if one.resumed is not None]
     assert 10 <= resumed < 40 and same(unbroken, struck)
-    said = " ".join(capsys.readouterr().err.split())
-    assert ("was not heard of for" if number == signal.SIGSTOP else "The trainer died with") in said
-    assert "started again (1 of 2 times)" in said and not processes("learning.trainer")
+    answer = " ".join(capsys.readouterr().err.split())
+    assert ("was not heard of for" if number == signal.SIGSTOP else "The trainer died with") in answer
+    assert "started again (1 of 2 times)" in answer and not processes("learning.trainer")
 
 
 @IN_FULL
@@ -102,8 +102,8 @@ def test_a_training_that_dies_more_often_than_it_is_restarted_is_an_error_with_t
 def test_two_machines_under_torchrun_train_what_two_processes_of_one_do(plan: Job, unbroken: Job) -> None:
     machines = {"hosts": ["localhost", "localhost"]}
     both = on(plan, "both", launch="torchrun", processes=1, machines=machines, hung_s=30)
-    told, heard = trained(both)
-    assert (told.machines, told.processes, told.restarts) == (2, 2, 0) and same(unbroken, both)
+    output, heard = trained(both)
+    assert (output.machines, output.processes, output.restarts) == (2, 2, 0) and same(unbroken, both)
     assert heard[0].gpus == {os.uname().nodename: 0}
 
 
@@ -122,9 +122,9 @@ def test_a_machine_that_dies_is_gone_on_without_from_the_last_checkpoint(plan: J
         if len(processes("tasks.launching.node")) < 2:
             gone.touch()
 
-    told, heard = trained(lost, meanwhile)
+    output, heard = trained(lost, meanwhile)
     assert [one.processes for one in heard if "processes" in one.model_fields_set] == [2, 1]
-    assert told.restarts == 1 and (told.resumed or 0) >= 10 and lost.out.is_dir()
+    assert output.restarts == 1 and (output.resumed or 0) >= 10 and lost.out.is_dir()
 
 
 @IN_FULL
@@ -132,8 +132,8 @@ def test_a_machine_that_dies_is_gone_on_without_from_the_last_checkpoint(plan: J
 def test_a_command_starts_the_machines_and_what_it_started_ends_with_it(plan: Job, unbroken: Job) -> None:
     machines = {"command": TWICE, "nodes": 2}
     both = on(plan, "commanded", launch="command", processes=1, machines=machines, hung_s=30)
-    told, _ = trained(both)
-    assert (told.machines, told.processes) == (2, 2) and same(unbroken, both)
+    output, _ = trained(both)
+    assert (output.machines, output.processes) == (2, 2) and same(unbroken, both)
     assert not processes("tasks.launching.node")
 
 
@@ -252,6 +252,6 @@ def test_a_training_on_s3_goes_on_from_its_checkpoint_there_and_leaves_nothing_b
                 for rank in [one, *one.children(recursive=True)]:
                     rank.kill()
 
-    told, _ = trained(far, kill)
-    assert told.restarts == 1 and (told.resumed or 0) >= 10 and same(unbroken, far)
+    output, _ = trained(far, kill)
+    assert output.restarts == 1 and (output.resumed or 0) >= 10 and same(unbroken, far)
     assert (far.out / "training").is_dir() and not store.sizes()

@@ -163,7 +163,7 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
     asyncio.run(run())
 
 
-def test_a_lease_in_which_nothing_is_asked_is_taken_back_and_its_place_is_free_at_once() -> None:
+def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at_once() -> None:
     async def run() -> None:
         leases, _, clock = together()
         await leases.start()
@@ -181,7 +181,7 @@ def test_a_lease_in_which_nothing_is_asked_is_taken_back_and_its_place_is_free_a
         await asyncio.wait_for(late.begin(), 10)
         forgetful = full[0].sandbox
         assert forgetful is not None
-        with pytest.raises(SandboxFailure, match=r"taken back after 30 s .*environments\.fake\.lease_s"):
+        with pytest.raises(SandboxFailure, match=r"reclaimed after 30 s .*environments\.fake\.lease_s"):
             await forgetful.observe()
         for one in (*full, late):
             await one.end()

@@ -49,10 +49,10 @@ def test_it_answers_what_osworld_s_own_answers(http: httpx.Client) -> None:
     assert 100 < size["width"] < CONFIG.width
     assert http.post("/window_size", data={"app_class_name": "nothing"}).status_code == 404
     home = http.post("/desktop_path").json()["desktop_path"]
-    told = http.post(
+    message = http.post(
         "/setup/upload", data={"file_path": "~/new/a.bin"}, files={"file_data": ("a.bin", b"\x00\r\n\xff")}
     )
-    assert told.text == "File Uploaded: 4 bytes"
+    assert message.text == "File Uploaded: 4 bytes"
     assert http.post("/file", data={"file_path": f"{home}/new/a.bin"}).content == b"\x00\r\n\xff"
     assert http.post("/file", data={"file_path": "~/none"}).status_code == 404
     tree = http.post("/list_directory", json={"path": f"{home}/new"}).json()["directory_tree"]
@@ -124,10 +124,10 @@ def test_with_a_token_nobody_is_answered_without_it() -> None:
 
 def test_a_fresh_desktop_has_nothing_of_the_last_one_and_a_task_of_ours_has_a_verdict(http: httpx.Client) -> None:
     http.post("/execute", json={"command": ["touch", "left.txt"]})
-    told = http.post("/flywheel/reset", json={"task": "make-folders", "seed": 4}).json()["instruction"]
+    message = http.post("/flywheel/reset", json={"task": "make-folders", "seed": 4}).json()["instruction"]
     assert http.post("/execute", json={"command": ["ls", "left.txt"]}).json()["returncode"] != 0
     assert http.get("/flywheel/outcome").json() == {"done": False, "reward": 0.0}
-    outer, inner = told.split('"')[1], told.split('"')[3]
+    outer, inner = message.split('"')[1], message.split('"')[3]
     http.post("/execute", json={"command": ["mkdir", "-p", f"{outer}/{inner}"]})
     assert http.get("/flywheel/outcome").json() == {"done": True, "reward": 1.0}
     assert http.post("/flywheel/reset", json={"task": "no-such"}).status_code == 400

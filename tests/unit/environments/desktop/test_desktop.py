@@ -107,8 +107,8 @@ def test_a_screenshot_has_the_pointer_the_size_of_the_screen_and_the_same_bytes_
     config = CONFIG.model_copy(update={"width": 700, "height": 500})
 
     async def work(box: Box) -> None:
-        said, png = await box.content("look")
-        assert (said["width"], said["height"]) == (700, 500)
+        answer, png = await box.content("look")
+        assert (answer["width"], answer["height"]) == (700, 500)
         assert Image.open(io.BytesIO(png)).size == (700, 500)
         assert (await box.content("look"))[1] == png
         await box.ask("input", events=[["move", 600, 400]], rest_s=1)
@@ -217,10 +217,10 @@ def test_a_desktop_sees_no_file_no_process_and_no_network_of_this_machine(tmp_pa
     network = "import socket; print([name for _, name in socket.if_nameindex()])"
 
     async def work(box: Box) -> None:
-        said = await box.ask("execute", command=script, timeout_s=10)
-        assert "s3cret" not in said["stdout"] and said["stderr"].count("No such file") == 3
-        assert int(said["stdout"].splitlines()[0]) < 15
-        assert not {"SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY"} & {row.split("=")[0] for row in said["stdout"].split()}
+        answer = await box.ask("execute", command=script, timeout_s=10)
+        assert "s3cret" not in answer["stdout"] and answer["stderr"].count("No such file") == 3
+        assert int(answer["stdout"].splitlines()[0]) < 15
+        assert not {"SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY"} & {row.split("=")[0] for row in answer["stdout"].split()}
         seen = await box.ask("execute", command=["python", "-c", network], timeout_s=10)
         assert seen["stdout"] == "['lo']\n"
         wrote = await box.ask("execute", command=f"touch /usr/x {Path(sys.prefix)}/x", timeout_s=10)
@@ -236,8 +236,8 @@ def test_a_desktop_sees_no_file_no_process_and_no_network_of_this_machine(tmp_pa
 @IN_NAMESPACES
 def test_a_home_has_an_end() -> None:
     async def work(box: Box) -> None:
-        said = await box.ask("execute", command="head -c 100M /dev/zero > big", timeout_s=20)
-        assert "No space left" in said["stderr"]
+        answer = await box.ask("execute", command="head -c 100M /dev/zero > big", timeout_s=20)
+        assert "No space left" in answer["stderr"]
 
     on_a_box(work)
 

@@ -42,9 +42,9 @@ def installs(snapshot: Path) -> int:
 
 def test_applications_are_built_with_their_license_and_nothing_else_is_left(snapshot: Path, tmp_path: Path):
     assert list(sources(snapshot)) == ["first", "second-app"]
-    said: list[str] = []
-    made = build(snapshot, tmp_path / "out", ["first", "second-app"], said.append)
-    assert [one.name for one in made] == ["first", "second-app"] and "1/2 first" in said
+    answer: list[str] = []
+    made = build(snapshot, tmp_path / "out", ["first", "second-app"], answer.append)
+    assert [one.name for one in made] == ["first", "second-app"] and "1/2 first" in answer
     assert (tmp_path / "out" / "second-app" / "index.html").read_text() == "second_app_mock"
     assert (tmp_path / "out" / "first" / "LICENSE").read_text() == "Apache-2.0"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"first", "second-app"}

@@ -63,8 +63,8 @@ def test_an_added_item_is_known_by_its_fields_and_one_is_enough_for_one_want_onl
 
 
 def test_items_are_known_by_any_field_that_ends_in_id_and_their_order_is_no_change():
-    said = {"at": "chat/general/+", "to": {"messageId": "m2", "content": "Yes"}}
-    assert scored([said], [{"at": "chat/general/+", "has": {"content": "Yes"}}]) == 1
+    answer = {"at": "chat/general/+", "to": {"messageId": "m2", "content": "Yes"}}
+    assert scored([answer], [{"at": "chat/general/+", "has": {"content": "Yes"}}]) == 1
     turned = {**MAIL, "emails": MAIL["emails"][::-1]}
     assert not changes(MAIL, turned, ("emails", "chat"))
 

@@ -37,8 +37,8 @@ def begin(server: AppServer, sid: str = "s1") -> None:
 
 def test_a_session_is_set_read_by_its_page_changed_and_told_apart(server: AppServer):
     begin(server)
-    told = ask(server, "GET", "/state?sid=s1").json()
-    assert told == {"stored_state": STATE, "has_custom_state": True}
+    answer = ask(server, "GET", "/state?sid=s1").json()
+    assert answer == {"stored_state": STATE, "has_custom_state": True}
     changed = {**STATE, "title": "Yours", "seen": 1}
     assert ask(server, "POST", "/post?sid=s1", json={"action": "set_current", "state": changed}).status_code == 200
     states = ask(server, "GET", "/go?sid=s1", True).json()

@@ -88,7 +88,7 @@ def test_there_are_thirty_tasks_over_six_applications_and_most_differ_by_seed():
 
 def test_a_file_that_makes_no_sense_is_refused_with_its_name_and_the_place(tmp_path: Path):
     good = FILES[-1].read_text()
-    for wrong, said in (
+    for wrong, answer in (
         (good.replace("max_steps = 4", 'max_steps = "few"'), "tasks.notes-tick.max_steps"),
         (good.replace("{words}", "{word}"), "nothing is drawn for {word}"),
         (good.replace("wants = [{ at", "# wants = [{ at"), "neither wants nor reward"),
@@ -99,7 +99,7 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_name_and_the_place(tmp_p
         file.write_text(wrong)
         with pytest.raises(UsageError) as caught:
             read_tasks(file)
-        assert str(file) in str(caught.value) and said in str(caught.value)
+        assert str(file) in str(caught.value) and answer in str(caught.value)
 
 
 def test_a_config_takes_the_applications_that_it_names_and_files_of_its_own():

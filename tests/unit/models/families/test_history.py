@@ -30,10 +30,10 @@ def test_only_the_last_turns_stay_and_the_instruction_says_what_went_before(name
     config = PolicyConfig(family=name, history_images=2, history_turns=3, older=older)
     family = FAMILIES.class_of(name)(config)
     family.fit(type(family).published)
-    told = text(family.chat(Context("Do it.", turns(family), SCREEN, 0)))
-    said = "4 earlier steps are not shown" + (": click 2, type 2" if older == "summarised" else "")
-    assert f"Do it.\n({said}.)" in told.replace("type 2, click 2", "click 2, type 2")
-    assert "Thought 3." not in told and all(f"Thought {at}." in told for at in (4, 5, 6))
+    message = text(family.chat(Context("Do it.", turns(family), SCREEN, 0)))
+    answer = "4 earlier steps are not shown" + (": click 2, type 2" if older == "summarised" else "")
+    assert f"Do it.\n({answer}.)" in message.replace("type 2, click 2", "click 2, type 2")
+    assert "Thought 3." not in message and all(f"Thought {at}." in message for at in (4, 5, 6))
 
 
 def test_a_short_trajectory_is_shown_whole_and_nothing_is_said() -> None:

@@ -85,9 +85,9 @@ def test_what_was_held_back_is_held_back_where_it_is_imported_with_the_reason(
         assert {found[one.trajectory_id].route for one in those} == {route}
     why = found[hacked.trajectory_id].reason
     assert why == "verifier: not accepted where it is from (quarantine): shortcut: it wrote the answer's file"
-    said = found[rejected.trajectory_id].reason
-    assert "(ct): person: rejected by ada: It saved nothing" in said
-    assert ("eve@example.org" in said) == kind.comes_home
+    answer = found[rejected.trajectory_id].reason
+    assert "(ct): person: rejected by ada: It saved nothing" in answer
+    assert ("eve@example.org" in answer) == kind.comes_home
     assert all(found[one.trajectory_id].valid_steps is None for one in (looped, rejected))
     failed = next(one for one in place.lake.rows(Trajectory, {"iteration": 0, "success": False}))
     assert "imported as not done" in found[failed.trajectory_id].reason

@@ -22,19 +22,19 @@ def beat(count: int, step: int, doing: str = "") -> Beat:
 
 def found(watch: Watch, clock: list[float], seconds: float, count: int, *ranks: Beat | None) -> str | None:
     """What the watch says within so many seconds, in which all ranks given as None beat without a step."""
-    said = None
+    answer = None
     for at in range(int(seconds)):
         clock[0] += 1.0
         beats = {rank: one or beat(count + at, 3) for rank, one in enumerate(ranks)}
-        said = said or watch.look(beats)
-    return said
+        answer = answer or watch.look(beats)
+    return answer
 
 
 def test_a_rank_that_is_not_heard_of_for_a_minute_hangs_and_is_named(clock: list[float]) -> None:
     watch = Watch(60.0)
     assert found(watch, clock, 59, 1, None, beat(1, 3)) is None
-    said = found(watch, clock, 4, 60, None, beat(1, 3))
-    assert said is not None and said.startswith("rank 1 (process 7 on node-1) was not heard of for 6")
+    answer = found(watch, clock, 4, 60, None, beat(1, 3))
+    assert answer is not None and answer.startswith("rank 1 (process 7 on node-1) was not heard of for 6")
 
 
 def test_ranks_that_beat_and_take_no_step_hang_after_a_minute(clock: list[float]) -> None:
@@ -50,11 +50,11 @@ def test_a_training_of_long_steps_has_ten_times_the_longest(clock: list[float]) 
             clock[0] += 1.0
             count += 1
             assert watch.look({0: beat(count, step)}) is None
-    said, waited = None, 0
-    while said is None:
+    answer, waited = None, 0
+    while answer is None:
         clock[0] += 1.0
         count, waited = count + 1, waited + 1
-        said = watch.look({0: beat(count, 3)})
+        answer = watch.look({0: beat(count, 3)})
     assert 250 <= waited <= 310
 
 
