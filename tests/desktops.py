@@ -84,7 +84,7 @@ with open(os.path.expanduser("~/events.txt"), "w", buffering=1) as log:
 async def witness(box: Box) -> None:
     """Opens the witness, and puts the pointer on it, so that it has the focus."""
     await box.set_out({".witness.py": WITNESS.encode()})
-    answer = await box.ask("open", command=["python", f"{box.home}/.witness.py"], window_s=30)
+    answer = await box.ask("open", command=["python", f"{box.home}/.witness.py"], window_s=10)
     assert answer["shown"]
     await box.ask("rest", rest_s=2)
 

@@ -19,7 +19,7 @@ from schemas.tables.task import GuiTask
 if TYPE_CHECKING:
     from environments.desktop.environment import DesktopConfig
 
-WINDOW_S = 15.0
+WINDOW_S = 10.0
 """How long a program of a task may take to open its window."""
 FIRST_REST_S, REST_S = 2.0, 1.0
 """How long is waited at most for the desktop to come to rest, at the start and after an action."""

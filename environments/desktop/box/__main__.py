@@ -55,7 +55,7 @@ class Box:
         """Starts the window manager, and waits for it."""
         programs.opened(["openbox", "--sm-disable"], self._home)
         until = time.monotonic() + programs.START_S
-        while not self._windows.managed:
+        while not self._windows.managed():
             if time.monotonic() > until:
                 raise programs.NotStarted("openbox: it manages no windows")
             time.sleep(POLL_S)

@@ -1,6 +1,7 @@
 """Windows and the clipboard of an X display, as its window manager and its programs tell of them (EWMH, ICCCM)."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from Xlib import X, Xatom
@@ -9,6 +10,8 @@ from Xlib.protocol.event import ClientMessage
 
 ANSWER_S = 0.5
 """How long the owner of the clipboard may take to hand it over."""
+PROBE_S = 0.5
+"""How long a window manager may take with a window of ours."""
 FROM_PAGER = 2
 """Who asks a window manager for something (EWMH): a pager, which is obeyed."""
 
@@ -25,10 +28,23 @@ class Windows:
         self._root = display.screen().root
         self._mine = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
 
-    @property
     def managed(self) -> bool:
-        """Whether a window manager is there."""
-        return bool(self._numbers(self._root, "_NET_SUPPORTING_WM_CHECK"))
+        """Whether a window manager is there and takes on a window that is mapped. One that is mapped while it starts
+        may be lost to it: it says that it is there before it looks."""
+        if not self._numbers(self._root, "_NET_SUPPORTING_WM_CHECK"):
+            return False
+        probe = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
+        probe.map()
+        taken = self._comes_to(lambda: probe.id in self._numbers(self._root, "_NET_CLIENT_LIST"))
+        probe.destroy()
+        return taken and self._comes_to(lambda: probe.id not in self._numbers(self._root, "_NET_CLIENT_LIST"))
+
+    @staticmethod
+    def _comes_to(holds: Callable[[], bool]) -> bool:
+        until = time.monotonic() + PROBE_S
+        while not (held := holds()) and time.monotonic() < until:
+            time.sleep(0.002)
+        return held
 
     def listed(self) -> list[dict[str, Any]]:
         """The windows that programs have opened, the oldest first: `id`, `title`, `classes`, the inside's `x`, `y`,
