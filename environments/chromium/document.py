@@ -53,9 +53,9 @@ class DocumentSandbox(InPageSandbox):
         self._file = file
         return await self._read_reward(self._open(file.as_uri(), start, f"world.__page.load({seed})"))
 
-    def _judged(self, output: Any) -> tuple[bool, Any]:
+    def _judged(self, answer: Any) -> tuple[bool, Any]:
         """Whether the task is done, and its raw reward, from what the page's `verdict` says."""
-        return output
+        return answer
 
     async def _advance(self, passed_ms: int) -> None:
         answer = await self._read_reward(self._page.evaluate(_ADVANCE.replace("MS", str(passed_ms))))
