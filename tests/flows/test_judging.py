@@ -167,7 +167,7 @@ def test_what_a_judge_on_probation_accepts_is_held_back_until_it_has_agreed_ofte
     assert {route for name, route in routes.items() if name not in accepted} == {"ct"}
     reasons = {row["reason"] for row in ask(lake, "decisions", iteration=0).to_pylist() if row["route"] == "quarantine"}
     assert all(one.startswith("judge: on probation, compared 0 times, of 3; fake-judge-1 gives ") for one in reasons)
-    people = agreement_of(given[0]["gate_version"], "people", 0, Confusion(2, 0, 0, 2), utc_now())
+    people = agreement_of(given[0]["gate_version"], "people", 1, Confusion(2, 0, 0, 2), utc_now())
     lake.append("agreements", [people])
     decide_routes(run_of(config), 0)
     assert {routes_of(lake)[name] for name in accepted} == {"sft"}

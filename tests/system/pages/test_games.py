@@ -160,7 +160,7 @@ def test_a_page_of_one_s_own_is_given_seed_and_level_and_its_chance_is_the_seeds
 
 
 @pytest.mark.parametrize(
-    ("reads", "said"),
+    ("reads", "answer"),
     [
         ({"score": "point"}, "counter.html: score, point, threw ReferenceError: point is not defined"),
         ({"score": "'many'"}, "counter.html: score, 'many', is 'many'"),
