@@ -31,7 +31,8 @@ def test_each_package_resolves_inside_the_checkout(name: str) -> None:
 
 
 def test_no_installed_distribution_owns_a_name_of_ours() -> None:
-    owners = {name: set(packages_distributions().get(name, ())) - {"flywheel"} for name in OURS}
+    installed = packages_distributions()
+    owners = {name: set(installed.get(name, ())) - {"flywheel"} for name in OURS}
     assert not {name: found for name, found in owners.items() if found}
     for distribution in distributions():
         if distribution.metadata["Name"] != "flywheel":
