@@ -29,6 +29,7 @@ from tasks.train import train
 from tasks.train.kept import read_for
 from tasks.train.train import PINNED, pins_of, train_from
 from tests.flows.conftest import Turned
+from tests.processes import running
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
 
@@ -65,9 +66,8 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned) -
     def kill() -> None:
         while not list(folder.glob("checkpoint.steps/*/step*/*.json")):
             time.sleep(0.05)
-        for process in psutil.Process().children(recursive=True):
-            if "learning.trainer" in process.cmdline():
-                process.kill()
+        for process in running("learning.trainer", psutil.Process().children(recursive=True)):
+            process.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()

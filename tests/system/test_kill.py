@@ -12,6 +12,7 @@ from schemas.config import load_config
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tests.processes import words
 from tests.system.parts.commands import CONFIG, start
 from tests.tier import FULL, IN_FULL
 
@@ -41,7 +42,7 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
         time.sleep(dice.uniform(6.0, LATEST_S))
         if tree := run.tree():
             victim = dice.choice([tree[0], dice.choice(tree)])
-            killed.append(" ".join(victim.cmdline()[:4]) if victim.is_running() else "gone")
+            killed.append(" ".join(words(victim)[:4]) or "gone")
             victim.kill()
         try:
             run.process.wait(timeout=PATIENCE_S)
@@ -84,7 +85,7 @@ def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had
             assert run.process.poll() is None, run.log.read_text()
             time.sleep(0.1)
         time.sleep(2.0)
-        stopped = [one for one in run.tree() if part in " ".join(one.cmdline())]
+        stopped = [one for one in run.tree() if part in " ".join(words(one))]
         for one in stopped:
             one.suspend()
         time.sleep(60.0 if FULL else 8.0)

@@ -15,6 +15,7 @@ from learning.identity import steps_folder
 from learning.job import Job, Message
 from schemas.failure import FlywheelError
 from storage.objects import open_store
+from tests.processes import running, words
 from tests.system.parts.s3 import BUCKET
 from tests.system.parts.trainings import PAGE, on, same, template, trained
 from tests.tier import IN_FULL
@@ -50,15 +51,8 @@ def plan(shared: Path, tmp_path: Path, unbroken: Job) -> Job:
 
 def processes(module: str) -> list[psutil.Process]:
     """Those of this test that run a module, oldest first; not torchrun's own."""
-
-    def words(process: psutil.Process) -> list[str]:
-        try:
-            return process.cmdline()
-        except psutil.Error:  # it has just ended
-            return []
-
-    found = [(one, words(one)) for one in psutil.Process().children(recursive=True)]
-    return [one for one, answer in found if module in answer and "torch.distributed.run" not in answer]
+    found = running(module, psutil.Process().children(recursive=True))
+    return [one for one in found if "torch.distributed.run" not in words(one)]
 
 
 def strike(number: signal.Signals, module: str, plan: Job) -> Callable[[Message], None]:
@@ -153,18 +147,18 @@ def test_an_interrupted_run_ends_what_a_command_started_and_cancels_it(
     both = on(plan, "interrupted", launch="command", processes=1, machines=machines).model_copy(
         update={"steps": 100_000}
     )
-    running: list[psutil.Process] = []
+    seen: list[psutil.Process] = []
 
     def interrupt(message: Message) -> None:
         if message.step is not None:
-            everything = [one for one in psutil.process_iter() if str(tmp_path) in " ".join(one.cmdline())]
-            running.extend(everything)
+            everything = [one for one in psutil.process_iter() if str(tmp_path) in " ".join(words(one))]
+            seen.extend(everything)
             raise Enough
 
     with pytest.raises(Enough):
         trained(both, interrupt)
-    assert cancelled.read_text().startswith("flywheel-") and running
-    _, alive = psutil.wait_procs(running, timeout=15)
+    assert cancelled.read_text().startswith("flywheel-") and seen
+    _, alive = psutil.wait_procs(seen, timeout=15)
     assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -33,6 +33,7 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.groups import planned_groups
 from tasks.train.train import train_policy
 from tests.clicker import clicked
+from tests.processes import running
 from tests.system.parts import streaming
 from tests.system.parts.streaming import CANDIDATE, PARENT
 
@@ -127,7 +128,7 @@ def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its
     def kill() -> None:
         while stream.published() < 1:
             time.sleep(0.02)
-        (trainer,) = [one for one in psutil.Process().children() if "learning.trainer" in one.cmdline()]
+        (trainer,) = running("learning.trainer", psutil.Process().children())
         trainer.kill()
 
     killer = threading.Thread(target=kill, daemon=True)
