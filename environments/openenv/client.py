@@ -7,6 +7,7 @@ are not compressed: of a screenshot, which is, that costs ten times what it save
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +63,69 @@ def address_of(url: str) -> str:
     return urlunsplit((SCHEMES[parts.scheme], parts.netloc, f"{parts.path.rstrip('/')}/ws", "", ""))
 
 
-class WireClient:
-    """A session. Its methods are called one after the other, in one event loop.
+class Session(ABC):
+    """Episodes one after the other, whatever carries the messages. Its methods are called one after the other, in one
+    event loop.
+
+    Args:
+        place: who answers, for messages to people.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._waits_for = ""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether more can be asked of it."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Begins it; raises Lost."""
+
+    async def reset(self, fields: Fields) -> Answer:
+        """Begins an episode; raises Refused or Lost."""
+        return _answer("reset", await self._call("reset", "observation", fields))
+
+    async def step(self, action: Fields) -> Answer:
+        """Performs an action; raises Refused or Lost."""
+        return _answer("step", await self._call("step", "observation", action))
+
+    async def state(self) -> dict[str, Any]:
+        """What is said of the episode; raises Refused or Lost."""
+        return await self._call("state", "state", None)
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends it; raises nothing."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Ends it at once, whatever it is busy with."""
+
+    @abstractmethod
+    async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
+        """The answer to a message, and whether it is one, or was there before; raises Lost."""
+
+    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
+        if not self.is_open:
+            raise Lost("the session is closed")
+        if self._waits_for:
+            raise Lost(f"the session is lost: its {self._waits_for} was never answered")
+        self._waits_for = kind
+        text, sent = await self._exchange(kind, json.dumps(_message(kind, data)))
+        self._waits_for = ""
+        try:
+            return _data(kind, wanted if sent else "error", text)
+        except Refused as error:
+            if error.code in ENDS:
+                self.drop()
+            raise
+
+
+class WireClient(Session):
+    """A session on a server.
 
     Args:
         url: the server's base URL, with `http`, `https`, `ws` or `wss`.
@@ -71,13 +133,13 @@ class WireClient:
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        super().__init__(url)
         self.url, self._token = url, token
         self._connection: ClientConnection | None = None
-        self._waits_for = ""
 
     @property
     def is_open(self) -> bool:
-        """Whether more can be asked of it."""
+        """Whether it is connected."""
         return self._connection is not None
 
     async def open(self) -> None:
@@ -101,18 +163,6 @@ class WireClient:
         except (OSError, WebSocketException, TimeoutError) as error:
             raise Lost(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
 
-    async def reset(self, fields: Fields) -> Answer:
-        """Begins an episode; raises Refused or Lost."""
-        return _answer("reset", await self._call("reset", "observation", fields))
-
-    async def step(self, action: Fields) -> Answer:
-        """Performs an action; raises Refused or Lost."""
-        return _answer("step", await self._call("step", "observation", action))
-
-    async def state(self) -> dict[str, Any]:
-        """What the server says of the episode; raises Refused or Lost."""
-        return await self._call("state", "state", None)
-
     async def close(self) -> None:
         """Ends the session; raises nothing."""
         connection, self._connection = self._connection, None
@@ -133,27 +183,19 @@ class WireClient:
         if connection is not None:
             connection.transport.abort()
 
-    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
+    async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
         connection = self._connection
-        if connection is None:
-            raise Lost("the session is closed")
-        if self._waits_for:
-            raise Lost(f"the session is lost: its {self._waits_for} was never answered")
-        self._waits_for = kind
-        message = json.dumps({"type": kind} if data is None else {"type": kind, "data": data})
+        assert connection is not None
         try:
             sent = await _sent(connection, message)
-            text = await connection.recv()
+            return await connection.recv(), sent
         except (OSError, WebSocketException) as error:
             self.drop()
             raise Lost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
-        self._waits_for = ""
-        try:
-            return _data(kind, wanted if sent else "error", text)
-        except Refused as error:
-            if error.code in ENDS:
-                self.drop()
-            raise
+
+
+def _message(kind: str, data: Fields | None) -> dict[str, Any]:
+    return {"type": kind} if data is None else {"type": kind, "data": data}
 
 
 async def _sent(connection: ClientConnection, message: str) -> bool:

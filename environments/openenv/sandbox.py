@@ -1,9 +1,10 @@
 """An episode on an OpenEnv server as a sandbox: each step's answer brings the screen, the reward and the end."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from environments.openenv.client import CAPACITY, INVALID, Answer, Lost, Refused, WireClient
+from environments.openenv.client import CAPACITY, INVALID, Answer, Lost, Refused, Session
 from environments.openenv.mapping import filled, found, picture_of, values_of
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -13,7 +14,7 @@ from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
 
 if TYPE_CHECKING:
-    from environments.openenv.environment import OpenEnvConfig
+    from environments.openenv.foreign import ForeignConfig
 
 AGAIN_S = 0.2
 """How long a server that has no session left is waited for before it is asked again."""
@@ -25,14 +26,14 @@ class OpenEnvSandbox(Sandbox):
     """One episode in a session of its own; nothing of it outlives the lease.
 
     Args:
-        config: the section, with the server's address and how its environment is read and written.
-        token: what the server asks for, if anything.
+        config: the section, with how its environment is read and written.
+        session: the session, and another one where it is asked again.
     """
 
-    def __init__(self, config: "OpenEnvConfig", token: str | None) -> None:
+    def __init__(self, config: "ForeignConfig", session: Callable[[], Session]) -> None:
         super().__init__(config)
-        self._config, self._token = config, token
-        self._client = WireClient(config.url, token)
+        self._config, self._session = config, session
+        self._client = session()
         self._answer: Answer | None = None
         self._seen = Observation(b"", 0, 0, "")
         self._instruction = ""
@@ -73,10 +74,10 @@ class OpenEnvSandbox(Sandbox):
                 raise SandboxFailure(str(error)) from error
             except Refused as error:
                 if error.code != CAPACITY or asyncio.get_running_loop().time() + AGAIN_S > until:
-                    raise SandboxFailure(f"{self._config.url} refuses the reset: {error}") from error
+                    raise SandboxFailure(f"{self._client.place} refuses the reset: {error}") from error
             await self._client.close()
             await asyncio.sleep(AGAIN_S)
-            self._client = WireClient(self._config.url, self._token)
+            self._client = self._session()
 
     async def _observe(self, elements: bool) -> Observation:
         return self._seen
@@ -102,7 +103,7 @@ class OpenEnvSandbox(Sandbox):
         except Refused as error:
             if error.code == INVALID:
                 raise ActionFailure(f"the environment takes no such {action.type}: {error.message}") from error
-            raise SandboxFailure(f"{self._config.url} refuses {action.type}: {error}") from error
+            raise SandboxFailure(f"{self._client.place} refuses {action.type}: {error}") from error
 
     def _written(self, action: Action) -> dict[str, Any]:
         """The action as the environment takes it."""

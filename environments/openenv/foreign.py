@@ -1,0 +1,142 @@
+"""Others' environments as environments here: which tasks and seeds they have, and how they are read and written."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, Literal, TypeVar
+
+from pydantic import field_validator, model_validator
+
+from environments.environment import Environment
+from environments.openenv.mapping import unknown_names
+from environments.openenv.sandbox import OpenEnvReward, OpenEnvSandbox
+from schemas.action import TYPES
+from schemas.config.section import Count, Positive, Section, Whole
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.observation import Observation
+from schemas.tables.task import GuiTask, TaskEntry
+from schemas.tables.trajectory import SPLIT_STARTS, SeedSplit, split_of
+from schemas.text import counted
+
+
+class ForeignTask(TaskEntry):
+    """One task of another's environment."""
+
+    reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """What `reset` is sent for it, such as `{task_id = "..."}`."""
+
+
+class SeedRange(Section):
+    """The environment's own seeds, or the numbers of its instances, that stand for one of our splits."""
+
+    first: Whole = 0
+    count: Count
+    """Training seeds go round in them; a held-out seed beyond them is refused, for it would be one of them again."""
+    reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """What else `reset` is sent with them, such as its name of the split."""
+
+
+class ForeignConfig(EnvironmentConfig):
+    """An environment that answers OpenEnv's messages (docs/sandboxes.md)."""
+
+    screenshot: str = "screenshot"
+    """Where in an observation the picture is, as a dotted path: base64 of a PNG or JPEG, or rows of pixels."""
+    instruction: str = "instruction"
+    """Where the instruction is; the task's own where there is none."""
+    action_error: str = "metadata.action_error"
+    """Where it says why an action came to nothing, if it goes on then."""
+    truncated: str = "metadata.truncated"
+    """Where it says that `done` is a limit of its own and no verdict."""
+    rewards: Literal["last", "summed"] = "last"
+    """Whether the last step's reward is the trajectory's, or the sum over its steps."""
+    full_reward: Positive = 1.0
+    """What a full success is worth there; rewards are divided by it and must be in [-1, 1] then."""
+    reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    """What every `reset` is sent."""
+    seed_field: str = "seed"
+    """The field of `reset` that the seed goes into, such as `index` where the server counts instances."""
+    seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
+    """Which of its seeds are which of ours; of a split that is not named the seeds are ours as they are."""
+    actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
+    """What is sent for each type of action, with `{x}` and the like in braces; ours as they are, if none is named."""
+    tasks: dict[str, ForeignTask] = {}  # noqa: RUF012  (pydantic copies it)
+    """By template."""
+
+    @field_validator("actions")
+    @classmethod
+    def _known(cls, actions: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for kind, template in actions.items():
+            if kind not in TYPES:
+                raise ValueError(f"there is no action {kind!r}: there are {', '.join(TYPES)}")
+            if unknown := unknown_names(kind, template):
+                raise ValueError(f"{kind} has no {{{unknown[0]}}}")
+        return actions
+
+    @model_validator(mode="after")
+    def _apart(self) -> "ForeignConfig":
+        for (one, ours), (other, theirs) in combinations(self.seeds.items(), 2):
+            apart = ours.first + ours.count <= theirs.first or theirs.first + theirs.count <= ours.first
+            if not apart and ours.reset == theirs.reset:
+                raise ValueError(f"seeds.{one} and seeds.{other} overlap: what is measured would be trained on")
+        return self
+
+    def reset_of(self, template: str, seed: int) -> dict[str, Any]:
+        """What `reset` is sent for a task and one of our seeds; raises SandboxFailure for a seed that there is not."""
+        split = split_of(seed)
+        fields = {**self.reset, **self.tasks[template].reset}
+        if (theirs := self.seeds.get(split)) is None:
+            return {**fields, self.seed_field: seed}
+        number = seed - SPLIT_STARTS[split]
+        if split != "train" and number >= theirs.count:
+            raise SandboxFailure(f"seed {seed} is beyond the {counted(theirs.count, 'seed')} of `seeds.{split}`")
+        return {**fields, **theirs.reset, self.seed_field: theirs.first + number % theirs.count}
+
+
+Options = TypeVar("Options", bound=ForeignConfig)
+
+
+class ForeignEnvironment(Environment[Options]):
+    """The tasks that the config names, in another's environment."""
+
+    verifier = "openenv"
+    sandbox_class = OpenEnvSandbox
+    lists_elements = False
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """As the config says."""
+        return self.config.tasks
+
+    @abstractmethod
+    async def seen(self, template: str) -> Observation:
+        """What a task of seed 0 shows first in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
+
+    async def starts(self) -> str:
+        """How many tasks start, and look the same twice where they are to; raises FlywheelError for the first that does
+        not."""
+        for template, entry in self.entries.items():
+            first = await self._first(template)
+            if entry.deterministic and first != await self._first(template):
+                raise FlywheelError(
+                    f"`environments.{self.name}.tasks.{template}` looks different when it starts again with one seed.",
+                    f"Set `environments.{self.name}.tasks.{template}.deterministic` to false.",
+                )
+        return f"{counted(len(self.entries), 'task')} started"
+
+    async def _first(self, template: str) -> Observation:
+        try:
+            return await self.seen(template)
+        except TrajectoryFailure as error:
+            raise FlywheelError(f"`environments.{self.name}.tasks.{template}`: {error.reason}.") from error
+
+
+async def first_of(sandbox: OpenEnvSandbox, task: GuiTask) -> Observation:
+    """What a task of seed 0 shows first in a new sandbox, which is stopped; raises TrajectoryFailure."""
+    try:
+        await sandbox.start(task, 0)
+        shown = await sandbox.observe()
+        await sandbox.verify(OpenEnvReward())
+    finally:
+        await sandbox.stop()
+    return shown
