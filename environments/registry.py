@@ -24,6 +24,7 @@ ENVIRONMENTS: Registry[Environment[Any]] = Registry(
         "games": "environments.games.environment:GamesEnvironment",
         "desktop": "environments.desktop.environment:DesktopEnvironment",
         "osworld": "environments.osworld.environment:OsworldEnvironment",
+        "worker": "environments.workers.environment:WorkerEnvironment",
     },
 )
 VERIFIERS: Registry[Verifier] = Registry(

@@ -69,7 +69,7 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub, browsergym or gymnasium.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
     snapshot: Annotated[
@@ -78,17 +78,31 @@ def add(
     apps: Annotated[
         str | None, typer.Option("--apps", metavar="A,B,C", help="Applications; those of the config if not given.")
     ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where a worker's Python goes; the work folder.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="The Python to build it with; found if not given.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build the web applications that the config names, from a checkout of CUA-Gym-Hub, or those that are missing."""
+    """Build what an environment needs: the web applications that the config names, from a checkout of CUA-Gym-Hub, or
+    the Python of a worker."""
     from dataclasses import asdict
 
     from environments.webapp.build import build
     from environments.webapp.environment import webapps_of
+    from environments.workers.build import MODULES
     from schemas.failure import UsageError
 
+    if name in MODULES:
+        _refuse(name, {"--from": snapshot, "--apps": apps})
+        _add_worker(name, folder, python, as_json)
+        return
     if name != "cua-gym-hub":
-        raise UsageError(f"There is no {name!r} to add.", "There is cua-gym-hub (docs/webapps.md).")
+        hint = f"There are cua-gym-hub (docs/webapps.md), {' and '.join(MODULES)} (docs/sandboxes.md)."
+        raise UsageError(f"There is no {name!r} to add.", hint)
+    _refuse(name, {"--dir": folder, "--python": python})
     if snapshot is None:
         raise UsageError("`--from` is not given.", "Name a checkout of CUA-Gym-Hub: --from DIR.")
     environment = webapps_of(resolve(config, overrides))
@@ -98,6 +112,29 @@ def add(
         print_json({"folder": str(environment.folder), "applications": [asdict(one) for one in built]})
     else:
         say(f"they are in {environment.folder}")
+
+
+def _add_worker(name: str, folder: Path | None, python: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from environments.workers.build import MODULES, add, python_in
+    from schemas.home import home
+
+    to = folder.expanduser().absolute() if folder else home() / "workers" / name
+    added = add(MODULES[name], to, python, (lambda line: None) if as_json else say)
+    if as_json:
+        print_json({**asdict(added), "path": str(python_in(to))})
+    else:
+        say(f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""))
+
+
+def _refuse(name: str, given: dict[str, object]) -> None:
+    """Raises UsageError for an option that is given and has no use with what is added."""
+    from schemas.failure import UsageError
+
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(f"`{option}` says nothing about {name}.", "Leave it out.")
 
 
 def _names(text: str | None) -> list[str]:

@@ -118,6 +118,9 @@ class Session(ABC):
         self._waits_for = ""
         try:
             return _data(kind, wanted if sent else "error", text)
+        except Lost:
+            self.drop()
+            raise
         except Refused as error:
             if error.code in ENDS:
                 self.drop()

@@ -8,17 +8,14 @@ it is whole, so one that is broken off leaves nothing, and what is there already
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from environments import watchdog
+from environments.programs import run
 from schemas.failure import FlywheelError, UsageError
 
 LIMIT_S = 900.0
@@ -141,28 +138,9 @@ def _workplace(place: Path) -> Iterator[Path]:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """Runs a program, which ends with this process; raises FlywheelError with the last it said."""
     program = shutil.which(command[0])
     assert program is not None
-    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), "-", "-", program, *command[1:]]
-    process = subprocess.Popen(
-        tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        answer, _ = process.communicate(timeout=LIMIT_S)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise FlywheelError(f"{' '.join(command[:2])} took longer than {LIMIT_S:.0f} s.") from error
-        raise
-    if process.returncode:
-        lines = [line.strip() for line in answer.splitlines() if line.strip()]
-        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
-        raise FlywheelError(f"`{' '.join(command[:2])}` failed: {' '.join([message, *after])[:300]}")
+    run((program, *command[1:]), folder, LIMIT_S)
 
 
 def _digest(source: Path) -> str:

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 
 from environments.registry import ENVIRONMENTS, environments_of
+from environments.workers.build import MODULES
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.registry import options_of
+
+WORKER = "worker"
+"""The kind whose modules are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,19 @@ class Available:
 def available(config: Config) -> list[Available]:
     """The config's environments in its order, then the built-in kinds that it does not use."""
     found = [_available(config, name, configured=True) for name in config.environments]
-    used = {one.kind for one in found}
-    return found + [_kind(config, kind) for kind in ENVIRONMENTS.names if kind not in used]
+    used = {one.kind for one in found} | {getattr(section, "module", "") for section in config.environments.values()}
+    kinds = [kind for kind in ENVIRONMENTS.names if kind not in used and kind != WORKER]
+    return [
+        *found,
+        *(_kind(config, kind) for kind in kinds),
+        *(_worker(config, one) for one in MODULES if one not in used),
+    ]
+
+
+def _worker(config: Config, module: str) -> Available:
+    """What a worker plays, by its name, with the Python that was built for it."""
+    section = options_of(ENVIRONMENTS.class_of(WORKER).section, {"kind": WORKER, "module": module}, WORKER)
+    return _available(config.model_copy(update={"environments": {module: section}}), module, configured=False)
 
 
 def _kind(config: Config, kind: str) -> Available:

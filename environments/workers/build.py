@@ -1,0 +1,170 @@
+"""Builds the Python that a worker runs in: a virtual environment with the packages of a lock file, and no others.
+
+What is installed is what the lock names, so a foreign package's wishes never meet this project's. The folder holds a
+record when it is whole; one that was broken off has none and is built anew.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from environments.programs import run
+from schemas.failure import FlywheelError, UsageError
+from schemas.text import counted
+
+LIMIT_S = 1800.0
+"""One program of a build."""
+RECORD, BEGUN = "flywheel.json", "flywheel-begun"
+LOCKS = Path(__file__).with_name("locks")
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What can be added."""
+
+    name: str
+    package: str
+    """The distribution that it is."""
+    first: Version
+    """The Pythons that its lock file is for."""
+    last: Version
+
+    @property
+    def lock(self) -> Path:
+        """The names and versions of what is installed."""
+        return LOCKS / f"{self.name}.txt"
+
+
+MODULES: Mapping[str, Module] = {
+    one.name: one
+    for one in (
+        Module("browsergym", "browsergym-core", (3, 11), (3, 12)),
+        Module("gymnasium", "gymnasium", (3, 11), (3, 13)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A virtual environment that was built here."""
+
+    name: str
+    python: str
+    """The version of its Python."""
+    lock: str
+    """SHA-256 of the lock file."""
+    packages: int
+    seconds: float
+
+
+def python_in(folder: Path) -> Path:
+    """The Python of a virtual environment."""
+    return folder / "bin" / "python"
+
+
+def record_of(folder: Path) -> Added | None:
+    """What is known of a virtual environment; None where none was built here, or its build was broken off."""
+    try:
+        return Added(**json.loads((folder / RECORD).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]) -> Added:
+    """Builds the virtual environment of a module, unless it is there.
+
+    Args:
+        module: which.
+        to: its folder.
+        python: the Python to build it with; one that is found if not given.
+        say: gets a line for each part of it.
+
+    Raises:
+        UsageError: the folder holds something else, or the Python that was named is not one of those that are needed.
+        FlywheelError: there is no such Python, or what is needed cannot be installed.
+    """
+    lock = module.lock.read_text("utf-8")
+    digest, known = hashlib.sha256(lock.encode()).hexdigest(), record_of(to)
+    if known is not None and known.lock == digest and python_in(to).exists():
+        say(f"{module.name} is there already")
+        return known
+    if to.exists() and any(to.iterdir()) and not any((to / name).exists() for name in (RECORD, BEGUN)):
+        raise UsageError(f"`--dir`: {to} is not empty, and was not built here.", "Name another folder.")
+    found, version = find_python(module, python)
+    started = time.monotonic()
+    packages = [line for line in lock.splitlines() if line.strip()]
+    say(f"a virtual environment of Python {version} in {to}")
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    (to / BEGUN).touch()
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    run((str(found), "-m", "venv", str(to)), to, LIMIT_S, variables=own)
+    say(counted(len(packages), "package"))
+    pip = (str(python_in(to)), "-m", "pip", "install", "--no-deps", "--no-input", "--disable-pip-version-check")
+    run((*pip, "--progress-bar", "off", "-r", str(module.lock)), to, LIMIT_S, _counting(packages, say), own)
+    added = Added(module.name, version, digest, len(packages), round(time.monotonic() - started, 1))
+    (to / RECORD).write_text(json.dumps(asdict(added)), "utf-8")
+    (to / BEGUN).unlink()
+    say(f"{module.name} in {added.seconds:.0f} s")
+    return added
+
+
+def find_python(module: Module, named: str | None = None) -> tuple[Path, str]:
+    """A Python that a module can be built with, and its version; raises UsageError for one that is named and cannot be
+    used, and FlywheelError where there is none."""
+    first, last = (".".join(map(str, one)) for one in (module.first, module.last))
+    wanted = f"Python {first}" if first == last else f"a Python from {first} to {last}"
+    if named is not None:
+        version = _version(named)
+        if version is None or not module.first <= version[:2] <= module.last:
+            is_ = f"is Python {_shown(version)}" if version else "does not run"
+            raise UsageError(f"`--python`: {named} {is_}, and {module.name} needs {wanted}.", "Name another.")
+        return Path(shutil.which(named) or named).absolute(), _shown(version)
+    for candidate in _candidates(module):
+        version = _version(candidate)
+        if version is not None and module.first <= version[:2] <= module.last:
+            return Path(candidate), _shown(version)
+    raise FlywheelError(f"{module.name} needs {wanted}, and none was found.", "Install one, or name it: --python PATH.")
+
+
+def _candidates(module: Module) -> Iterator[str]:
+    yield sys.executable
+    for minor in range(module.last[1], module.first[1] - 1, -1):
+        if (found := shutil.which(f"python3.{minor}")) is not None:
+            yield found
+
+
+def _version(python: str) -> tuple[int, ...] | None:
+    code = "import sys; print(*sys.version_info[:3])"
+    try:
+        answer = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+        return tuple(map(int, answer.stdout.split()))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _shown(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _counting(packages: list[str], say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says which package it is at."""
+    count = 0
+
+    def heard(line: str) -> None:
+        nonlocal count
+        if line.startswith("Collecting "):
+            count += 1
+            say(f"  {count}/{len(packages)} {line.removeprefix('Collecting ').split(' (')[0]}")
+        elif line.startswith("Installing "):
+            say("  installing")
+
+    return heard

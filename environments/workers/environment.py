@@ -1,0 +1,182 @@
+"""Others' environments, each in a process and a Python of its own: BrowserGym, gymnasium, or a script."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from environments.chromium.browser import find_browser
+from environments.host import Host
+from environments.miniwob.sandbox import html_folder
+from environments.openenv.foreign import ForeignConfig, ForeignEnvironment, first_of
+from environments.openenv.sandbox import OpenEnvSandbox
+from environments.workers.build import MODULES, python_in
+from environments.workers.host import WorkerHost
+from schemas.check import Probe
+from schemas.config.section import Count, Positive, Whole
+from schemas.failure import FlywheelError
+from schemas.home import home
+from schemas.observation import Observation
+
+FOREIGN = Path(__file__).with_name("foreign")
+"""The scripts that run in another Python; none of them is imported here."""
+PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+"""Variables that every worker is given."""
+ASK_S = 30.0
+"""How long a Python may take to say its version."""
+
+
+class WorkerConfig(ForeignConfig):
+    """An environment in a process and a Python of its own (docs/sandboxes.md)."""
+
+    start_timeout_s: Positive = 120.0
+    """A process that takes longer to begin, or a task to come up, is given up."""
+    step_timeout_s: Positive = 60.0
+    module: Annotated[str, Field(min_length=1)]
+    """`browsergym`, `gymnasium`, or the path of a script of one's own."""
+    python: str = ""
+    """The Python that has it; that of `flywheel environments add` if not set."""
+    processes: Count = 2
+    """How many trajectories run at the same time, each in a process."""
+    spares: Whole = 0
+    """Processes that are kept warm to take the place of one that dies."""
+    process_idle_s: Positive = 300.0
+    """A process in which nothing was leased for so long is ended until there is need of it again."""
+    variables: tuple[str, ...] = ()
+    """Names of the environment variables that it is given, besides the usual ones."""
+
+    @field_validator("module")
+    @classmethod
+    def _a_module(cls, module: str) -> str:
+        if module not in MODULES and not module.endswith(".py"):
+            raise ValueError(f"there is no {module!r}: there are {', '.join(MODULES)}, and scripts (a path to a .py)")
+        return module
+
+
+class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
+    """The tasks that the config names, in workers."""
+
+    section = WorkerConfig
+
+    @property
+    def lineage(self) -> str:
+        """The module."""
+        return f"worker {self._module}"
+
+    @property
+    def hosts(self) -> int:
+        """Processes."""
+        return self.config.processes
+
+    @property
+    def sandboxes(self) -> int:
+        """One in each."""
+        return 1
+
+    @property
+    def spares(self) -> int:
+        """Processes kept warm."""
+        return self.config.spares
+
+    @property
+    def host_idle_s(self) -> float:
+        """As the config says."""
+        return self.config.process_idle_s
+
+    @property
+    def python(self) -> Path:
+        """The Python that has the module."""
+        if self.config.python:
+            return Path(self.config.python).expanduser().absolute()
+        return python_in(home() / "workers" / self.config.module)
+
+    def host(self) -> Host:
+        """A process to be; raises FlywheelError where its Python or its script is not there."""
+        self._require()
+        return WorkerHost(f"the worker {self._module}", self.config, self._command, self._variables)
+
+    def probes(self) -> Sequence[Probe]:
+        """Whether the Python has the module; for `doctor`, whether its tasks start, and look the same twice where they
+        are to."""
+        return (
+            Probe(f"worker {self._module}", self._examined),
+            Probe("worker starts", lambda: asyncio.run(self.starts()), required=False),
+        )
+
+    async def seen(self, template: str) -> Observation:
+        """In a process of its own."""
+        host = self.host()
+        try:
+            await host.revive()
+            sandbox = host.sandbox()
+            assert isinstance(sandbox, OpenEnvSandbox)
+            return await first_of(sandbox, self.task(template))
+        finally:
+            await host.close()
+
+    @property
+    def _module(self) -> str:
+        return self.config.module if self.config.module in MODULES else Path(self.config.module).stem
+
+    @property
+    def _script(self) -> Path:
+        if self.config.module in MODULES:
+            return FOREIGN / f"{self.config.module}_worker.py"
+        return Path(self.config.module).expanduser().absolute()
+
+    @property
+    def _command(self) -> tuple[str, ...]:
+        return str(self.python), "-B", "-u", str(self._script)
+
+    @cached_property
+    def _variables(self) -> Mapping[str, str]:
+        """What a worker is given of this process's environment, and where it finds what is here already."""
+        given = {name: os.environ[name] for name in (*PASSED, *self.config.variables) if name in os.environ}
+        given["PYTHONPATH"] = str(FOREIGN)
+        if self.config.module == "browsergym":
+            given.setdefault("FLYWHEEL_BROWSER", str(find_browser(key="FLYWHEEL_BROWSER")))
+            given.setdefault("MINIWOB_URL", f"{html_folder().as_uri()}/")
+        return given
+
+    def _require(self) -> None:
+        key, module = f"environments.{self.name}", self.config.module
+        if not self._script.is_file():
+            raise FlywheelError(f"`{key}.module`: there is no {self._script}.", "Write the path of a script.")
+        if module not in MODULES and not self.config.python:
+            raise FlywheelError(f"`{key}.python` is not set.", "Name the Python that is to run the script.")
+        if not (self.python.is_file() and os.access(self.python, os.X_OK)):
+            hint = f"Run `flywheel environments add {module}`, or name a Python: {key}.python=PATH"
+            raise FlywheelError(
+                f"`{key}.python`: {self.python} is no program.", hint if module in MODULES else "Correct the path."
+            )
+        if missing := [name for name in self.config.variables if name not in os.environ]:
+            raise FlywheelError(f"`{key}.variables`: {missing[0]} is not in the environment.", "Set it.")
+
+    def _examined(self) -> str:
+        self._require()
+        package = MODULES[self.config.module].package if self.config.module in MODULES else ""
+        found = version_in(self.python, package)
+        if found is None:
+            raise FlywheelError(
+                f"`environments.{self.name}.python`: {self.python} has no {package}, or does not run.",
+                f"Run `flywheel environments add {self.config.module}`.",
+            )
+        _ = self._variables
+        return f"{package} {found} in {self.python}" if package else f"{self.python} {found}, {self._script}"
+
+
+def version_in(python: Path, package: str) -> str | None:
+    """The version of a package that a Python has, or its own where none is named; None where it has none, or is
+    none."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    asked = code if package else "import platform; print(platform.python_version())"
+    try:
+        answer = subprocess.run([python, "-I", "-c", asked], capture_output=True, text=True, timeout=ASK_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

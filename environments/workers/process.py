@@ -1,0 +1,208 @@
+"""A worker from outside: a process in another Python that answers OpenEnv's messages on a socket of its own.
+
+What it prints is not what it answers, so a package that is talkative does no harm; the last of it is told where the
+process ends. Whatever it started ends with it (`environments.workers.keeper`).
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from environments.openenv.client import MOST_BYTES, Fields, Lost, Session
+from environments.workers import keeper
+from schemas.failure import SandboxFailure
+
+PREFIX = "flywheel-worker-"
+END_S = 10.0
+"""How long the end of a process and of all that it started may take before it is killed outright."""
+HEAD = struct.Struct(">II")
+"""Before each message: its number, which the answer has as well, and how many bytes it has."""
+SAID = 8
+"""Lines of what it printed that are kept."""
+
+
+class WorkerProcess(Session):
+    """One process, and its session. Made by `launch`, ended by `end`.
+
+    `close` ends an episode and keeps the process for the next one, unless an answer is still waited for; `drop` ends
+    the process.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        process: asyncio.subprocess.Process,
+        folder: str,
+        ends: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        super().__init__(place)
+        self._process, self._folder = process, folder
+        self._reader, self._writer = ends
+        self._turn, self._number = asyncio.Lock(), 0
+        self._said: deque[str] = deque(maxlen=SAID)
+        self._listening = asyncio.create_task(self._listen())
+        self._ended = False
+
+    @classmethod
+    async def launch(
+        cls, place: str, command: tuple[str, ...], variables: Mapping[str, str], limit_s: float
+    ) -> "WorkerProcess":
+        """A worker that answers; where that is cancelled, nothing is left of it.
+
+        Args:
+            place: what it is called in messages.
+            command: its Python and its script; the socket's number is added.
+            variables: its environment.
+            limit_s: how long it may take to answer for the first time.
+
+        Raises:
+            SandboxFailure: it ended, or did not answer in time; says the last it printed.
+        """
+        _sweep()
+        folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+        ours, theirs = socket.socketpair()
+        spawning = asyncio.ensure_future(_spawn(command, folder, theirs, {**variables, "TMPDIR": folder}))
+        process: WorkerProcess | None = None
+        try:
+            spawned = await asyncio.shield(spawning)
+            ours.setblocking(False)
+            process = cls(place, spawned, folder, await asyncio.open_connection(sock=ours))
+            async with asyncio.timeout(limit_s):
+                await process.state()
+        except BaseException as error:
+            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            if process is not None:
+                await process.end()
+            else:
+                ours.close()
+                if spawning.exception() is None:
+                    await _end(spawning.result())
+                shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, TimeoutError):
+                raise SandboxFailure(f"{place} did not begin within {limit_s:g} s") from error
+            if isinstance(error, Lost | OSError):
+                raise SandboxFailure(str(error)) from error
+            raise
+        return process
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs and can be asked."""
+        return not self._ended and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """The process that keeps it, and whose descendants are all that it started."""
+        return self._process.pid
+
+    async def open(self) -> None:
+        """Nothing to do: it runs."""
+
+    async def close(self) -> None:
+        """Ends the episode, or the process where it is still busy with one."""
+        if self._waits_for:
+            self.drop()
+        elif self.is_open:
+            with contextlib.suppress(OSError):
+                self._writer.write(_framed(0, '{"type":"close"}'))
+
+    def drop(self) -> None:
+        """Ends the process at once, with all that it started."""
+        self._ended = True
+        _tell(self._process)
+
+    async def end(self) -> None:
+        """Ends the process, and waits until nothing of it is left."""
+        self.drop()
+        self._writer.close()
+        try:
+            await _end(self._process)
+        finally:
+            self._listening.cancel()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, object]:
+        async with self._turn:  # who looks whether it is well may be asking
+            return await super()._call(kind, wanted, data)
+
+    async def _exchange(self, kind: str, message: str) -> tuple[bytes, bool]:
+        try:
+            self._number = (self._number + 1) % (1 << 32)
+            self._writer.write(_framed(self._number, message))
+            await self._writer.drain()
+            number, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+            if number != self._number or size > MOST_BYTES:
+                self.drop()
+                raise Lost(f"what {self.place} sends is no answer to {kind}")
+            return await self._reader.readexactly(size), True
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.drop()
+            raise Lost(f"{self.place} ended at {kind}: {await self._last_words()}") from error
+
+    async def _listen(self) -> None:
+        """Keeps the last lines that it prints, and lets it never wait for a reader."""
+        stream = self._process.stdout
+        assert stream is not None
+        rest = b""
+        while part := await stream.read(1 << 16):
+            *lines, rest = (rest[-4096:] + part).split(b"\n")
+            self._said.extend(text for line in lines[-SAID:] if (text := line[:400].decode(errors="replace").strip()))
+
+    async def _last_words(self) -> str:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._listening), END_S)
+        if self._said:
+            return self._said[-1]
+        code = await self._process.wait() if self._listening.done() else None
+        return f"it was ended by signal {code - 128}" if code is not None and code > 128 else "it said nothing"
+
+
+def _framed(number: int, message: str) -> bytes:
+    content = message.encode()
+    return HEAD.pack(number, len(content)) + content
+
+
+async def _spawn(
+    command: tuple[str, ...], folder: str, channel: socket.socket, variables: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    kept = [sys.executable, "-I", "-S", str(keeper.__file__), str(os.getpid()), folder]
+    with channel:
+        return await asyncio.create_subprocess_exec(
+            *kept, *command, str(channel.fileno()), pass_fds=(channel.fileno(),), start_new_session=True, cwd=folder,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(variables),
+        )  # fmt: skip
+
+
+def _tell(process: asyncio.subprocess.Process) -> None:
+    """Tells a keeper to end; `send_signal` of the process would take its exit code from the loop that waits."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    _tell(process)
+    try:
+        await asyncio.wait_for(process.wait(), END_S)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _sweep() -> None:
+    """Deletes the folders of workers whose keeper was killed before it could."""
+    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = leftover.name.removeprefix(PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""Building the Python of a worker, from a lock file that names nothing, so that no network is needed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from environments.workers import build
+from environments.workers.build import MODULES, Module, add, find_python, python_in, record_of
+from schemas.failure import FlywheelError, UsageError
+
+EMPTY = Module("nothing", "pip", (3, 11), (3, 13))
+
+
+def test_a_python_is_built_once_and_a_build_that_was_broken_off_is_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing.txt").write_text("pip\n")
+    monkeypatch.setattr(build, "LOCKS", tmp_path)
+    to, said = tmp_path / "venv", list[str]()
+    to.mkdir()
+    (to / build.BEGUN).touch()
+    added = add(EMPTY, to, sys.executable, said.append)
+    assert record_of(to) == added and python_in(to).exists() and not (to / build.BEGUN).exists()
+    assert said[1] == "1 package"
+    assert add(EMPTY, to, sys.executable, said.append) == added and said[-1] == "nothing is there already"
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nothing.txt").write_text("")
+    monkeypatch.setattr(build, "LOCKS", tmp_path)
+    with pytest.raises(UsageError, match="is not empty, and was not built here"):
+        add(EMPTY, tmp_path, sys.executable, print)
+
+
+def test_a_python_that_does_not_do_is_refused_with_those_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Module("old", "pip", (2, 6), (2, 6))
+    with pytest.raises(UsageError, match=r"and old needs Python 2\.6"):
+        find_python(old, sys.executable)
+    with pytest.raises(UsageError, match="does not run"):
+        find_python(EMPTY, "/nowhere/python")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(FlywheelError, match=r"old needs Python 2\.6, and none was found"):
+        find_python(old)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_line_of_a_lock_file_is_an_exact_version(name: str) -> None:
+    lines = MODULES[name].lock.read_text().splitlines()
+    assert lines and all(line.count("==") == 1 and " " not in line for line in lines)
+    assert any(line.startswith(f"{MODULES[name].package}==") for line in lines)
