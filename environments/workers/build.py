@@ -161,9 +161,9 @@ def _counting(packages: list[str], say: Callable[[str], None]) -> Callable[[str]
 
     def heard(line: str) -> None:
         nonlocal count
-        if line.startswith("Collecting "):
+        if line.startswith(("Collecting ", "Processing ")):
             count += 1
-            say(f"  {count}/{len(packages)} {line.removeprefix('Collecting ').split(' (')[0]}")
+            say(f"  {count}/{len(packages)} {Path(line.split()[1]).name}")
         elif line.startswith("Installing "):
             say("  installing")
 

@@ -1,6 +1,6 @@
 """Which environments there are, and whether this machine has what they need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from environments.registry import ENVIRONMENTS, environments_of
 from environments.workers.build import MODULES
@@ -44,7 +44,8 @@ def available(config: Config) -> list[Available]:
 def _worker(config: Config, module: str) -> Available:
     """What a worker plays, by its name, with the Python that was built for it."""
     section = options_of(ENVIRONMENTS.class_of(WORKER).section, {"kind": WORKER, "module": module}, WORKER)
-    return _available(config.model_copy(update={"environments": {module: section}}), module, configured=False)
+    one = _available(config.model_copy(update={"environments": {module: section}}), module, configured=False)
+    return replace(one, kind=f"{WORKER} {module}")
 
 
 def _kind(config: Config, kind: str) -> Available:
