@@ -84,7 +84,7 @@ class Judged:
 
 
 def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> Judged:
-    """Asks the configured judge about every stored trajectory that ended and that it has not judged.
+    """Asks the configured judge about every stored trajectory that no failure ended and that it has not judged.
 
     Args:
         config: `judge` says who is asked and what is shown.

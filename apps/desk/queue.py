@@ -37,7 +37,8 @@ class _Rated(BaseModel):
     instruction: str
     policy: str
     policy_version: str
-    success: bool
+    success: bool | None
+    """None where nobody has said how it ended."""
     n_steps: int
     worth: float
     why: list[str]

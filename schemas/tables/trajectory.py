@@ -38,7 +38,7 @@ class Trajectory(Row):
     """Raw reward of the verifier, or the judge's score in [0, 1]; null when an environment failure ended it."""
     success: Flag | None
     """The raw reward reaches the task's `threshold`, or the score `judge.threshold`; null when an environment failure
-    ended it."""
+    ended it, or, without a failure, where the record of an import does not say."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None

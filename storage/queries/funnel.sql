@@ -36,7 +36,7 @@ sieved AS (
     SELECT
         iteration,
         count(*) AS collected,
-        count(*) FILTER (success IS NOT NULL) AS valid,
+        count(*) FILTER (success IS NOT NULL OR failure_boundary IS NULL) AS valid,
         count(*) FILTER (success) AS verified,
         count(*) FILTER (route = 'sft') AS sft,
         count(*) FILTER (route = 'ct') AS ct,

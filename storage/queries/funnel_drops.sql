@@ -7,19 +7,19 @@
 WITH
 dropped AS (
     SELECT
-        t.iteration, t.trajectory_id,
+        t.iteration, t.trajectory_id, t.success IS NULL AND t.failure_boundary IS NOT NULL AS ended,
         CASE
-            WHEN t.success IS NULL OR d.route = 'none' THEN 'valid'
+            WHEN ended OR d.route = 'none' THEN 'valid'
             WHEN d.route IS NULL THEN 'judged'
             ELSE 'selected'
         END AS stage,
         CASE
-            WHEN t.success IS NULL THEN coalesce(t.failure_boundary, 'environment')
+            WHEN ended THEN t.failure_boundary
             WHEN d.route IS NULL THEN 'filter'
             ELSE split_part(d.reason, ': ', 1)
         END AS gate,
         CASE
-            WHEN t.success IS NULL THEN coalesce(t.failure_reason, '')
+            WHEN ended THEN coalesce(t.failure_reason, '')
             WHEN d.route IS NULL THEN 'no filter has seen it yet'
             WHEN contains(d.reason, ': ') THEN substr(d.reason, strpos(d.reason, ': ') + 2)
             ELSE d.reason
@@ -35,7 +35,7 @@ unquoted AS (
 ),
 kinds AS (
     SELECT
-        * EXCLUDE (shorter),
+        * EXCLUDE (shorter, ended),
         regexp_replace(regexp_replace(shorter, '\b[0-9a-f]{8,}(-[0-9a-f]{4,})*\b', '…', 'g'), '\d+([.,]\d+)*', 'N', 'g') AS why
     FROM unquoted
 ),

@@ -10,7 +10,7 @@ named AS (
         if(origin = 'import', lower(trim(regexp_replace(instruction, '\s+', ' ', 'g'))), instruction) AS words
     FROM trajectories
 ),
-asked AS (SELECT DISTINCT origin, words FROM named WHERE iteration = $iteration AND success),
+asked AS (SELECT DISTINCT origin, words FROM named WHERE iteration = $iteration AND success IS NOT FALSE),
 accepted AS (
     SELECT trajectory_id, task_id, instruction, group_id
     FROM named JOIN asked USING (origin, words)

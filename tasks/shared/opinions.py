@@ -51,25 +51,32 @@ class Opinions:
         self._earlier = {one.trajectory_id: one for one in verdicts if one.gate_version != self.version}
 
     def of(self, trajectories: Sequence[Stored]) -> dict[str, Verdict]:
-        """The verdict on each trajectory of a task without a verifier that a judge was ever asked about: the configured
-        judge's, which is asked, and its verdict kept, where only another one was. Where it fails or there is none,
-        another's newest. What a verifier knows is left to it."""
-        left = [one for one in trajectories if one[0].task_id in self._judged and one[0].trajectory_id in self._any]
-        self.ask([one for one in left if one[0].trajectory_id not in self._own])
+        """The verdict on each trajectory of a task without a verifier that a judge was ever asked about, and on each
+        that does not say how it ended, as imported ones may: the configured judge's, which is asked, and its verdict
+        kept, where only another one was. Where it fails or there is none, another's newest. What a verifier knows is
+        left to it."""
+        left = [one for one in trajectories if self._is_for_judges(one[0])]
+        self.ask(self.open(left))
         names = [trajectory.trajectory_id for trajectory, _ in left]
         return {name: verdict for name in names if (verdict := self._own.get(name) or self._any.get(name))}
 
     def wanted(self) -> list[str]:
         """The ids of the trajectories that `of` would ask about."""
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
-        names = {row.trajectory_id for row in rows if row.task_id in self._judged}
-        return sorted(names & self._any.keys() - self._own.keys())
+        return sorted({row.trajectory_id for row in rows if self._is_for_judges(row)} - self._own.keys())
+
+    def _is_for_judges(self, trajectory: Trajectory) -> bool:
+        """Whether a judge's word counts on it: no verifier's does."""
+        if trajectory.task_id in self._judged and trajectory.trajectory_id in self._any:
+            return True
+        return trajectory.success is None and trajectory.failure_boundary is None
 
     def audited(self, most: int) -> list[str]:
         """The ids of at most so many trajectories of tasks with a verifier that the judge can be asked about; always
         the same ones, drawn by their ids, which are hashes."""
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
-        fit = [row.trajectory_id for row in rows if row.task_id not in self._judged and self._unfit(row) is None]
+        verified = [row for row in rows if row.task_id not in self._judged and row.success is not None]
+        fit = [row.trajectory_id for row in verified if self._unfit(row) is None]
         return sorted(fit)[:most]
 
     def open(self, trajectories: Sequence[Stored]) -> list[Stored]:
@@ -84,11 +91,9 @@ class Opinions:
         return self._unfit(trajectory) if steps else "without a step"
 
     def _unfit(self, trajectory: Trajectory) -> str | None:
-        """Why the judge cannot be asked: it did not end, or the judge was trained on it; None where it can."""
+        """Why the judge cannot be asked: it failed, or the judge was trained on it; None where it can."""
         if trajectory.failure_boundary is not None:
             return f"failed at the {trajectory.failure_boundary}"
-        if trajectory.success is None:
-            return "without an end"
         if self._judge is None:
             return "without a judge"
         return "known from its training" if self._judge.knows(trajectory.task_id, trajectory.seed) else None
