@@ -18,8 +18,9 @@
 -- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
 -- one that took longer than the recorded success shows nothing.
 --
--- What is imported from a lake that says which of its steps are targets (`given`) has no others here. An export asks this
--- query what to say of its steps.
+-- What is imported from a lake that says which of its steps are targets (`given`) has no others here. Of any other import a
+-- step that its own record calls wrong or redundant (`faulted`) is context alone. An export asks this query what to say of its
+-- steps.
 --
 -- A task of the suite weighs by its weakness, 1 - $balance + $balance * ($floor + failure rate of $measured), where a
 -- task that was not measured fails in half of its trials; $grounding_share of it goes to its screens of failures, and its
@@ -82,6 +83,7 @@ repeated AS (
     QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
     UNION ALL SELECT trajectory_id, step FROM people_corrections WHERE replaces
     UNION ALL SELECT trajectory_id, step FROM given WHERE NOT target
+    UNION ALL SELECT trajectory_id, step FROM faulted ANTI JOIN given USING (trajectory_id, step)
 ),
 questioned AS (SELECT DISTINCT screenshot FROM grounding JOIN steps USING (trajectory_id, step)),
 screens AS (
@@ -126,7 +128,7 @@ rated AS (
 ),
 summed AS (
     SELECT
-        list_sum(list(worth ORDER BY task_id, grounding) FILTER (NOT practised)) AS worth,
+        list_sum(list(worth ORDER BY task_id, grounding) FILTER (NOT practised AND n > 0)) AS worth,
         sum(n) FILTER (practised) AS practised
     FROM rated
 ),
