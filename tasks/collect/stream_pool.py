@@ -24,7 +24,7 @@ from schemas.tables.task import JUDGED
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import answers
 from storage.lake import Lake
-from tasks.shared.material import Recipe, pngs_of, seed_of
+from tasks.shared.material import Recipe, pngs_trained_on, seed_of
 from tasks.train.groups import stored_successes
 from tasks.train.ppo import outcomes_of
 
@@ -178,7 +178,7 @@ class StreamPool:
             "age_max": max(rollout.age for rollout in kept),
         }
         shown = sorted({digest for rollout in kept for digest in rollout.screenshots})
-        self._folder.put(kept, pngs_of(self._lake, shown), notes)
+        self._folder.put(kept, pngs_trained_on(self._lake, shown), notes)
         return True
 
     def _rollouts(self, rows: Sequence[GroupStep], seed: int) -> Groups:

@@ -1,7 +1,7 @@
 """What a training is made from: the recipe, and what one method reads of it."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,21 +52,40 @@ def seed_of(config: Config, recipe: Recipe) -> int:
     return config.seed * 1000 + recipe.iteration
 
 
-def pngs_of(lake: Lake, digests: Sequence[str], version: int | None = None) -> dict[str, bytes]:
-    """Screenshots by their sha256, at a version of their table; of the latest if none is given."""
+def pngs_of(lake: Lake, digests: Collection[str], version: int | None = None) -> dict[str, bytes]:
+    """Screenshots by their sha256, at a version of their table; of the latest if none is given. One that is not in the
+    lake is left out.
+
+    Raises:
+        LakeError: one is not what its name says.
+    """
     found = lake.read("screenshots", ["sha256", "png"], {"sha256": list(digests)}, version=version)
+    for batch in found.to_batches():
+        _as_named(batch)
     return dict(zip(found["sha256"].to_pylist(), found["png"].to_pylist(), strict=True))
 
 
-def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: int | None) -> None:
-    """Writes screenshots, at a version of their table, to a file that the trainer reads.
+def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
+    """Screenshots by their sha256, all of them.
 
     Raises:
         LakeError: one is not in the lake, or not what its name says.
     """
+    pngs = pngs_of(lake, digests)
+    _require_all(digests, pngs)
+    return pngs
+
+
+def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: int | None) -> None:
+    """Writes screenshots, at a version of their table, to a file that the trainer reads; raises as `pngs_trained_on`
+    does."""
     found = lake.batches("screenshots", SCREENSHOT_COLUMNS, {"sha256": list(digests)}, version)
     write_screenshot_batches(path, map(_as_named, found))
-    missing = set(digests) - read_screenshots(path).keys()
+    _require_all(digests, read_screenshots(path))
+
+
+def _require_all(digests: Collection[str], found: Mapping[str, bytes]) -> None:
+    missing = set(digests) - found.keys()
     if missing:
         raise LakeError(
             f"{len(missing)} of {len(digests)} screenshots are not in the lake, {min(missing)} for one.",

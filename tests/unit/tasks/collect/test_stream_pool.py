@@ -1,5 +1,7 @@
 """The pool between collecting and training: who may begin, and which finished groups can teach."""
 
+import hashlib
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,8 +10,12 @@ import pytest
 from environments.catalog import catalog
 from learning.data.stream import StreamFolder
 from rollout.trajectory import PlannedTrajectory
+from schemas.action import Wait, to_json
 from schemas.config import config_of
 from schemas.config.training import GroupConfig
+from schemas.failure import LakeError
+from schemas.tables.screenshot import Screenshot
+from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool, can_teach
@@ -92,3 +98,44 @@ def test_a_group_teaches_where_outcomes_differ_or_a_success_can_be_shown_or_leng
 def test_a_group_of_equal_scores_of_which_none_is_a_success_is_shown_one() -> None:
     injected = GroupConfig(inject=True)
     assert can_teach([0.4, 0.4], injected, solved=False) and not can_teach([0.9, 0.9], injected, solved=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"), [("another", "is another picture than its name"), (None, "1 of 1 screenshots are not in the")]
+)
+def test_a_batch_with_a_picture_that_is_damaged_or_missing_is_refused_by_its_name(
+    tmp_path: Path, stored: str | None, said: str
+) -> None:
+    train = {"method": "grpo", "group": {"size": 2, "k": 1}, "stream": {"on": True, "groups": 1, "stale": 0}}
+    fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
+    config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
+    lake, folder = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
+    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), folder)
+    group = planned_groups(run_of(config), 1, catalog(config)[0], 2, "policy-0000")
+    sampling = {"sampling": json.dumps({"temperature": 1.0})}
+    outcomes = zip(group, (True, False), strict=True)
+    rows = [finished(one, success).model_copy(update=sampling) for one, success in outcomes]
+    shown = hashlib.sha256(b"the picture").hexdigest()
+    steps = [
+        Step(
+            trajectory_id=one.trajectory_id, step=0, iteration=1, screenshot=shown, next_screenshot=None,
+            screen_width=160, screen_height=210, thought="", action=to_json(Wait()), action_type="wait", x=None,
+            y=None, dialect="box_v1", raw_text="wait()", action_error=None, actor="policy",
+            policy_version="policy-0000", token_ids=[1, 2], logprobs=[-0.5, -0.5], elements="[]", observe_ms=1.0,
+            think_ms=1.0, act_ms=1.0,
+        )
+        for one in rows
+    ]  # fmt: skip
+    lake.append("trajectories", rows)
+    lake.append("steps", steps)
+    if stored:
+        seen = Screenshot(sha256=shown, iteration=1, png=stored.encode(), width=160, height=210, phash="0" * 16)
+        lake.append("screenshots", [seen])
+    with pytest.raises(LakeError, match=said) as refused:
+        pool.finished(rows)
+    assert shown in str(refused.value) and folder.batches() == 0
+    right = Screenshot(sha256=shown, iteration=1, png=b"the picture", width=160, height=210, phash="0" * 16)
+    lake.upsert("screenshots", [right])
+    again = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), folder)
+    again.feed()
+    assert folder.batches() == 1
