@@ -53,9 +53,9 @@ class Up:
         return self.ask(f"{what}/filter", body).json()
 
     def ask(self, what: str, body: dict[str, Any]) -> httpx.Response:
-        token = httpx.get(f"{self.api}/csrf-token", params={"client": "test"}, timeout=30).json()["token"]
+        token = httpx.get(f"{self.api}/csrf-token", params={"client": "test"}, timeout=120).json()["token"]
         headers = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": "test"}
-        return httpx.post(f"{self.api}/{what}", json=body, headers=headers, timeout=30)
+        return httpx.post(f"{self.api}/{what}", json=body, headers=headers, timeout=120)
 
     def runs(self, name: str) -> list[dict[str, Any]]:
         return [one for one in self.rows("flow_runs", sort="START_TIME_ASC") if one["name"].startswith(f"{name}-")]
@@ -129,12 +129,12 @@ def test_all_of_it_is_there_and_each_part_is_said_in_a_line(up: Up) -> None:
 @pytest.mark.timeout(600)
 def test_no_page_of_another_site_may_use_the_server(up: Up) -> None:
     foreign = {"Origin": "http://elsewhere.example"}
-    refused = httpx.post(f"{up.api}/flow_runs/filter", json={}, headers=foreign, timeout=30)
+    refused = httpx.post(f"{up.api}/flow_runs/filter", json={}, headers=foreign, timeout=120)
     assert refused.status_code == 403
-    read = httpx.get(f"{up.api}/csrf-token", params={"client": "x"}, headers=foreign, timeout=30)
+    read = httpx.get(f"{up.api}/csrf-token", params={"client": "x"}, headers=foreign, timeout=120)
     assert "access-control-allow-origin" not in read.headers
     for what in ("csrf-token?client=x", "health"):
-        rebound = httpx.get(f"{up.api}/{what}", headers={"Host": "elsewhere.example"}, timeout=30)
+        rebound = httpx.get(f"{up.api}/{what}", headers={"Host": "elsewhere.example"}, timeout=120)
         assert rebound.status_code == 400 and "token" not in rebound.text
 
 

@@ -11,10 +11,12 @@ from models.random_vlm import KINDS, Kind
 from schemas.config.memory import MemoryConfig
 from schemas.config.training import LoraConfig
 from tests.system.parts.ranks import run
+from tests.tier import FULL
 from tests.unit.learning.chats import job
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS if FULL else ["qwen2_5_vl"])
 def test_three_ranks_hold_a_part_each_and_together_what_is_stored(kind: Kind, tmp_path: Path) -> None:
     lora = kind == "qwen2_5_vl"
     more = {"lora": LoraConfig(rank=4), "memory": MemoryConfig(frozen="bfloat16")} if lora else {}
@@ -22,7 +24,8 @@ def test_three_ranks_hold_a_part_each_and_together_what_is_stored(kind: Kind, tm
     assert " of " in run("tests.system.parts.loading_ranks", tmp_path, ranks=3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS if FULL else ["qwen3_vl_moe"])
 def test_a_directory_that_three_ranks_wrote_is_the_one_that_they_read(kind: Kind, tmp_path: Path) -> None:
     plan = job(tmp_path, kind)
     (tmp_path / "job.json").write_text(plan.model_dump_json())
