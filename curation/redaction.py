@@ -116,6 +116,7 @@ class Redactor:
             step,
             screen=self.picture(step.screen, screens, secrets),
             thought=self.text(step.thought, secrets),
+            better=self.text(step.better, secrets),
             action=step.action and self.action(step.action, secrets),
             text=self.text(step.text, secrets),
             error=step.error and self.text(step.error, secrets),

@@ -151,6 +151,8 @@ class StepAbout(_Known):
     target: bool | None = None
     """Whether a training in the lake that it is from imitates it as it was recorded; null where the filter there did
     not accept its trajectory, and where the step gave way to a correction."""
+    recorded: Storable | None = None
+    """The thought that the step was recorded with, where a person's stands in its place."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -212,6 +214,8 @@ class ExchangedStep:
     found: Found | None = None
     about: StepAbout = field(default_factory=StepAbout)
     extra: Extra = field(default_factory=dict[str, Any])
+    better: str = ""
+    """What a person put in the place of its thought while the action stayed; empty where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +256,11 @@ class Exchanged:
             return False
         return about.continues is None or step == about.replayed or self.steps[about.replayed].about.actor == "person"
 
+    def as_taught(self) -> "Exchanged":
+        """The same as a training reads it: with the thoughts that people put in the place of recorded ones, which each
+        step then keeps beside it."""
+        return replace(self, steps=tuple(_taught(one) for one in self.steps))
+
     @property
     def decisions(self) -> tuple[Decided, ...]:
         """What people decided on it elsewhere, the corrections that its steps came with included."""
@@ -279,6 +288,13 @@ class Exchanged:
         """The same of what it holds and what people decided on it."""
         decided = self.decisions
         return hashlib.sha256(f"{self.digest}{decided}".encode()).hexdigest() if decided else self.digest
+
+
+def _taught(step: ExchangedStep) -> ExchangedStep:
+    if not step.better or step.better == step.thought:
+        return step
+    about = step.about.model_copy(update={"recorded": step.thought})
+    return replace(step, thought=step.better, about=about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,5 +393,7 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: Place) -> Ex
 
 
 def _with_step(step: ExchangedStep, known: StepAbout) -> ExchangedStep:
-    about = known.model_copy(update={"extra": {}, "error": None})
-    return replace(step, error=known.error or step.error, about=about, extra={**known.extra, **step.extra})
+    about = known.model_copy(update={"extra": {}, "error": None, "recorded": None})
+    thought = step.thought if known.recorded is None else known.recorded
+    extra = {**known.extra, **step.extra}
+    return replace(step, thought=thought, error=known.error or step.error, about=about, extra=extra)

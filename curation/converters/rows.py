@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from curation.converters.exchanged import (
@@ -72,6 +72,7 @@ def exchanged_of(
     withheld: bool = False,
     targets: Collection[int] | None = None,
     decided: tuple[Route | None, str] = (None, ""),
+    better: Mapping[int, str] | None = None,
 ) -> Exchanged:
     """A stored trajectory as it is exchanged.
 
@@ -84,15 +85,20 @@ def exchanged_of(
         withheld: whether none of its steps is a target.
         targets: the steps that a training here imitates as they were recorded; None where the filter did not accept it.
         decided: where the filter or a person sent it, and why; None where none has seen it.
+        better: by step, the thoughts that people put in the place of recorded ones while the action stayed.
     """
     extra = json.loads(trajectory.extra or "{}")
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
     after, given = steps[-1].next_screenshot if steps else None, corrections or {}
+    rethought = better or {}
     return Exchanged(
         name=extra.pop(NAME, "") or trajectory.trajectory_id,
         instruction=trajectory.instruction,
         steps=tuple(
-            _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step), targets)
+            replace(
+                _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step), targets),
+                better=rethought.get(step.step, ""),
+            )
             for step in steps
         ),
         success=trajectory.success,

@@ -62,7 +62,7 @@ class ScaleCua(Format):
         """One line per target, and the mix file."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as lines:
-            for record in records:
+            for record in map(Exchanged.as_taught, records):
                 every = [self._row(record, number, target) for number in range(len(record.steps))]
                 if not whole(record):
                     target.append(f"{CONTEXT}/{FILE}", "".join(map(line_of, every)).encode())

@@ -77,7 +77,7 @@ class Trl(Format):
         steps = RowFile(target, COMPLETIONS, STEPS, pictures)
         others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
         with RowFile(target, FILE, SCHEMA, pictures).begun() as rows, steps, others:
-            for record in records:
+            for record in map(Exchanged.as_taught, records):
                 (rows if whole(record) else others).write(self._row(record))
                 for one in () if whole(record) else lessons_of(record):
                     steps.write(self._completion(one))

@@ -65,7 +65,7 @@ class UiTars(Format):
         """One line per step, without loss where it is no target, and one per correction; what came as a line goes as
         that line."""
         with target.path(FILE).open("w", encoding="utf-8") as lines:
-            for record in records:
+            for record in map(Exchanged.as_taught, records):
                 last = len(record.steps) - 1
                 for number in [last] if self.name in record.extra else range(last + 1):
                     lines.write(line_of(self._row(record, number, target)))

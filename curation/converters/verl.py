@@ -88,7 +88,7 @@ class Verl(Format):
         pictures, indices = {"images": [{"_type": "Image"}]}, count()
         others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
         with RowFile(target, FILE, SCHEMA, pictures).begun() as rows, others:
-            for record in records:
+            for record in map(Exchanged.as_taught, records):
                 for row in self._rows_of(record, indices):
                     (rows if whole(record) else others).write(row)
                 for row in () if whole(record) else self._copies(record, indices):

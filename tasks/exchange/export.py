@@ -36,6 +36,11 @@ ALL = (-(2**31), 2**31 - 1)
 """All iterations, imports among them."""
 
 
+_Of = tuple[
+    Mapping[int, Correction], bool, Collection[int] | None, tuple[Route | None, str], Mapping[int, str]
+]  # as `exchanged_of` takes them
+
+
 @dataclass(frozen=True, slots=True)
 class Taught:
     """What of trajectories is a target as it was recorded, and what was decided of them."""
@@ -48,11 +53,14 @@ class Taught:
     """Of each trajectory that the filter accepted, the steps that a training here imitates."""
     decided: Mapping[str, tuple[Route, str]]
     """Where the filter or a person sent each trajectory that one has seen, and why."""
+    thoughts: Mapping[str, Mapping[int, str]]
+    """By trajectory and step, what people put in the place of its thought while the action stayed."""
 
-    def of(self, name: str) -> tuple[Mapping[int, Correction], bool, Collection[int] | None, tuple[Route | None, str]]:
+    def of(self, name: str) -> _Of:
         """Of one trajectory."""
-        decided = self.decided.get(name, (None, ""))
-        return self.corrections.get(name, {}), name in self.withheld, self.targets.get(name), decided
+        decided, withheld = self.decided.get(name, (None, "")), name in self.withheld
+        thoughts = self.thoughts.get(name, {})
+        return self.corrections.get(name, {}), withheld, self.targets.get(name), decided, thoughts
 
 
 def export_trajectories(
@@ -171,7 +179,10 @@ def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Ta
         given[at[0]][at[1]] = Correction.model_validate({**row, "taught": at in instead})
     withheld = {row["trajectory_id"] for row in rows if row["withheld"]}
     decided = {row["trajectory_id"]: (row["route"], row["reason"]) for row in rows if row["route"] in ROUTES}
-    return Taught(given, withheld, targets, decided)
+    thoughts: dict[str, dict[int, str]] = defaultdict(dict)
+    for row in ask(lake, "exchange_thoughts").to_pylist():
+        thoughts[row["trajectory_id"]][row["step"]] = row["better"]
+    return Taught(given, withheld, targets, decided, thoughts)
 
 
 def _screens(

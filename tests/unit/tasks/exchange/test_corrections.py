@@ -249,6 +249,35 @@ def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
     assert _lessons(_masked(tmp_path / "again"), names) == TAUGHT
 
 
+@pytest.mark.parametrize("name", ["ui-tars", "verl", "trl", "scalecua"])
+def test_a_trainer_of_others_reads_the_thoughts_that_people_wrote_and_the_recorded_ones_stay_beside(
+    busy: tuple[Config, Lake], tmp_path: Path, name: str
+) -> None:
+    config, lake = busy
+    for step in lake.read("steps", where={"trajectory_id": "detour"}).to_pylist():
+        lake.upsert("steps", [{**step, "thought": f"Recorded {step['step']}."}])
+    submit(lake, Draft("detour", 0, "ada", "correct", 2, _typed("detour", 2), "Mine."))
+    export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
+    if name in ("ui-tars", "scalecua"):
+        texts = (tmp_path / "out" / f"{name}.jsonl").read_text().splitlines()
+    else:
+        file = "trl-completions.parquet" if name == "trl" else "verl.parquet"
+        rows = pq.read_table(tmp_path / "out" / file).drop_columns("images").to_pylist()
+        texts = [json.dumps(row) for row in rows]
+    said = [text.partition('"flywheel"')[0] for text in texts]
+    assert any("Mine." in text for text in said)
+    if name != "scalecua":  # whose history is of operations alone
+        assert all("Mine." in text for text in said if "detour 3" in text)
+    assert not any("Recorded 2." in text for text in said)
+    assert any("Recorded 2." in text for text in texts)  # beside it
+    other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
+    run = Run(other, Lake.open(other.lake), "run")
+    _bring(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
+    thoughts = run.lake.read("steps", ["thought"], {"iteration": -2})["thought"].to_pylist()
+    assert "Recorded 2." in thoughts and "Mine." not in thoughts
+    assert "Mine." in run.lake.read("reviews", ["thought"])["thought"].to_pylist()
+
+
 def _masked(folder: Path) -> list[tuple[dict[str, Any], str]]:
     """Of the rows of UI-TARS with a loss what is known of them, and the reply."""
     lines = _lines(folder / "ui-tars.jsonl")
