@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from curation.converters.exchanged import MOST_TEXT, OWN
 from curation.converters.files import items_of
+from models.families.opencua import key_of, pressed
 from schemas.action import Action, action_of
 
 SCROLL = 5
@@ -154,7 +155,7 @@ def _point(call: Call, fraction: ToFraction, x: str, y: str, place: int | None) 
 
 AIMED = ("moveTo", "click", "leftClick", "doubleClick", "rightClick", "middleClick", "tripleClick", "triple_click")
 """Calls after which the pointer is at their point, or where it was if they have none."""
-STILL = ("press", "hotkey", "keyDown", "keyUp", "write", "typewrite", "wait", "sleep", "terminate")
+STILL = ("press", "hotkey", "keyDown", "keyUp", "write", "typewrite", "wait", "sleep", "terminate", "response")
 """Calls that leave it."""
 POINTED = ("click", "leftClick", "doubleClick", "rightClick", "long_press")
 USUAL = {"doubleClick": ("left", 2), "rightClick": ("right", 1)}
@@ -187,17 +188,23 @@ def _fields(call: Call, fraction: ToFraction, pointer: Point | None) -> dict[str
         return {"type": PLAIN[name]}
     if name in TEXTS:
         kind, key, argument = TEXTS[name]
-        return {"type": kind, key: call.argument(argument, 0)}
+        text = call.argument(argument, 0)
+        return {"type": kind, key: _key(text) if key == "key" else text}
     if name in POINTED:
         return _click(call, _point(call, fraction, "x", "y", 0) or pointer)
     if name in ("scroll", "hscroll"):
         return _scroll(call, _point(call, fraction, "x", "y", 1) or pointer)
     if name == "dragTo":
+        button = call.argument("button") or next((one for one in call.given[2:] if isinstance(one, str)), "left")
+        if BUTTONS.get(str(button), button) != "left":
+            raise Unmapped(f"no action of ours is a drag with the {button} button")
         return _drag(pointer, _point(call, fraction, "x", "y", 0))
     if name == "swipe":
         return _swipe(call, fraction)
     if name in ("press", "hotkey"):
         return {"type": "hotkey", "key": _keys(call)}
+    if name == "response":
+        return {"type": "finished", "content": call.argument("answer", 0)}
     if name == "terminate":
         content = call.argument("info", 1) or call.argument("answer") or ""
         if call.argument("status", 0) == "failure":
@@ -282,9 +289,17 @@ def _keys(call: Call) -> str:
     keys: Sequence[Any] = (items_of(given[0]) if len(given) == 1 else None) or given
     if call.function == "press" and len(keys) != 1:
         raise Unmapped("keys pressed one after the other")
-    if not all(isinstance(key, str) and key.strip() for key in keys):
-        raise Unmapped(f"{keys!r} are no keys")
-    return " ".join("space" if key == " " else key.strip().lower() for key in keys)
+    try:
+        return pressed([key if isinstance(key, str) else "" for key in keys])
+    except ValueError as error:
+        raise Unmapped(f"{keys!r} are no keys: {error}") from error
+
+
+def _key(name: object) -> str:
+    try:
+        return key_of(name if isinstance(name, str) else "")
+    except ValueError as error:
+        raise Unmapped(str(error)) from error
 
 
 def _call(name: str, *given: object, **named: object) -> str:

@@ -34,6 +34,8 @@ _SECTION = re.compile(r"^[ \t]*#{0,3}[ \t]*(Observation|Thought|Action|Code):?[ 
 _SIMPLE = {"click": "click", "doubleClick": "left_double", "tripleClick": "left_double", "triple_click": "left_double"}
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 _KEYS = {"press", "hotkey", "keyDown", "keyUp"}
+BLANKS = {" ": "space", "\t": "tab", "\n": "enter", "\r": "enter"}
+SHIFTS = {"shift", "shiftleft", "shiftright"}
 _PLAIN = {
     "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "navigate_back": "press_back",
     "go_backward": "navigate_back",
@@ -159,6 +161,8 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
     if name in ("swipe", "long_press", "open_app"):
         return _touch(name, plain, place, strings, sides)
     if name in ("dragTo", "drag"):
+        if {"right", "secondary", "middle"} & set(strings):
+            raise ValueError("there is no drag with another button than the left one")
         return {"type": "drag", **at, **{f"to_{key}": value for key, value in place.items()}}
     if name in ("scroll", "hscroll", "vscroll"):
         amount = named.get("clicks", plain[0] if plain else 0)
@@ -166,8 +170,8 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
         return {"type": "scroll", **{"x": 0.5, "y": 0.5, **place}, "direction": ways[0 if amount > 0 else 1]}
     if name in _KEYS:
         if name in ("keyDown", "keyUp"):
-            return {"type": "press" if name == "keyDown" else "release", "key": "".join(strings[:1])}
-        return {"type": "hotkey", "key": " ".join(key.strip().lower() for key in strings)}
+            return {"type": "press" if name == "keyDown" else "release", "key": key_of("".join(strings[:1]))}
+        return {"type": "hotkey", "key": pressed(strings)}
     if name in ("write", "typewrite"):
         return {"type": "type", "content": "".join(strings[:1])}
     if name in ("wait", "WAIT", "sleep"):
@@ -183,6 +187,28 @@ def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[s
     if name == "open_url":
         return {"type": "navigate", "content": "".join(strings[:1])}
     raise ValueError(f"there is no action for {name!r}")
+
+
+def key_of(name: str) -> str:
+    """A key as our actions call it; raises ValueError for what is none.
+
+    Pyautogui takes names of several letters in any case, and a blank, a tab or a line's end for the key that writes it.
+    """
+    key = BLANKS.get(name, name.strip())
+    if not key or len(key.split()) > 1:
+        raise ValueError(f"{name!r} is no key")
+    return key.lower() if len(key) > 1 else key
+
+
+def pressed(names: Sequence[str]) -> str:
+    """Keys that are pressed together, as a hotkey has them; of a capital letter pyautogui presses shift as well. Raises
+    ValueError for what is no key."""
+    keys = [key_of(name) for name in names]
+    if capitals := [key for key in keys if len(key) == 1 and key.isupper()]:
+        at = keys.index(capitals[0])
+        shift = [] if SHIFTS & set(keys) else ["shift"]
+        keys = [*keys[:at], *shift, *(key.lower() for key in keys[at:])]
+    return " ".join(keys)
 
 
 def _touch(name: str, plain: list[float], place: dict[str, float], strings: list[str], sides: Sides) -> dict[str, Any]:

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curation.converters.code import Unmapped, read_code
 from curation.converters.exchanged import Exchanged
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
-from schemas.action import Click, Drag, Finished, Hotkey, OpenApp, Scroll, to_json
+from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, to_json
 from schemas.config.section import Section
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -293,6 +294,48 @@ def test_what_is_none_of_a_format_is_refused_and_not_passed_over(name: str, tmp_
             taken(form, tmp_path)
     else:
         assert f"theirs.{suffix}" in refused(form, tmp_path, unit="fraction")
+
+
+KEYS = {
+    "press(' ')": "space",
+    "pyautogui.press('\\t')": "tab",
+    "press('\\n')": "enter",
+    "press('Enter')": "enter",
+    "press('A')": "shift a",
+    "hotkey('Ctrl', 'C')": "ctrl shift c",
+    "hotkey('ctrl', 'Shift', 'C')": "ctrl shift c",
+    "hotkey('Ctrl', ' ')": "ctrl space",
+}
+
+
+@pytest.mark.parametrize("code", KEYS)
+def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
+    assert code_read(code) == Hotkey(key=KEYS[code])
+    assert code_read("keyDown('Shift')") == Press(key="shift") and code_read("keyUp(' ')") == Release(key="space")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("dragTo(0.5, 0.5, button='right')", "a drag with the right button"),
+        ("pyautogui.dragTo(0.5, 0.5, 0.5, button='middle')", "a drag with the middle button"),
+        ("dragTo(0.5, 0.5, 0.5, 'secondary')", "a drag with the secondary button"),
+        ("press('')", "'' is no key"),
+        ("press('ctrl c')", "'ctrl c' is no key"),
+        ("keyDown('')", "'' is no key"),
+    ],
+)
+def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_other(code: str, said: str) -> None:
+    with pytest.raises(Unmapped, match=said):
+        code_read(code)
+
+
+def code_read(code: str) -> Action:
+    return read_code(code, lambda x, y: (x, y), (0.1, 0.1))[0]
+
+
+def test_scalecuas_response_ends_a_trajectory_with_the_answer() -> None:
+    assert code_read("response(answer='42 euros')") == Finished(content="42 euros")
 
 
 def test_a_trajectory_is_one_of_many_formats_in_turn_and_keeps_what_it_had(tmp_path: Path) -> None:
