@@ -12,7 +12,7 @@ known AS (
     WHERE t.iteration = $iteration AND k.verifier <> 'judge' AND success IS NOT NULL AND failure_boundary IS NULL
         AND t.policy <> 'import'
     UNION ALL
-    SELECT trajectory_id, 'people', arg_max(passed, created_at)
+    SELECT trajectory_id, 'people', arg_max(passed, (coalesce(try_cast(split_part(gate_version, '#', -1) AS INTEGER), -1), created_at))
     FROM verdicts WHERE gate = 'person' AND iteration = $iteration
     GROUP BY trajectory_id
 )

@@ -7,7 +7,11 @@ held AS (
 newest AS (
     SELECT trajectory_id, gate, route FROM verdicts
     WHERE gate IN ('route', 'person') AND trajectory_id IN (SELECT trajectory_id FROM held)
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id, gate ORDER BY created_at DESC, gate_version DESC) = 1
+    QUALIFY row_number() OVER (
+        PARTITION BY trajectory_id, gate
+        ORDER BY if(gate = 'person', try_cast(split_part(gate_version, '#', -1) AS INTEGER), NULL) DESC NULLS LAST,
+            created_at DESC, gate_version DESC
+    ) = 1
 )
 SELECT r.trajectory_id
 FROM (FROM newest WHERE gate = 'route') r

@@ -1,12 +1,9 @@
 -- By step, the thought that was annotated last, and (`better`) the one that a person put in the place of the recorded
--- one while the action stayed.
+-- one while the action stayed; of several that of the highest revision, whatever the clocks said.
 SELECT
-    trajectory_id, step,
-    arg_max(thought, (created_at, annotation_id)) FILTER (kind = 'thought') AS thought,
-    nullif(arg_max(thought, (created_at, annotation_id)) FILTER (kind = 'correction'), '') AS better
-FROM annotations
-WHERE kind = 'thought'
-    OR (kind = 'correction' AND annotation_id IN (
-        SELECT review_id FROM reviews WHERE action = original_action AND thought <> ''
-    ))
-GROUP BY trajectory_id, step
+    a.trajectory_id, a.step,
+    arg_max(a.thought, (a.created_at, a.annotation_id)) FILTER (a.kind = 'thought') AS thought,
+    nullif(arg_max(a.thought, r.revision) FILTER (a.kind = 'correction'), '') AS better
+FROM (FROM annotations WHERE kind IN ('thought', 'correction')) a LEFT JOIN reviews r ON r.review_id = a.annotation_id
+WHERE a.kind = 'thought' OR (r.action = r.original_action AND r.thought <> '')
+GROUP BY a.trajectory_id, a.step

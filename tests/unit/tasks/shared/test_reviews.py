@@ -72,6 +72,27 @@ def test_a_person_s_word_is_the_decision_whatever_a_later_filter_says(lake: Lake
     assert (row["error_step"], row["passed"], row["gate_version"]) == (0, False, "9")
 
 
+def test_the_later_of_two_decisions_holds_though_the_clock_of_its_desk_is_behind(lake: Lake) -> None:
+    submit(lake, ACCEPT)
+    thought = replace(CORRECT, revision=1, action=CLICK)
+    submit(lake, thought)
+    submit(lake, replace(thought, revision=2, person="bob", thought="No: that one."))
+    submit(lake, Draft("t0", 3, "bob", "reject"))
+    for table, where in (
+        ("verdicts", {"gate_version": "bob#3"}),
+        ("annotations", {"author": "bob"}),
+        ("reviews", {"person": "bob"}),
+    ):
+        rows = lake.read(table, where=where).to_pylist()
+        lake.upsert(table, [{**row, "created_at": NOON.replace(year=2001)} for row in rows])
+    assert decision(lake) == ("ct", "person: rejected by bob")
+    lake.append("verdicts", [{**DEFAULTS["verdicts"], "trajectory_id": "t0", "gate": "judge", "gate_version": "j"}])
+    (row,) = ask(lake, "agreements", iteration=1).to_pylist()
+    assert (row["against"], row["false_positives"]) == ("people", 1)
+    (row,) = ask(lake, "exchange_thoughts").to_pylist()
+    assert row["better"] == "No: that one."
+
+
 def test_nobody_can_make_an_example_of_an_environment_failure(lake: Lake) -> None:
     add(lake, "dead", success=None, reward=None, failure_boundary="sandbox")
     with pytest.raises(UsageError, match="environment failed"):
