@@ -46,10 +46,11 @@ def router(desk: Desk) -> APIRouter:
     def place(position: Position, asking: Asking, of: str = "", by: Beside = 0) -> RedirectResponse:
         """The item at a place of the queue, or the one before or after item `of` that was there when it was opened."""
         position = desk.queue.beside(of, by, position, asking) if of else position
-        found = desk.queue.places(1, max(0, position), person=asking)
-        if not found:
+        sent = desk.queue.send(max(0, position), by, asking)
+        if sent is None:
             return RedirectResponse("/queue", 303)
-        return RedirectResponse(f"/review/{found[0].trajectory_id}?at={max(0, position)}&step={found[0].step}", 303)
+        at, found = sent
+        return RedirectResponse(f"/review/{found.trajectory_id}?at={at}&step={found.step}", 303)
 
     @routes.get("/review/{name}")
     def review(name: str, asking: Asking, at: Page = 0, step: Page = 0) -> HTMLResponse:

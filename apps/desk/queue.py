@@ -89,7 +89,7 @@ class Queue:
         self._lake, self._forgetting = lake, forgetting
         self.openings = openings or Openings()
         self._orders: dict[tuple[int | None, str | None], _Order] = {}
-        self._lock = threading.Lock()
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._renewing: set[tuple[int | None, str | None]] = set()
 
     def places(
@@ -103,6 +103,23 @@ class Queue:
         if len(rows) < limit and len(order.rows) == KEPT:
             rows = self._ask(limit, offset, iteration, task)
         return self._shown(rows, elsewhere)
+
+    def send(self, position: int, by: int, person: str) -> tuple[int, Place] | None:
+        """Where a person who goes to a position gets: the first place from there on, or back where `by` is -1, that
+        nobody else has open; the one there where all of them are open. It is open with them from now on, so that of two
+        people who go on at the same moment each gets another one. None where nothing is there."""
+        with self._sending:
+            enough = 1 + len(self.openings.with_others(person))
+            first = max(0, position + 1 - enough) if by < 0 else position
+            found = list(
+                enumerate(self.places(position + 1 - first if by < 0 else enough, first, person=person), first)
+            )
+            if by < 0:
+                found.reverse()
+            chosen = next((one for one in found if not one[1].open_with), found[0] if found else None)
+            if chosen:
+                self.openings.open(person, chosen[1].trajectory_id)
+            return chosen
 
     def beside(self, name: str, by: int, position: int, person: str = "") -> int:
         """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened:

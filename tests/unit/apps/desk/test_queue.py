@@ -1,6 +1,7 @@
 """The order of the queue, what a decision takes out of it, and the funnel."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,6 +94,19 @@ def test_next_and_previous_go_on_from_the_item_wherever_a_new_order_has_put_it(
     assert gone_to(order[3], 4, -1) == order[2]
     assert gone_to("decided", 3, 1) == order[3] and gone_to("decided", 3, -1) == order[2]  # it has left
     assert desk.get(f"/queue/3?of={order[3]}&by=7").status_code == 422
+
+
+def test_people_who_go_on_at_the_same_moment_get_another_item_each(fresh: Place) -> None:
+    for name in names(fresh.lake, success=True)[:1]:
+        say(fresh.lake, name, "judge", False, score=0.9)  # nothing is about as worthy, so that nobody is spread
+    queue, people = Queue(fresh.lake, 0.5), [f"person {number}" for number in range(8)]
+    order = [one.trajectory_id for one in queue.places(20)]
+    with ThreadPoolExecutor(len(people)) as at_once:
+        sent = list(at_once.map(lambda person: queue.send(0, 1, person), people))
+    assert {one[1].trajectory_id for one in sent if one} == set(order[:8])
+    back = queue.send(7, -1, "another")
+    assert back is not None and back[1].trajectory_id == order[7]  # all before it are open
+    assert [one.open_with for one in queue.places(1)] != [""]
 
 
 def test_what_was_decided_on_leaves_the_queue_at_once_and_comes_back_when_that_is_undone(
