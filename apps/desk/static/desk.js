@@ -74,16 +74,39 @@ export function describe(action) {
 export const remember = (decision) => sessionStorage.setItem("last", JSON.stringify(decision));
 export const last = () => JSON.parse(sessionStorage.getItem("last") ?? "null");
 
-/** Undoes your last decision of this session, wherever you are, and shows its trajectory. */
+const SAME_PRESS_MS = 1000;
+let undoing = false;
+let undoneAt = sessionStorage.getItem("undone") ? performance.now() : -Infinity;
+sessionStorage.removeItem("undone");
+
+/** What undoes (and says whether it did), as a key does it: one that is pressed twice undoes one decision, also where the second press meets the
+ *  page that the first one opened. */
+export const once = (undo) => async () => {
+  if (undoing || performance.now() - undoneAt < SAME_PRESS_MS) return;
+  undoing = true;
+  try {
+    if (await undo()) undoneAt = performance.now();
+  } finally {
+    undoing = false;
+  }
+};
+
+/** Undoes your last decision of this session, wherever you are, and shows its trajectory; whether there was one. */
 export async function undoLast() {
   const decision = last();
   const who = person();
-  if (!decision || !who) return decision || toast("There is no decision of this session to undo.");
+  if (!decision) toast("There is no decision of this session to undo.");
+  if (!decision || !who) return false;
   const { trajectory_id, revision, review_id } = decision;
   const [status, answer] = await ask("/api/reviews", { trajectory_id, revision, person: who, decision: "undo", undoes: review_id });
-  if (status !== 201) return toast(answer.error);
+  if (status !== 201) {
+    toast(answer.error);
+    return false;
+  }
   sessionStorage.removeItem("last");
+  sessionStorage.setItem("undone", "here");
   location.href = `/review/${trajectory_id}`;
+  return true;
 }
 
 const queue = document.getElementById("queue");
@@ -100,6 +123,6 @@ if (queue) {
   keys({
     j: () => go(at + 1), ArrowDown: () => go(at + 1), k: () => go(at - 1), ArrowUp: () => go(at - 1),
     Enter: () => places[at]?.click(), "]": () => document.getElementById("next")?.click(),
-    "[": () => document.getElementById("previous")?.click(), u: undoLast,
+    "[": () => document.getElementById("previous")?.click(), u: once(undoLast),
   });
 }

@@ -1,6 +1,6 @@
 /* One trajectory: its steps by key, and, in a review, the decisions on it. Drafts rest in this browser until they are
    written, so neither a reload nor somebody else's decision loses one. */
-import { ask, describe, keys, last, make, person, remember, toast, undoLast } from "/static/desk.js";
+import { ask, describe, keys, last, make, once, person, remember, toast, undoLast } from "/static/desk.js";
 import { ActionEditor, Screen } from "/static/screen.js";
 
 const root = document.getElementById("item");
@@ -181,14 +181,14 @@ async function saveNote() {
   close();
 }
 
-async function undo() {
+const undo = once(async () => {
   const mine = item.reviews.filter((one) => one.holds && one.decision !== "undo" && one.person === person()).at(-1);
   if (!mine) return undoLast();
-  if (await decide("undo", { undoes: mine.review_id })) {
-    if (last()?.review_id === mine.review_id) sessionStorage.removeItem("last");
-    toast(`Undone: ${mine.decision.replaceAll("_", " ")}.`);
-  }
-}
+  if (!(await decide("undo", { undoes: mine.review_id }))) return false;
+  if (last()?.review_id === mine.review_id) sessionStorage.removeItem("last");
+  toast(`Undone: ${mine.decision.replaceAll("_", " ")}.`);
+  return true;
+});
 
 async function policies() {
   $("policies").textContent = "Looking through the policies …";

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,6 +234,30 @@ def test_a_key_that_is_pressed_twice_is_one_decision(ada: Desk) -> None:
     ada.save()
     ada.until(lambda: not ada.browser.find_element(By.ID, "noter").is_displayed())
     assert ada.browser.execute_script("return window.posts") == 1 and len(ada.reviews()) == before + 1
+
+
+def test_undo_that_is_pressed_twice_takes_back_one_decision(ada: Desk) -> None:
+    """Also where the first press opens the page of what it undid, on which an earlier decision stands."""
+    ada.open("/queue/1")
+    name = ada.until(lambda: ada.text("actor") and ada.shown)
+    before = len(ada.reviews())
+    for number in (1, 2):
+        ada.press("n")
+        ada.until(lambda: ada.browser.find_element(By.ID, "noter").is_displayed())
+        ada.browser.switch_to.active_element.send_keys(f"note {number}")
+        ada.save()
+        ada.until(lambda number=number: len(ada.reviews()) == before + number)
+        ada.until(lambda: not ada.browser.find_element(By.ID, "noter").is_displayed())
+    ada.open("/queue")
+    ada.press("u")
+    ada.until(lambda: ada.shown == name and ada.text("actor"))
+    ada.press("u")
+    time.sleep(1.5)  # long enough for a second one to be written, and for the next press to be another one
+    assert [one.decision for one in ada.reviews()[before:]] == ["note", "note", "undo"]
+    ada.press("u")
+    ada.until(lambda: len(ada.reviews()) == before + 4)
+    undone = [one.undoes for one in ada.reviews()[before + 2 :]]
+    assert undone == [one.review_id for one in reversed(ada.reviews()[before : before + 2])]
 
 
 def test_no_proposal_is_offered_before_its_screen_is_seen(ada: Desk) -> None:
