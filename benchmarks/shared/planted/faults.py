@@ -221,16 +221,16 @@ def wandering(script: Script, chance: random.Random) -> Script:
 
 
 def blank(script: Script, chance: random.Random) -> Script:
-    """A screen that had not loaded, with or without the little thing that turns."""
+    """An action on a screen that had not loaded, with or without the little thing that turns."""
     image = Image.new("RGB", (WIDTH, HEIGHT), chance.choice(["white", "black", (240, 240, 240)]))
     if chance.random() < 0.5:
         ImageDraw.Draw(image).arc((112, 82, 128, 98), 0, 270, fill="gray", width=2)
-    return _changed(script, _any(script, chance), png=pictures.png(image))
+    return _changed(script, chance.randrange(_acts(script)), png=pictures.png(image))
 
 
 def mid_change(script: Script, chance: random.Random) -> Script:
     """What was taken as an action's effect is half of it: the rest of the page is not there yet."""
-    at = chance.randrange(len(script.shots) - 1 - script.clock)  # who only says that it is done acts on no screen
+    at = chance.randrange(_acts(script) - 1)
     image = Image.open(io.BytesIO(script.shots[at + 1].png)).convert("RGB")
     wide, high = image.size
     ImageDraw.Draw(image).rectangle((0, chance.randint(20, high // 3), wide, high), fill="gray")
@@ -326,6 +326,11 @@ def planted(fault: str, number: int, script: Script, iteration: int) -> Script:
     name = "p" + digest_of(f"{fault} {number}".encode())[:23]
     group = f"group {number}" if fault.startswith("hack") else None
     return _with(made, trajectory_id=name, iteration=iteration, group_id=group)
+
+
+def _acts(script: Script) -> int:
+    """How many of its steps act on a screen; who only says that it is done acts on none."""
+    return len(script.shots) - script.clock
 
 
 def _any(script: Script, chance: random.Random) -> int:
