@@ -7,6 +7,7 @@ fraction that an action does not have is -1) and `action_json` the action itself
 of a graphical interface and is refused.
 """
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -179,12 +180,12 @@ def _screen_key(source: Source) -> str:
     """The feature that holds the screen; raises UsageError where there is none."""
     file = source.folder / "meta" / "info.json"
     try:
-        info = json.loads(file.read_bytes())
+        info = json.loads(_content(file))
         features, version = dict(info["features"]), str(info["codebase_version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{file} is not that of a LeRobot data set: {error}.", "Name the data set's folder."
-        ) from error
+    except KeyError as error:
+        raise _foreign(file, f"it has no `{error.args[0]}`") from error
+    except (ValueError, TypeError) as error:
+        raise _foreign(file, f"no JSON of an object with `features` ({error})") from error
     if not version.startswith("v3"):
         raise UsageError(f"{file}: `codebase_version` is {version}, and v3 is read.", "LeRobot converts older ones.")
     if "action_json" not in features:
@@ -201,11 +202,25 @@ def _screen_key(source: Source) -> str:
 def _tasks(source: Source) -> dict[int, str]:
     file = source.folder / "meta" / "tasks.parquet"
     try:
-        table = pq.read_table(file)
+        table = pq.read_table(io.BytesIO(_content(file)))
         texts = table["task" if "task" in table.column_names else "__index_level_0__"].to_pylist()
         return dict(zip(table["task_index"].to_pylist(), map(str, texts), strict=True))
     except (OSError, pa.ArrowException, KeyError, TypeError) as error:
-        raise UsageError(f"{file} cannot be read: {str(error)[:200]}.", "Name the data set's folder.") from error
+        raise _foreign(file, f"no Parquet of `task` and `task_index` ({str(error)[:200]})") from error
+
+
+def _content(file: Path) -> bytes:
+    """What a file of `meta` holds; raises UsageError where it is missing or cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        raise _foreign(file, "there is no such file" if missing else error.strerror or str(error)) from error
+
+
+def _foreign(file: Path, problem: str) -> UsageError:
+    hint = "Name the folder of a LeRobotDataset v3, the one that holds meta/ and data/."
+    return UsageError(f"`--format lerobot`: {file} is not that of a LeRobot data set: {problem}.", hint)
 
 
 class _Shards:

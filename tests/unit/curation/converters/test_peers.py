@@ -296,6 +296,28 @@ def test_what_is_none_of_a_format_is_refused_and_not_passed_over(name: str, tmp_
         assert f"theirs.{suffix}" in refused(form, tmp_path, unit="fraction")
 
 
+def test_a_lerobot_folder_that_is_missing_parts_or_garbled_is_named_with_the_file_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    form, meta = FORMATS.class_of("lerobot")(), tmp_path / "in" / "meta"
+    meta.mkdir(parents=True)
+    info = json.dumps({"codebase_version": "v3.0", "features": {"action_json": {}, "screen": {"dtype": "image"}}})
+    for file, content, said in (
+        ("info.json", None, "there is no such file"),
+        ("info.json", "{", "no JSON"),
+        ("info.json", '{"codebase_version": "v3.0"}', "it has no `features`"),
+        ("info.json", info, "tasks.parquet is not that of a LeRobot data set: there is no such file"),
+        ("tasks.parquet", "PAR", "no Parquet of `task` and `task_index`"),
+    ):
+        if content is not None:
+            (meta / file).write_text(content)
+        with pytest.raises(UsageError) as refused:
+            taken(form, tmp_path / "in")
+        text = f"{refused.value} {refused.value.hint}"
+        assert said in text and "`--format lerobot`" in text and "Name the folder" in text
+        assert "Errno" not in text and str(meta) in text
+
+
 KEYS = {
     "press(' ')": "space",
     "pyautogui.press('\\t')": "tab",
