@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import psutil
 
@@ -28,12 +28,17 @@ LAST_S = 11.0
 """Seconds after which nothing is waited for any more."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
+SERVED = "every decision is kept, and drafts rest in the browser; the same command serves the lake again"
+"""What is said of a command that serves pages."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Ends a progress bar that is cut short: empties its line and shows the cursor."""
 
 
 class Interrupts:
     """The signals of this process. Made in the main thread."""
+
+    kept: ClassVar[str] = KEPT
+    """What is said to be kept, where the command that runs is none that goes on."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -61,7 +66,7 @@ class Interrupts:
             with contextlib.suppress(psutil.Error):
                 child.kill()
         psutil.wait_procs(children, timeout=2)
-        text = f"ended by {signal.Signals(number).name}; {KEPT}"
+        text = f"ended by {signal.Signals(number).name}; {self.kept}"
         text = (log.line("warning", text) if log.as_json() else f"flywheel: {text}.") + "\n"
         with contextlib.suppress(OSError):  # whoever read it may be gone
             os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())

@@ -331,7 +331,9 @@ def _serve(overrides: Overrides, config: ConfigFile, host: str | None, port: int
 
     make_prefect_home()  # before Prefect is imported, which the desk's parts do
     from apps.desk.serve import serve as answer
+    from apps.interrupts import SERVED, Interrupts
 
+    Interrupts.kept = SERVED
     answer(resolve(config, overrides), host, port, page)
 
 

@@ -18,6 +18,7 @@ from apps.desk.openings import Asking
 from apps.desk.shown import Item, item_of
 from apps.report.replays import describe
 from schemas.action import TYPES
+from schemas.tables.stage import label_of
 from tasks.running.budget import short
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
@@ -102,6 +103,7 @@ def templates() -> Environment:
     environment.filters["action"] = describe
     environment.filters["mark"] = mark
     environment.filters["short"] = short
+    environment.filters["label"] = label_of
     return environment
 
 

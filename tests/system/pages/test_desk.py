@@ -218,6 +218,17 @@ def test_a_session_whose_desk_has_gone_offers_nothing(
         assert not offered() and "an earlier desk" in cleo.text("banner")
 
 
+def test_a_desk_that_is_ended_by_ctrl_c_says_what_is_kept_of_a_desk(place: Place, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "apps.cli", "desk", "--port", "0", "--config", str(place.file)]
+    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path)}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as desk:
+        assert desk.stdout is not None and desk.stdout.readline().startswith("desk ")
+        desk.send_signal(signal.SIGINT)
+        _, said = desk.communicate(timeout=30)
+    assert desk.returncode == 130
+    assert "ended by SIGINT; every decision is kept" in said and "goes on from there" not in said
+
+
 def test_a_key_that_is_pressed_twice_is_one_decision(ada: Desk) -> None:
     ada.open("/queue/1")
     ada.until(lambda: ada.shown and ada.text("actor"))

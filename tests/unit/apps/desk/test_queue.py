@@ -109,6 +109,17 @@ def test_people_who_go_on_at_the_same_moment_get_another_item_each(fresh: Place)
     assert [one.open_with for one in queue.places(1)] != [""]
 
 
+def test_an_import_has_one_name_on_every_page(desk: TestClient, fresh: Place) -> None:
+    row = fresh.lake.read("trajectories", where={"iteration": 2, "success": True}).to_pylist()[0]
+    steps = fresh.lake.read("steps", where={"trajectory_id": row["trajectory_id"]}).to_pylist()
+    brought = {"trajectory_id": "brought", "iteration": -2}
+    fresh.lake.append("trajectories", [{**row, **brought, "policy": "import"}])
+    fresh.lake.append("steps", [{**step, **brought} for step in steps])
+    for page in ("/queue?iteration=-2", "/review/brought", "/funnel"):
+        text = desk.get(page).text.lower()
+        assert "import 1" in text and "iteration -2" not in text, page
+
+
 def test_what_was_decided_on_leaves_the_queue_at_once_and_comes_back_when_that_is_undone(
     desk: TestClient, first: dict[str, Any]
 ) -> None:
