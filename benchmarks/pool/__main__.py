@@ -160,7 +160,7 @@ def stress(config: Config, count: int, every_s: float) -> tuple[dict[str, Any], 
 
 def _left() -> int:
     """Children of this process that are left, zombies not counted."""
-    deadline = time.monotonic() + LEFT_S
+    deadline, alive = time.monotonic() + LEFT_S, list[psutil.Process]()
     while time.monotonic() < deadline:
         alive = [one for one in psutil.Process().children(recursive=True) if "headless" in _name(one)]
         if not alive:

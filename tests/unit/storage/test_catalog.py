@@ -92,7 +92,14 @@ def test_the_funnel_counts_each_sieve_and_names_the_commonest_reasons(lake: Lake
         "t3": (None, "none"),
         "t4": (False, "none"),
     }
-    lake.append("trajectories", [row("trajectories", trajectory_id=t, success=s) for t, (s, _) in trajectories.items()])
+    ends = {"t3": "sandbox"}
+    lake.append(
+        "trajectories",
+        [
+            row("trajectories", trajectory_id=t, success=s, failure_boundary=ends.get(t))
+            for t, (s, _) in trajectories.items()
+        ],
+    )
     lake.append("steps", [row("steps", trajectory_id=t, step=step) for t in trajectories for step in range(2)])
     route = [
         row("verdicts", trajectory_id=t, route=route, passed=route == "sft", reason=f"rules: to {route}")
