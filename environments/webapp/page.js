@@ -43,16 +43,28 @@
   new MutationObserver(() => { changes++; }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 
   /* The page's time in slices, so that an answer that comes of one timer may set the next; between two of them until
-     nothing is asked for and nothing changes for some of the browser's own turns. */
-  const SLICE_MS = 250, CALM = 3, MOST_TURNS = 600;
+     nothing is asked for and nothing changes for some of the browser's own turns. An answer is waited for as long as a
+     loaded machine may need; one that does not come even then (a request that a server holds open) is waited for once. */
+  const SLICE_MS = 250, CALM = 3, MOST_CHANGING = 600, MOST_WAITING = 2400;
+  let waited = 0, held = 0;
+  const due = () => {
+    held = Math.min(held, asked);
+    return asked > held || document.readyState !== "complete";
+  };
   const rest = async () => {
-    for (let calm = 0, turns = 0; calm < CALM && turns < MOST_TURNS; turns++) {
+    for (let calm = 0, changing = 0; calm < CALM && changing < MOST_CHANGING;) {
       const before = changes;
       await page.turn();
-      calm = asked === 0 && document.readyState === "complete" && changes === before ? calm + 1 : 0;
+      if (due() && waited++ < MOST_WAITING) calm = 0;
+      else {
+        held = asked;
+        changing++;
+        calm = changes === before ? calm + 1 : 0;
+      }
     }
   };
   page.settle = async (ms) => {
+    waited = 0;
     await rest();
     for (let left = ms; left > 0; left -= SLICE_MS) {
       for (const picture of document.images) picture.loading = "eager";

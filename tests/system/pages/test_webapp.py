@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +22,7 @@ from environments.pool import SandboxPool
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment
 from environments.webapp.sandbox import WebAppReward, WebAppSandbox
 from environments.webapp.script import action_for
-from schemas.action import Click
+from schemas.action import Click, Wait
 from schemas.observation import Outcome
 
 T = TypeVar("T")
@@ -189,6 +190,44 @@ def test_an_application_at_an_address_may_say_in_its_page_what_it_has_come_to(el
     assert not any(one.done for one in before)
     assert (last.done, last.reward) == (True, 1.0)
     assert "failed" in other.lower()
+
+
+class Late(SimpleHTTPRequestHandler):
+    """Answers `/late` after three seconds and `/never` not while the test lasts."""
+
+    over = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path in ("/late", "/never"):
+            self.over.wait(3.0 if self.path == "/late" else None)
+            self.path = "/index.html"
+        super().do_GET()
+
+
+def test_an_answer_that_comes_late_is_waited_for_and_one_that_never_comes_is_so_once(tmp_path: Path):
+    page = (FOLDER / "notes" / "index.html").read_text()
+    asking = (
+        "<h2 id=later></h2><script>fetch('/late').then(() => { later.textContent = 'here' }); fetch('/never')</script>"
+    )
+    (tmp_path / "index.html").write_text(page.replace("</body>", f"{asking}</body>"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Late, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        origins = {"elsewhere": f"http://127.0.0.1:{server.server_port}"}
+        tasks = (str(FOLDER / "rewarded.toml"),)
+        environment = WebAppEnvironment(
+            "web", WebAppConfig(kind="webapp", origins=origins, tasks=tasks, browsers=1, pages=1)
+        )
+
+        async def work(lease: Callable[[str, int], Any]) -> tuple[str, float]:
+            async with lease("page-title", 0) as sandbox:
+                begun = time.monotonic()
+                await sandbox.perform(Wait())
+                return await sandbox.web.evaluate("later.textContent"), time.monotonic() - begun
+
+        said, took = with_sandboxes(work, environment)
+        Late.over.set()
+        server.shutdown()
+    assert said == "here" and took < 5.0
 
 
 LEASING = """
