@@ -1,4 +1,4 @@
 -- The imported steps that their own record's reflector calls wrong or redundant (AgentNet's `last_step_correct` and
--- `last_step_redundant`, each of the step itself): OpenCUA (arXiv 2508.09123, section 3.1) leaves both out of training.
+-- `last_step_redundant`, each of the step itself).
 SELECT DISTINCT trajectory_id, step FROM reflections
 WHERE author = 'import' AND (last_step_correct IS FALSE OR last_step_redundant)
