@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Union
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ class Table:
     added: Mapping[str, str] = field(default_factory=dict[str, str])
     """Columns that lakes of earlier versions lack, with the SQL expression over the older columns that gives them."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema, with the contract's name and version in its metadata."""
         fields = [_field(name, hint) for name, hint in _hints(self.row).items()]

@@ -1,12 +1,15 @@
 """Which keys a table already holds, so that writing a row again changes nothing.
 
-Only key columns are read, and each file's only once: files of a Delta table never change, so what was read of
-them stays true. Rows are looked up by their first key column before they are compared in full.
+Only key columns are read, and each file's only once, of what was written here not even once: files of a Delta table
+never change, so what is known of them stays true. Rows are looked up by their first key column before they are
+compared in full.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 
@@ -30,22 +33,42 @@ class KeyIndex:
         self._schema = pa.schema([schema.field(name) for name in key])
         self._files: dict[str, pa.Table] = {}
 
-    def missing(self, dataset: pads.FileSystemDataset, rows: pa.Table) -> pa.Table:
-        """The rows whose key one version of the table does not hold."""
-        self._refresh(dataset)
+    def missing(
+        self, files: AbstractSet[str], dataset: Callable[[], pads.FileSystemDataset], rows: pa.Table
+    ) -> pa.Table:
+        """The rows whose key one version of the table does not hold.
+
+        Args:
+            files: the version's, by their names below the table.
+            dataset: the version, to read files in that are not known yet.
+            rows: what is to be added.
+        """
+        self._keep(files)
+        if unread := files - self._files.keys():
+            version = dataset()
+            fragments = {fragment.path: fragment for fragment in version.get_fragments()}
+            self._files |= {name: self._read(fragments[name], version.schema) for name in unread}
         known = pa.concat_tables([self._schema.empty_table(), *self._files.values()])
-        near = known.filter(pads.field(self._key[0]).isin(rows[self._key[0]].combine_chunks()))
+        near = known.filter(_among(known[self._key[0]], rows[self._key[0]]))
         return without(rows, near, self._key) if near.num_rows else rows
 
-    def _refresh(self, dataset: pads.FileSystemDataset) -> None:
-        fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
-        self._files = {path: keys for path, keys in self._files.items() if path in fragments}
-        for path in fragments.keys() - self._files.keys():
-            self._files[path] = _keys(fragments[path], dataset.schema, self._key).cast(self._schema)
+    def added(self, files: AbstractSet[str], rows: pa.Table) -> None:
+        """Takes note of the version that these rows were added by; where they are one file of it, it is not read."""
+        self._keep(files)
+        if len(new := files - self._files.keys()) == 1:
+            (name,) = new
+            self._files[name] = rows.select(self._key)
+
+    def _keep(self, files: AbstractSet[str]) -> None:
+        self._files = {name: keys for name, keys in self._files.items() if name in files}
+
+    def _read(self, fragment: pads.Fragment, schema: pa.Schema) -> pa.Table:
+        return fragment.to_table(schema=schema, columns=self._key, use_threads=False).cast(self._schema)
 
 
-def _keys(fragment: pads.Fragment, schema: pa.Schema, key: list[str]) -> pa.Table:
-    return fragment.to_table(schema=schema, columns=key, use_threads=False)
+def _among(values: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether each value is one of the others."""
+    return pc.call_function("is_in", [values], pc.SetLookupOptions(others.combine_chunks()))
 
 
 def _identities(rows: pa.Table, key: Sequence[str]) -> list[tuple[object, ...]]:

@@ -12,7 +12,8 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -48,13 +49,17 @@ def files_of(handle: DeltaTable) -> list[str]:
 
 def sizes_of(handle: DeltaTable) -> dict[str, int]:
     """The sizes of a version's files by their names below the table."""
+    return {unquote(path): size for path, size in _logged(handle).items()}
+
+
+def _logged(handle: DeltaTable) -> dict[str, int]:
+    """The sizes of a version's files by what the log calls them: addresses, in which a space is %20."""
     added = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
-    return dict(zip(map(unquote, added["path"]), added["size_bytes"], strict=True))
+    return dict(zip(added["path"], added["size_bytes"], strict=True))
 
 
-def _require_inside(handle: DeltaTable, place: str) -> None:
-    """Raises LakeError where the log of a table names a file that does not lie below it."""
-    paths: list[str] = pa.table(handle.get_add_actions())["path"].to_pylist()
+def _require_inside(paths: Iterable[str], place: str) -> None:
+    """Raises LakeError where one of the paths that the log of a table names does not lie below it."""
     for path in paths:
         try:
             name, before = path, ""
@@ -98,8 +103,10 @@ class StoredTable:
         self.contract, self.lock = contract, lock
         self._place, self._cache = place, cache
         self._latest: DeltaTable | None = None
-        self._checked = -1
-        """The version of the latest whose files are known to lie below the table."""
+        self._checked, self._files = -1, set[str]()
+        """The version of the latest whose files are known to lie below the table, and their names."""
+        self._seen: AbstractSet[str] = frozenset[str]()
+        """What its log calls them."""
         self._index = KeyIndex(contract.schema, contract.key)
 
     def handle(self) -> DeltaTable | None:
@@ -198,9 +205,12 @@ class StoredTable:
         """Adds the rows whose key is not there yet and returns how many those were."""
 
         def attempt(handle: DeltaTable) -> int:
-            missing = self._index.missing(self._where_it_lies(handle), rows)
+            version = handle.version()
+            missing = self._index.missing(self._files_of(handle), lambda: self._where_it_lies(handle), rows)
             if missing.num_rows:
                 self._write(handle, missing, "append")
+                if handle.version() == version + 1:
+                    self._index.added(self._files_of(handle), missing)
             return missing.num_rows
 
         return self.change(attempt)
@@ -282,9 +292,7 @@ class StoredTable:
                 not_before(_committed(self._latest))
             else:
                 self._latest.update_incremental()
-            if self._latest.version() != self._checked:
-                _require_inside(self._latest, self._uri)
-                self._checked = self._latest.version()
+            self._files_of(self._latest)
         except TableNotFoundError:
             return None
         except DeltaError:
@@ -298,8 +306,17 @@ class StoredTable:
                 handle = self._open(version)
         except DeltaError as error:
             raise self.lost(version) from error
-        _require_inside(handle, self._uri)
+        _require_inside(_logged(handle), self._uri)
         return handle
+
+    def _files_of(self, latest: DeltaTable) -> AbstractSet[str]:
+        """The names of the latest version's files."""
+        if latest.version() != self._checked:
+            there = _logged(latest)
+            _require_inside(there.keys() - self._seen, self._uri)
+            self._files, self._seen = {unquote(path) for path in there}, there.keys()
+            self._checked = latest.version()
+        return self._files
 
     def _create(self) -> DeltaTable:
         try:

@@ -20,6 +20,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS, PICTURE_BYTES = 3, 20_000
 """Of a trajectory; of a picture: a page of MiniWoB++ takes 3 KB to 6 KB, a desktop 100 KB and more."""
 TABLES_WRITTEN = ("screenshots", "steps", "trajectories")
+PLAIN: dict[str, Any] = {"compression": "NONE", "use_dictionary": False}
+PACKED: dict[str, Any] = {"compression": "ZSTD", "compression_level": 3}
+"""As `storage.upkeep.writer_properties` says."""
 CHUNK = 500
 """Trajectories of one append, as collection writes them by the chunk."""
 _WRITER = """
@@ -124,8 +127,8 @@ def writers(folder: Path, count: int, appends: int) -> dict[str, Any]:
 
 def _write_raw(path: Path, rows: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pictures = path.parent.name == "screenshots"
-    pq.write_table(rows, path, compression="NONE" if pictures else "ZSTD", use_dictionary=not pictures)
+    how = PLAIN if path.parent.name == "screenshots" else PACKED
+    pq.write_table(rows, path, **how)
 
 
 def _id(number: int) -> str:

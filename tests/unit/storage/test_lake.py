@@ -162,6 +162,30 @@ def test_a_picture_seen_again_in_a_later_iteration_is_stored_once(lake: Lake, ro
     assert lake.append("screenshots", [row("screenshots", iteration=2)]) == 0
 
 
+def test_keys_are_known_whoever_wrote_them_and_whatever_became_of_their_files(lake: Lake, row) -> None:
+    other = Lake.open(LakeConfig(uri=lake.uri))
+    rows = [row("trajectories", trajectory_id=f"t{n}", iteration=n % 3 if n < 12 else 0) for n in range(30)]
+    assert lake.append("trajectories", rows[:12]) == 12  # several files in one commit
+    assert lake.append("trajectories", rows[12:13]) == 1
+    assert other.append("trajectories", rows[10:15]) == 2
+    assert lake.append("trajectories", rows[:20]) == 5
+    for number in range(20, 30):
+        assert lake.append("trajectories", rows[number - 1 : number + 1]) == 1
+    assert other.compact("trajectories") > 0
+    assert lake.append("trajectories", rows) == other.append("trajectories", rows) == 0
+    assert lake.delete("trajectories", "trajectory_id = 't4'") == 1
+    assert other.append("trajectories", rows) == 1 and lake.append("trajectories", rows) == 0
+    assert lake.count("trajectories") == 30
+
+
+def test_a_writer_does_not_read_again_what_it_has_just_written(lake: Lake, row) -> None:
+    rows = [row("trajectories", trajectory_id=name) for name in ("a", "b")]
+    lake.append("trajectories", rows[:1])
+    for file in Path(lake.uri, "tables", "trajectories").rglob("*.parquet"):
+        file.rename(file.with_suffix(".away"))
+    assert lake.append("trajectories", rows) == 1
+
+
 def test_a_deleted_key_can_be_written_again(lake: Lake, row) -> None:
     lake.append("steps", [row("steps", step=step) for step in range(3)])
     assert lake.delete("steps", "step = 1") == 1
