@@ -198,6 +198,8 @@ def _fields(call: Call, fraction: ToFraction, pointer: Point | None) -> dict[str
         button = call.argument("button") or next((one for one in call.given[2:] if isinstance(one, str)), "left")
         if BUTTONS.get(str(button), button) != "left":
             raise Unmapped(f"no action of ours is a drag with the {button} button")
+        if call.argument("mouseDownUp") is False:
+            raise Unmapped("a drag that presses no button")
         return _drag(pointer, _point(call, fraction, "x", "y", 0))
     if name == "swipe":
         return _swipe(call, fraction)

@@ -10,6 +10,7 @@ of a graphical interface and is refused.
 import io
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -68,7 +69,8 @@ class _Frame(BaseModel):
     action_json: Storable
     thought: Storable | None = None
     task_index: int
-    frame_index: Annotated[int, Field(ge=0)] | None = None
+    frame_index: Annotated[int, Field(ge=0)]
+    episode_index: int
     flywheel: Json[Metadata] | None = None
 
 
@@ -130,13 +132,23 @@ class LeRobot(Format):
 
     def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         key = _screen_key(source)
-        tasks = _tasks(source)
-        for file in sorted((source.folder / "data").glob("chunk-*/file-*.parquet")):
-            for place, value in read_rows(source, file):
-                try:
-                    yield place, self._part(model_of(_Frame, value, place), key, tasks, source, place)
-                except Refused as refused:
-                    yield place, refused
+        tasks, lengths = _tasks(source), _lengths(source)
+        held: list[tuple[Place, _Frame, Part]] = []
+        for place, value in _data(source):
+            try:
+                frame = model_of(_Frame, value, place)
+                part = self._part(frame, key, tasks, source, place)
+            except Refused as refused:
+                yield place, refused
+                continue
+            if held and frame.episode_index != held[-1][1].episode_index:
+                yield from _whole(held, lengths)
+                held = []
+            held.append((place, frame, part))
+        yield from _whole(held, lengths)
+        for episode in lengths:
+            place = Place("meta/episodes")
+            yield place, Refused(place, "episode_index", f"no frame of episode {episode} can be read in data/")
 
     def _part(self, frame: _Frame, key: str, tasks: dict[int, str], source: Source, place: Place) -> Part:
         cell = (frame.model_extra or {}).get(key)
@@ -148,11 +160,31 @@ class LeRobot(Format):
         others = {name: one for name, one in (frame.model_extra or {}).items() if name not in {key, *SCHEMA.names}}
         if others:
             step = replace(step, extra={self.name: _plain(others)})
-        extra = frame.model_extra or {}
-        foreign = (f"{place.file}:{extra.get('episode_index')}", frame.frame_index or 0)
+        foreign = (f"{place.file}:{frame.episode_index}", frame.frame_index)
         named = known is not None and known.trajectory.trajectory_id
         own, number = key_of(known, place) if named else foreign
         return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
+
+
+def _data(source: Source) -> Iterator[tuple[Place, Any]]:
+    for file in sorted((source.folder / "data").glob("chunk-*/file-*.parquet")):
+        yield from read_rows(source, file)
+
+
+def _whole(held: list[tuple[Place, _Frame, Part]], lengths: dict[int, int]) -> Iterator[tuple[Place, Part | Refused]]:
+    """The frames of one episode, or that some are missing: what is left would be a trajectory with holes. What was
+    found is taken out of `lengths`."""
+    if not held:
+        return
+    place, frame, _ = held[0]
+    episode, length = frame.episode_index, lengths.pop(frame.episode_index, None)
+    if length is None:
+        yield place, Refused(place, "episode_index", f"meta/episodes has no episode {episode}, or it begins twice")
+    elif [one.frame_index for _, one, _ in held] != list(range(length)):
+        problem = f"{len(held)} frames of episode {episode} can be read in turn, and it has {length}"
+        yield place, Refused(place, "frame_index", problem)
+    else:
+        yield from ((place, part) for place, _, part in held)
 
 
 def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
@@ -200,13 +232,35 @@ def _screen_key(source: Source) -> str:
 
 
 def _tasks(source: Source) -> dict[int, str]:
+    """The tasks' texts by their numbers; raises UsageError where they cannot be read."""
     file = source.folder / "meta" / "tasks.parquet"
-    try:
+    with _refusing(file, "no Parquet of `task` and `task_index`"):
         table = pq.read_table(io.BytesIO(_content(file)))
-        texts = table["task" if "task" in table.column_names else "__index_level_0__"].to_pylist()
-        return dict(zip(table["task_index"].to_pylist(), map(str, texts), strict=True))
-    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
-        raise _foreign(file, f"no Parquet of `task` and `task_index` ({str(error)[:200]})") from error
+        texts = table["task" if "task" in table.column_names else "__index_level_0__"]
+        if texts.null_count:
+            raise TypeError("a task is null")
+        return dict(zip(table["task_index"].to_pylist(), map(str, texts.to_pylist()), strict=True))
+
+
+def _lengths(source: Source) -> dict[int, int]:
+    """How many frames each episode has; raises UsageError where that cannot be read."""
+    folder = source.folder / "meta" / "episodes"
+    lengths: dict[int, int] = {}
+    for file in sorted(folder.glob("chunk-*/file-*.parquet")):
+        with _refusing(file, "no Parquet of `episode_index` and `length`"):
+            table = pq.read_table(io.BytesIO(_content(file)), columns=["episode_index", "length"])
+            lengths |= zip(table["episode_index"].to_pylist(), map(int, table["length"].to_pylist()), strict=True)
+    if not lengths:
+        raise _foreign(folder, "it lists no episode")
+    return lengths
+
+
+@contextmanager
+def _refusing(file: Path, wanted: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise _foreign(file, f"{wanted} ({str(error)[:200]})") from error
 
 
 def _content(file: Path) -> bytes:

@@ -81,7 +81,7 @@ def read_rows(source: Source, file: Path) -> Iterator[tuple[Place, Any]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield Place(source.named(file), number), row
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         place = Place(source.named(file), number + 1)
         yield place, Refused(place, "", f"no Parquet: {str(error)[:200]}")
 

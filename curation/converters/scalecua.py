@@ -4,23 +4,26 @@
 `Previous operations:`, the answer is `<think>`, `<operation>` (the step in words) and `<action>` (code). A data set is
 named in a mix file, `meta.json`: `{NAME: {root, annotation, repeat_time, length, ...}}`. Rows of theirs name no
 trajectory: a row whose previous operations are one more than those of the row before it, for the same task, goes on
-with it.
+with it. There `response(answer=...)` says what was found and `terminate(...)` after it ends the trajectory; here they
+are one end, `finished` with the answer, and two rows again where that is exported.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from curation.converters.chat import MARKS, Part, joined, key_of, plain, record_of
-from curation.converters.code import OutOfScreen, Unmapped, read_code, write_code
+from curation.converters.code import FAILED, OutOfScreen, Unmapped, read_code, write_code
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Place, Refused, metadata_of
 from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.units import fraction_of
+from schemas.action import Action, Finished
 from schemas.text import Storable
 
 FILE, META = "scalecua.jsonl", "meta.json"
@@ -30,6 +33,8 @@ _ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTA
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
 _PART = {name: re.compile(rf"<{name}>\n?(.*?)\n?</{name}>", re.DOTALL) for name in ("think", "operation")}
 _ACTION = re.compile(r"<action>\n?(.*)\n?</action>", re.DOTALL)
+_END = "end"
+"""What the row of an answer's end held, in the kept fields of the answer's row."""
 _TAG = re.compile(r"<(/?(?:think|operation|action))>")
 
 
@@ -62,7 +67,7 @@ class ScaleCua(Format):
         """One line per target, and the mix file."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as lines:
-            for record in map(Exchanged.as_taught, records):
+            for record in map(_opened, map(Exchanged.as_taught, records)):
                 every = [self._row(record, number, target) for number in range(len(record.steps))]
                 if not whole(record):
                     target.append(f"{CONTEXT}/{FILE}", "".join(map(line_of, every)).encode())
@@ -90,7 +95,7 @@ class ScaleCua(Format):
 
     def records(self, source: Source) -> Read:
         """One trajectory per run of rows."""
-        return joined(self._rows(source))
+        return ((place, one if isinstance(one, Refused) else _closed(one)) for place, one in joined(self._rows(source)))
 
     def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for file in source.files(".jsonl"):
@@ -121,7 +126,7 @@ class ScaleCua(Format):
         except OutOfScreen as outside:
             raise Refused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
         kept: dict[str, Any] = {}
-        if operation != code:  # what they say in words
+        if operation != code or _is_answer(action, code):  # what they say in words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
@@ -131,6 +136,52 @@ class ScaleCua(Format):
         key, number = key_of(known, place) if named else (asked[1], before)
         copied = known is not None and known.copied
         return Part(record_of(self.name, asked[1], [step], known, {}, place), key, number, copied)
+
+
+def _is_answer(action: Action | None, code: str) -> bool:
+    return isinstance(action, Finished) and code.lstrip().startswith("response")
+
+
+def _closed(record: Exchanged) -> Exchanged:
+    """The record with an answer and the end after it as one step; what the end's row held is kept with it."""
+    if len(record.steps) < 2:
+        return record
+    answer, end = record.steps[-2:]
+    if not (isinstance(end.action, Finished) and _is_answer(answer.action, _answered(answer))):
+        return record
+    assert isinstance(answer.action, Finished)
+    failed = end.action.content.partition(": ")[0] == FAILED
+    content = f"{FAILED}: {answer.action.content}" if failed else answer.action.content
+    row = {"thought": end.thought, "content": end.action.content, "row": end.extra.get(ScaleCua.name, {})}
+    kept = {**answer.extra, ScaleCua.name: {**answer.extra[ScaleCua.name], _END: row}}
+    last = replace(answer, action=Finished(content=content), extra=kept)
+    return replace(record, steps=(*record.steps[:-2], last), after=end.screen)
+
+
+def _opened(record: Exchanged) -> Exchanged:
+    """The record with the end of its answer as a step of its own, where it was one."""
+    last = record.steps[-1]
+    kept = last.extra.get(ScaleCua.name, {})
+    if _END not in kept:
+        return record
+    row = kept[_END]
+    answer = {**last.extra, ScaleCua.name: {name: one for name, one in kept.items() if name != _END}}
+    extra = {ScaleCua.name: row["row"]} if row["row"] else {}
+    end = replace(
+        last,
+        screen=record.after or last.screen,
+        thought=row["thought"],
+        action=Finished(content=row["content"]),
+        extra=extra,
+    )
+    return replace(record, steps=(*record.steps[:-1], replace(last, extra=answer), end))
+
+
+def _answered(step: ExchangedStep) -> str:
+    """The code of a step that was read from a row that is kept."""
+    turns = step.extra.get(ScaleCua.name, {}).get("conversations", ())
+    said = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
+    return _found(_ACTION, said.rpartition("</operation>")[2])
 
 
 def _operation(step: ExchangedStep) -> str:

@@ -206,7 +206,8 @@ def pressed(names: Sequence[str]) -> str:
     keys = [key_of(name) for name in names]
     if capitals := [key for key in keys if len(key) == 1 and key.isupper()]:
         at = keys.index(capitals[0])
-        shift = [] if SHIFTS & set(keys) else ["shift"]
+        shift = [] if SHIFTS & set(keys[:at]) else ["shift"]
+        keys = [*keys[:at], *(key for key in keys[at:] if key not in SHIFTS)] if shift else keys
         keys = [*keys[:at], *shift, *(key.lower() for key in keys[at:])]
     return " ".join(keys)
 

@@ -13,12 +13,12 @@ from curation.converters.agentnet import AgentNet
 from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
 from curation.converters.files import Source
 from curation.converters.format import Format
-from curation.converters.lerobot import LeRobot
+from curation.converters.lerobot import SCHEMA, LeRobot
 from curation.converters.scalecua import ScaleCua
 from curation.converters.trl import Trl
 from curation.converters.ui_tars import UiTars
 from curation.converters.verl import Verl
-from schemas.action import Click
+from schemas.action import Click, Wait
 from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
@@ -117,7 +117,43 @@ def test_a_frame_s_number_that_is_none_is_refused_by_row(tmp_path: Path) -> None
     (file,) = folder.glob("data/*/*.parquet")
     (row,) = pq.read_table(file).to_pylist()
     pq.write_table(pa.Table.from_pylist([{**row, "frame_index": "first"}]), file)
-    assert "line 1, frame_index: Input should be a valid integer" in refused(form, folder)
+    of_row, of_episode = map(str, read(form, folder))
+    assert "line 1, frame_index: Input should be a valid integer" in of_row
+    assert "no frame of episode 0 can be read" in of_episode
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((0, 2, 3), "1 frames of episode 0 can be read in turn, and it has 2"),
+        ((1, 2, 3), "1 frames of episode 0 can be read in turn, and it has 2"),
+        ((0, 1), "meta/episodes, episode_index: no frame of episode 1 can be read in data/"),
+        ((0, 1, 3, 2), "2 frames of episode 1 can be read in turn, and it has 2"),
+    ],
+)
+def test_an_episode_that_is_not_whole_is_refused_and_others_are_read(
+    tmp_path: Path, rows: tuple[int, ...], said: str
+) -> None:
+    form = LeRobot()
+    steps = ExchangedStep(picture(1), action=Wait()), ExchangedStep(picture(2), action=Wait())
+    records = [Exchanged(name, "Do it.", steps) for name in ("t", "u")]
+    folder = written(form, records, tmp_path / "set")
+    (file,) = folder.glob("data/*/*.parquet")
+    frames = pq.read_table(file).to_pylist()
+    pq.write_table(pa.Table.from_pylist([frames[row] for row in rows], schema=SCHEMA), file)
+    assert said in refused(form, folder)
+    assert [len(one.steps) for one in read(form, folder) if isinstance(one, Exchanged)] == [2]
+
+
+def test_texts_in_a_lerobot_folder_that_are_none_are_refused_with_their_file(tmp_path: Path) -> None:
+    form = LeRobot()
+    folder = written(form, [Exchanged("t", "Do it.", (ExchangedStep(picture(1)),))], tmp_path / "set")
+    tasks = folder / "meta" / "tasks.parquet"
+    for bad, said in ((None, "a task is null"), (b"Do \x82 it.", "invalid start byte")):
+        texts = pa.array([bad], pa.binary()).view(pa.string())
+        pq.write_table(pa.table({"task_index": [0], "task": texts}), tasks)
+        with pytest.raises(UsageError, match=rf"tasks\.parquet is not that of a LeRobot data set.*{said}"):
+            read(form, folder)
 
 
 def test_a_part_of_a_message_with_a_number_for_its_text_goes_out_as_it_was_read(tmp_path: Path) -> None:

@@ -327,6 +327,7 @@ KEYS = {
     "hotkey('Ctrl', 'C')": "ctrl shift c",
     "hotkey('ctrl', 'Shift', 'C')": "ctrl shift c",
     "hotkey('Ctrl', ' ')": "ctrl space",
+    "hotkey('esc', 'C', 'shift')": "esc shift c",
 }
 
 
@@ -342,6 +343,7 @@ def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
         ("dragTo(0.5, 0.5, button='right')", "a drag with the right button"),
         ("pyautogui.dragTo(0.5, 0.5, 0.5, button='middle')", "a drag with the middle button"),
         ("dragTo(0.5, 0.5, 0.5, 'secondary')", "a drag with the secondary button"),
+        ("dragTo(0.5, 0.5, mouseDownUp=False)", "a drag that presses no button"),
         ("press('')", "'' is no key"),
         ("press('ctrl c')", "'ctrl c' is no key"),
         ("keyDown('')", "'' is no key"),
@@ -354,6 +356,33 @@ def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_o
 
 def code_read(code: str) -> Action:
     return read_code(code, lambda x, y: (x, y), (0.1, 0.1))[0]
+
+
+@pytest.mark.parametrize(("status", "content"), [("success", "42"), ("failure", "failure: 42")])
+def test_scalecuas_answer_and_the_end_after_it_are_one_end_and_two_rows_again(
+    status: str, content: str, tmp_path: Path
+) -> None:
+    codes = ["click(x=0.5, y=0.5)", "response(answer='42')", f"terminate(status='{status}')"]
+    said = ["Click the tab", "response(answer='42')", "Stop"]
+    rows = []
+    for number, (code, words) in enumerate(zip(codes, said, strict=True)):
+        (tmp_path / f"{number}.png").write_bytes(picture(number).png)
+        before = "\n".join(f'Step {at}: "{one}"' for at, one in enumerate(said[:number], 1)) or "None"
+        asked = f"<image>\nGo on.\n\nTask: How many?\n\nPrevious operations:\n{before}"
+        answer = f"<think>\nNow {number}.\n</think>\n<operation>\n{words}\n</operation>\n<action>\n{code}\n</action>"
+        turns = [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}]
+        rows.append({"image": f"{number}.png", "conversations": turns, "width": 20, "height": 20})
+    (tmp_path / "theirs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    form = FORMATS.class_of("scalecua")()
+    (record,) = taken(form, tmp_path / "theirs.jsonl")
+    assert [one.action for one in record.steps] == [Click(x=0.5, y=0.5), Finished(content=content)]
+    assert record.steps[-1].screen.sha256 == picture(1).sha256
+    assert record.after is not None and record.after.sha256 == picture(2).sha256
+    out = written(form, [record], tmp_path / "out") / "scalecua.jsonl"
+    again = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["conversations"] for row in again] == [row["conversations"] for row in rows]
+    (same,) = taken(form, tmp_path / "out")
+    assert same.steps == record.steps and same.after == record.after
 
 
 def test_scalecuas_response_ends_a_trajectory_with_the_answer() -> None:
