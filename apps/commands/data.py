@@ -71,7 +71,7 @@ def _show_export(
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        say(f"flywheel: the filter accepted not {what}; `--route sft` is what to train on.", err=True)
+        say(f"flywheel: the filter did not accept {what}; `--route sft` is what to train on.", err=True)
     if redactor:
         _say_redacted(redactor)
     if as_json:

@@ -8,6 +8,7 @@ import uvicorn
 
 from apps.desk.app import make_app
 from apps.desk.security import LOOPBACK
+from apps.desk.speech import RECOGNIZERS
 from apps.lakes import open_lake
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
@@ -24,11 +25,13 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
         page: one whose address is printed beside the site's.
 
     Raises:
-        UsageError: the address is not this machine's own and no token is in the environment.
+        UsageError: the address is not this machine's own and no token is in the environment; `desk.speech` names no
+            recognizer.
         FlywheelError: there is no lake, or the port is taken.
     """
     host, port = host or config.desk.host, config.desk.port if port is None else port
     token = token_for(host, config.desk.token_variable)
+    RECOGNIZERS.class_of(config.desk.speech, "desk.speech")
     app = make_app(config, open_lake(config), token, (*LOOPBACK, host.lower()))
     with listening_at(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host

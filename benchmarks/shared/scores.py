@@ -49,8 +49,11 @@ def roc(scores: Scores, known: Known) -> list[tuple[float, float]]:
     return [(0.0, 0.0), *((float(one), float(other)) for one, other in rates)]
 
 
-def area(scores: Scores, known: Known) -> float:
-    """Area under the ROC: P(a success scores higher than a failure), ties count half."""
+def area(scores: Scores, known: Known) -> float | None:
+    """Area under the ROC: P(a success scores higher than a failure), ties count half; None where there is only one of
+    the two."""
+    if known.all() or not known.any():
+        return None
     points = np.array(roc(scores, known))
     return float(np.trapezoid(points[:, 1], points[:, 0]))
 

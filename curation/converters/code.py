@@ -7,7 +7,7 @@ its sign; a record's own code is kept beside the action. What a format has no ca
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -66,6 +66,8 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
     calls = _calls(code)
     moves = [call for call in calls if call.function == "moveTo"]
     others = [call for call in calls if call.function != "moveTo"]
+    if len(others) == 2 and calls[-2:] == others and (line := _line(*others)):
+        calls, others = [*moves, line], [line]
     if len(others) != 1 or calls[-1] is not others[0]:
         raise Unmapped(f"no single action in {code[:80]!r}")
     call = others[0]
@@ -79,6 +81,18 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
     at = action.model_dump()
     where = (at.get("to_x", at.get("x")), at.get("to_y", at.get("y")))
     return action, (where if None not in where else pointer)  # pyright: ignore[reportReturnType]
+
+
+def _line(written: Call, after: Call) -> Call | None:
+    """Text and the Enter after it as one call, whose text ends the line; None where they are something else."""
+    text = written.argument("message", 0) if written.function in ("write", "typewrite") else None
+    if (
+        not isinstance(text, str)
+        or after.function not in ("press", "hotkey")
+        or _keys(after) not in ("enter", "return")
+    ):
+        return None
+    return replace(written, given=(), named={"message": f"{text}\n"})
 
 
 def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Point | None:

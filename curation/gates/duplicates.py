@@ -25,7 +25,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     """Turns away successes that do the same on the same screens as an accepted one that was asked the same."""
 
     name = "duplicates"
-    rule = "4"
+    rule = "5"
     sends_to = "rl"
     section = DuplicateOptions
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curation.pictures import Detail
+from curation.selection import shortest_way
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED
 from schemas.tables.trajectory import Trajectory
@@ -79,10 +80,10 @@ class Accepted:
     ) -> str | None:
         """The accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It was asked the same (`asked`) and does the same on the same screens; both may have idle steps besides, which
-        wait or change no pixel, and one of the two such as change no more than a cursor does, but for the last. Those
-        of its own group are left out: there repeats are meant, and a repeated step has no weight
-        (`storage/queries/training_weights.sql`).
+        It was asked the same (`asked`) and does the same on the same screens; both may have detours and idle steps
+        besides, which lead back to a screen, wait or change no pixel, and one of the two such as change no more than a
+        cursor does, but for the last. Those of its own group are left out: there repeats are meant, and a repeated step
+        has no weight (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the one that is held against the accepted ones.
@@ -125,13 +126,14 @@ def asked(task_id: str, instruction: str) -> tuple[str, str]:
 
 
 def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:
+    way = [steps[at] for at in shortest_way([step.screenshot for step in steps])]
     done = [
         _Done(
             json.loads(step.action or "{}"), step.screenshot, looks.get(step.screenshot),
             step.next_screenshot, looks.get(step.next_screenshot or ""),
         )
-        for step in steps
-        if step is steps[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")
+        for step in way
+        if step is way[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")
     ]  # fmt: skip
     return _Seen(trajectory.trajectory_id, trajectory.group_id, done)
 

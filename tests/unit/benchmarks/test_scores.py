@@ -12,6 +12,7 @@ def test_the_area_is_the_chance_that_a_success_scores_higher_and_a_tie_counts_ha
     pairs = [(one > other) + 0.5 * (one == other) for one in SCORES[KNOWN] for other in SCORES[~KNOWN]]
     assert area(SCORES, KNOWN) == pytest.approx(sum(pairs) / len(pairs))
     assert area(np.ones(6), KNOWN) == 0.5 and area(KNOWN.astype(float), KNOWN) == 1.0
+    assert area(SCORES, np.ones(6, bool)) is None and area(SCORES, np.zeros(6, bool)) is None
     curve = roc(SCORES, KNOWN)
     assert curve[0] == (0.0, 0.0) and curve[-1] == (1.0, 1.0)
     assert (pytest.approx(1 / 3), 1.0) in curve and len(curve) == 6  # equal scores are accepted together

@@ -177,6 +177,12 @@ def test_elsewhere_than_on_this_machine_a_token_is_required(monkeypatch: pytest.
     assert token_for("0.0.0.0", "DESK") == TOKEN
 
 
+def test_a_recognizer_that_is_none_is_refused_before_anything_is_served(place: Place) -> None:
+    desk = place.config.desk.model_copy(update={"speech": "whisper"})
+    with pytest.raises(UsageError, match=r"`desk\.speech`.*whisper"):
+        serve(place.config.model_copy(update={"desk": desk}), port=0)
+
+
 def test_a_port_that_is_taken_is_named_with_the_key_that_every_command_reads(place: Place) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -14,7 +14,7 @@ from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
-from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, to_json
+from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, to_json
 from schemas.config.section import Section
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -352,6 +352,14 @@ def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
 def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_other(code: str, said: str) -> None:
     with pytest.raises(Unmapped, match=said):
         code_read(code)
+
+
+@pytest.mark.parametrize("enter", ["press('enter')", "press(keys=['enter'])", "hotkey('Return')"])
+def test_text_and_the_enter_after_it_are_text_that_ends_its_line(enter: str) -> None:
+    assert code_read(f"pyautogui.write(message='blue lamp')\npyautogui.{enter}") == Type(content="blue lamp\n")
+    for other in ("press('tab')", "press('enter', presses=2)", "click(x=0.1, y=0.1)"):
+        with pytest.raises(Unmapped, match=r"no single action|several times"):
+            code_read(f"pyautogui.write(message='blue lamp')\npyautogui.{other}")
 
 
 def code_read(code: str) -> Action:

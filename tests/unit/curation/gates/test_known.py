@@ -76,6 +76,11 @@ def same(rows: list[Step], looks: dict[str, int] | None = None, **changes: Any) 
     return not found.passed
 
 
+def test_a_copy_with_a_detour_is_a_copy_since_training_imitates_the_way_without_it() -> None:
+    assert same(steps("a", "menu", "a", "b")) and same(steps("a", "menu", "page", "a", "b"))
+    assert same(steps("a", "b", "menu", "b")) and not same(steps("a", "menu", "b"))
+
+
 @pytest.mark.parametrize(
     ("screen", "x", "changes", "duplicate"),
     [
