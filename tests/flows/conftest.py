@@ -1,4 +1,5 @@
-"""Prefect as a user runs it, a small suite on the fake sandbox, a lake of its own for every test."""
+"""Prefect as a user runs it, a small suite on the fake sandbox, a lake of its own for every test, trainers that begin
+in no time."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from prefect.testing.utilities import prefect_test_harness
 
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
+from tasks.launching.launchers import LAUNCHERS, LocalLauncher
+from tests.trainers import forked_trainers
 
 Turned = Callable[[int], Config]
 
@@ -17,6 +20,20 @@ Turned = Callable[[int], Config]
 @pytest.fixture(scope="session", autouse=True)
 def prefect_server() -> Iterator[None]:
     with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[type[LocalLauncher]]:
+    with forked_trainers() as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked(forking: type[LocalLauncher]) -> Iterator[None]:
+    """Trainers begin by a fork, in these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LAUNCHERS, "local", forking)
         yield
 
 

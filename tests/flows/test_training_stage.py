@@ -21,6 +21,7 @@ from schemas.failure import FlywheelError
 from schemas.observation import Observation
 from schemas.table import utc_now
 from storage.lake import Lake
+from tasks.launching.launchers import LAUNCHERS, LocalLauncher
 from tasks.shared.material import Recipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
@@ -54,7 +55,8 @@ def test_a_model_of_another_architecture_is_rolled_out_trained_and_rolled_out_ag
     assert lake.count("evaluations", {"policy_version": "policy-0000"})
 
 
-def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned) -> None:
+def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAUNCHERS, "local", LocalLauncher)
     small = turned(1)
     lake = Lake.open(small.lake)
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
