@@ -12,6 +12,7 @@ import pytest
 from apps.server import SERVE
 from tasks.running.answering import is_there
 from tests.prefect_home import prefect_home
+from tests.tier import FULL
 
 ROOT = Path(__file__).parents[2]
 REFUSING = """
@@ -80,6 +81,8 @@ def losing(fails: bool) -> int:
         raise FlywheelError("The lamp is broken.", "Change it.")
     return number
 """
+ENDS = [((), "4\n"), (("fails",), "The lamp is broken. Change it.\n")]
+"""What the flow is asked, and what it then says."""
 LOSER = """
 from apps.environment import settle
 settle()
@@ -115,7 +118,7 @@ def test_a_flow_goes_on_with_a_server_of_its_own_where_the_configured_one_is_awa
     assert "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer" in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("words", "said"), [((), "4\n"), (("fails",), "The lamp is broken. Change it.\n")])
+@pytest.mark.parametrize(("words", "said"), ENDS if FULL else ENDS[:1])
 def test_a_flow_whose_server_goes_away_ends_as_it_would_have_and_soon(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.config import load_config
 from storage.lake import Lake
-from tests.system.parts.commands import CONFIG, Command, start, start_verb
+from tests.system.parts.commands import SHORT, Command, start, start_verb
 
 Remount = Callable[[str], None]
 
@@ -32,7 +32,7 @@ def _run(*words: str) -> None:
 
 
 def config(tmp_path: Path, lake: Path) -> Path:
-    text = CONFIG.format(lake=lake).replace("min_free_mb = 10", "min_free_mb = 0").replace("30", "4")
+    text = SHORT.format(lake=lake).replace("min_free_mb = 10", "min_free_mb = 0")
     (tmp_path / "small.toml").write_text(text.replace("vision_layers = 1\n", "").replace("layers = 1\n", ""))
     return tmp_path / "small.toml"
 

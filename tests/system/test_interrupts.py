@@ -19,11 +19,12 @@ from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tests.system.parts.commands import CONFIG, Command, start
+from tests.system.parts.commands import CONFIG, SHORT, Command, start
 from tests.tier import FULL
 
 MOMENTS = int(os.environ.get("FLYWHEEL_MOMENTS", "100" if FULL else "2"))
-LONGEST_S = 25.0 if FULL else 14.0
+LONGEST_S = 25.0 if FULL else 12.0
+TURNED = CONFIG if FULL else SHORT
 """The last moment of a run, which takes about so long on two quiet cores."""
 ENDED_S = 15.0
 STAGE = re.compile(r"^ +(start|iteration \d+)  \w+ +[\d.]+ s  ")
@@ -90,7 +91,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_run_that_is_interrupted_at_random_moments_ends_soon_and_comes_to_what_an_undisturbed_one_does(
     tmp_path: Path,
 ) -> None:
-    disturbed, calm = written(tmp_path / "disturbed", CONFIG), written(tmp_path / "calm", CONFIG)
+    disturbed, calm = written(tmp_path / "disturbed", TURNED), written(tmp_path / "calm", TURNED)
     mark = {"format": "flywheel-lake", "schema_version": SCHEMA_VERSION, "lake_id": "0123456789ab", "created_at": ""}
     for config in (disturbed, calm):  # ids of trajectories are made from the lake's
         lake = config.parent / "lake"
@@ -121,6 +122,6 @@ def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monk
     text = CONFIG.replace("[environments.fake]\nsandboxes = 4", "[environments.miniwob]\npages = 8")
     text = text.replace('"click-target", "two-steps"', '"click-test", "click-button"')
     config = written(tmp_path / "browsers", text.replace("trajectories_per_task = 20", "trajectories_per_task = 100"))
-    interrupted(config, max(1, MOMENTS // 5), 40.0, random.Random(12))
+    interrupted(config, max(1, MOMENTS // 5), 40.0 if FULL else 20.0, random.Random(12))
     assert not list((tmp_path / "tmp").glob("flywheel-browser-*"))
     shutil.rmtree(config.parent)

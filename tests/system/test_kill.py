@@ -13,11 +13,12 @@ from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.processes import words
-from tests.system.parts.commands import CONFIG, start
+from tests.system.parts.commands import CONFIG, SHORT, start
 from tests.tier import FULL, IN_FULL
 
-KILLS = 20 if FULL else 2
-LATEST_S = 25.0 if FULL else 16.0
+KILLS = 20 if FULL else 1
+LATEST_S = 25.0 if FULL else 14.0
+TURNED = CONFIG if FULL else SHORT
 PATIENCE_S = 300
 """A run whose Prefect server is killed asks for it again and again, and ends with an error."""
 
@@ -34,7 +35,7 @@ def finished(lake: Path) -> list[int]:
 @pytest.mark.timeout(3000)
 def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every_key_once(tmp_path: Path):
     lake, config = tmp_path / "lake", tmp_path / "small.toml"
-    config.write_text(CONFIG.format(lake=lake))
+    config.write_text(TURNED.format(lake=lake))
     dice = random.Random(7)
     killed: list[str] = []
     while len(killed) < KILLS:
@@ -60,8 +61,8 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
 @pytest.mark.slow
 def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_process(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
-    text = CONFIG.format(lake=tmp_path / "lake").replace("processes = 1", "processes = 2")
-    config.write_text(text.replace("steps_first = 30", "steps_first = 100000"))
+    text = SHORT.format(lake=tmp_path / "lake").replace("processes = 1", "processes = 2")
+    config.write_text(text.replace("steps_first = 4", "steps_first = 100000"))
     run = start(config)
     while not any("learning.trainer" in command for command in run.left()):
         assert run.process.poll() is None

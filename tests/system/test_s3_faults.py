@@ -15,7 +15,7 @@ from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, start
 from tests.system.parts.proxy import Mode, Proxy, proxy_of
 from tests.system.parts.s3 import BUCKET, KEY, SECRET
-from tests.tier import FULL
+from tests.tier import FULL, IN_FULL
 
 pytestmark = pytest.mark.usefixtures("credentials")
 CHOICE = {
@@ -100,25 +100,26 @@ def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
     config: LakeConfig, tmp_path: Path, proxy: Proxy
 ) -> None:
     lake = Lake.open(config)
-    for first in range(0, 100, 10):
+    for first in range(0, 40, 10):
         lake.append("curriculum", choices(first))
-    assert lake.read("curriculum").num_rows == 100
+    assert lake.read("curriculum").num_rows == 40
     before = set((tmp_path / "home/cache").rglob("*.parquet"))
-    assert len(before) == 10
+    assert len(before) == 4
     lake.maintain(retention_hours=0.0)
     with lake.connect(["curriculum"]) as connection:
-        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(40,)]
         (new,) = set((tmp_path / "home/cache").rglob("*.parquet")) - before
         proxy.be("away")
-        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(40,)]
     proxy.be("whole")
     lake.upsert("curriculum", [{**CHOICE, "task_id": "t0003", "weight": 0.9}])
-    assert sorted(lake.read("curriculum")["weight"].to_pylist()) == [0.5] * 99 + [0.9]
+    assert sorted(lake.read("curriculum")["weight"].to_pylist()) == [0.5] * 39 + [0.9]
     without = Lake.open(config.model_copy(update={"cache_mb": 0}))
     assert without.read("curriculum").sort_by("task_id").equals(lake.read("curriculum").sort_by("task_id"))
     assert new.is_file()
 
 
+@IN_FULL
 @pytest.mark.slow
 def test_a_run_whose_store_goes_away_twice_waits_and_its_credentials_are_written_nowhere(
     config: LakeConfig, tmp_path: Path, proxy: Proxy

@@ -27,7 +27,7 @@ from storage.quality.gate import run_gate
 from tasks.preflight.preflight import probes
 from tasks.promote.throne import FOLDER
 from tests.system.parts import streaming
-from tests.system.parts.s3 import BUCKET, free_ports
+from tests.system.parts.s3 import BUCKET, KEY, SECRET, free_ports
 
 pytestmark = pytest.mark.usefixtures("credentials")
 
@@ -174,7 +174,7 @@ def test_an_endpoint_out_of_reach_is_named_by_its_field() -> None:
         Lake.open(LakeConfig(uri=f"s3://{BUCKET}/lake", endpoint=f"http://127.0.0.1:{port}"))
 
 
-def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3(
+def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3_and_its_credentials_are_written_nowhere(
     config: LakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
@@ -184,6 +184,10 @@ def test_plays_are_trained_on_while_others_go_on_with_a_lake_on_s3(
     assert lake.count("trajectories") == 32 and made["updates"] >= 2 and made["samples"] > 0
     folder = lake.blobs.get_directory(made["checkpoint"], tmp_path / "fetched")
     assert load_file(folder / "model.safetensors").keys() == load_file(tmp_path / "parent/model.safetensors").keys()
+    resolve(config).filesystem.get(config.uri, str(tmp_path / "copy"), recursive=True)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 50 and any(path.is_relative_to(tmp_path / "copy") for path in written)
+    assert not [path for path in written if SECRET.encode() in path.read_bytes() or KEY.encode() in path.read_bytes()]
 
 
 def test_the_quality_gate_reads_s3_and_publishes_its_pages_there(config: LakeConfig, tmp_path: Path) -> None:

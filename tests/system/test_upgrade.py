@@ -15,6 +15,7 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 from storage.upgrade import upgrade
 from tests.prefect_home import prefect_home
+from tests.tier import FULL
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "lake-1.tar.xz"
 """Two iterations on the fake environment with a judged task, a retrained and a merged policy; schema version 1."""
@@ -83,7 +84,6 @@ def test_an_older_lake_is_refused_with_the_command_that_upgrades_it_and_is_then_
     assert "flywheel upgrade" in refused.stderr
     before = rows_of(lake)
     assert answer(flywheel(lake, "upgrade", "--json"))["steps"][-1] == f"schema version {SCHEMA_VERSION}"
-    assert answer(flywheel(lake, "upgrade", "--json"))["steps"] == []
     assert flywheel(lake, "upgrade").stdout == "the lake is up to date\n"
     assert rows_of(lake) == before
     status = answer(flywheel(lake, "status", "--json"))
@@ -93,8 +93,9 @@ def test_an_older_lake_is_refused_with_the_command_that_upgrades_it_and_is_then_
     again = Lake.open(LakeConfig(uri=str(lake)), create=False).read("policies").to_pylist()
     made = {row["policy_version"]: row for row in again}
     assert made[like["policy"]]["data_versions"] == made["policy-0001"]["data_versions"]
-    assert flywheel(lake, "run", "--iterations", "1").returncode == 0
-    assert len(answer(flywheel(lake, "status", "--json"))["iterations"]) == 3
+    if FULL:  # `flywheel up` turns such a lake, too: tests/system/test_schedule.py
+        assert flywheel(lake, "run", "--iterations", "1").returncode == 0
+        assert len(answer(flywheel(lake, "status", "--json"))["iterations"]) == 3
 
 
 class Killed(BaseException):

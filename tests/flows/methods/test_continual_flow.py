@@ -19,6 +19,7 @@ from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import pins_of
+from tests.tier import FULL
 
 
 def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:
@@ -53,8 +54,9 @@ def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_o
     assert kinds["inverse_dynamics"] > 0 and kinds["transition"] > 0 and kinds["grounding"] == kinds["naming"] > 0
     checked = lake.read("quality", where={"table": "annotations"}).to_pylist()
     assert checked and all(one["success"] for one in checked)
-    again = retrain(config, like="policy-0001")
-    assert weights(lake, again) == weights(lake, "policy-0001")
+    if FULL:
+        again = retrain(config, like="policy-0001")
+        assert weights(lake, again) == weights(lake, "policy-0001")
 
 
 def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_environment_failures_teach_nothing(

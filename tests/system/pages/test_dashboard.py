@@ -45,8 +45,8 @@ layers = 1
 vision_hidden = 64
 vision_layers = 1
 [train]
-steps = 30
-steps_first = 30
+steps = 8
+steps_first = 8
 processes = 1
 """
 

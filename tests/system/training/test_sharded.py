@@ -68,6 +68,8 @@ def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -
     assert said.count(": ") == 5, said
 
 
+@IN_FULL
+@pytest.mark.slow
 def test_adapters_trained_on_two_ranks_move_the_weights_as_on_one(tmp_path: Path) -> None:
     plan = job(tmp_path, "qwen3_vl", lora=LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj")))
     apart = plan.model_copy(update={"out": tmp_path / "apart"})

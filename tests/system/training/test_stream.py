@@ -36,6 +36,7 @@ from tests.clicker import clicked
 from tests.processes import running
 from tests.system.parts import streaming
 from tests.system.parts.streaming import CANDIDATE, PARENT
+from tests.tier import IN_FULL
 
 
 @pytest.fixture
@@ -63,6 +64,8 @@ def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
     return train_policy.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
 
 
+@IN_FULL
+@pytest.mark.slow
 def test_batches_are_trained_on_while_others_are_rolled_out_and_every_step_names_its_weights(folder: Path) -> None:
     config = clicked(streaming.config(folder, stale=1), 0.3)
     lake = streaming.begin(config, folder)
