@@ -100,20 +100,20 @@ def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
     config: LakeConfig, tmp_path: Path, proxy: Proxy
 ) -> None:
     lake = Lake.open(config)
-    for first in range(0, 40, 10):
+    for first in range(0, 100, 10):
         lake.append("curriculum", choices(first))
-    assert lake.read("curriculum").num_rows == 40
+    assert lake.read("curriculum").num_rows == 100
     before = set((tmp_path / "home/cache").rglob("*.parquet"))
-    assert len(before) == 4
+    assert len(before) == 10
     lake.maintain(retention_hours=0.0)
     with lake.connect(["curriculum"]) as connection:
-        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(40,)]
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
         (new,) = set((tmp_path / "home/cache").rglob("*.parquet")) - before
         proxy.be("away")
-        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(40,)]
+        assert connection.sql("SELECT count(DISTINCT task_id) FROM curriculum").fetchall() == [(100,)]
     proxy.be("whole")
     lake.upsert("curriculum", [{**CHOICE, "task_id": "t0003", "weight": 0.9}])
-    assert sorted(lake.read("curriculum")["weight"].to_pylist()) == [0.5] * 39 + [0.9]
+    assert sorted(lake.read("curriculum")["weight"].to_pylist()) == [0.5] * 99 + [0.9]
     without = Lake.open(config.model_copy(update={"cache_mb": 0}))
     assert without.read("curriculum").sort_by("task_id").equals(lake.read("curriculum").sort_by("task_id"))
     assert new.is_file()

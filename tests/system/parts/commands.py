@@ -46,7 +46,7 @@ explorer_seeds = 4
 [promote]
 unparsable = 1
 """
-SHORT = CONFIG.replace("trajectories_per_task = 20", "trajectories_per_task = 6").replace("= 30", "= 4")
+SHORT = CONFIG.replace("trajectories_per_task = 20", "trajectories_per_task = 8").replace("= 30", "= 4")
 """The same stages with less in each: half of the time."""
 
 
