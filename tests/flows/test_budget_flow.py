@@ -4,16 +4,17 @@ import pytest
 
 from apps.calling import call
 from flows.flywheel import flywheel
-from schemas.config import Config
 from schemas.config.operations import BudgetConfig
 from storage.lake import Lake
 from tasks.running.budget import Exhausted, spent
 from tasks.running.iterations import finished_iterations
+from tests.flows.conftest import Turned
 
 
 def test_a_spent_budget_ends_a_run_cleanly_and_a_larger_one_lets_it_go_on(
-    small: Config, capfd: pytest.CaptureFixture[str]
+    turned: Turned, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    small = turned(0)
     poor = small.model_copy(update={"budget": BudgetConfig(steps=1)})
     ended = flywheel(poor, iterations=1)
     assert isinstance(ended, Exhausted) and ended.what == "steps"

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from threading import Event, Thread
+from uuid import UUID
 
 import pytest
 from prefect import get_client
@@ -71,21 +72,20 @@ def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to
     assert said == pytest.approx((last - first).total_seconds(), abs=0.5)
 
 
-def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(small: Config):
-    flywheel(small, iterations=1)
-    with get_client(sync_client=True) as client:
-        flow_runs = {str(run.id): run.name for run in client.read_flow_runs(limit=200)}
+def test_every_run_has_an_identity_of_its_own_which_is_that_of_its_flow_run(turned: Turned):
+    small = turned(1)
     collect(small)
     lake = Lake.open(small.lake)
     by_iteration = {row["iteration"]: set[str]() for row in lake.read("stages", ["iteration"]).to_pylist()}
     for row in lake.read("stages", ["iteration", "run_id"]).to_pylist():
         by_iteration[row["iteration"]].add(row["run_id"])
-    assert by_iteration[-1] == by_iteration[0] != by_iteration[1]
-    assert [len(ids) for ids in by_iteration.values()] == [1, 1, 1]
+    assert [len(ids) for ids in by_iteration.values()] == [1, 1, 1] and len(set.union(*by_iteration.values())) == 3
     for row in lake.read("trajectories", ["iteration", "run_id"]).to_pylist():
         assert {row["run_id"]} == by_iteration[row["iteration"]]
     (first,) = by_iteration[0]
-    assert flow_runs[first] == f"flywheel-{first}" and lake.lake_id not in (first, *by_iteration[1])
+    with get_client(sync_client=True) as client:
+        assert client.read_flow_run(UUID(first)).name == f"flywheel-{first}"
+    assert lake.lake_id not in (first, *by_iteration[1])
 
 
 def test_an_evaluation_is_of_the_checkpoint_that_this_iteration_trained_not_of_the_one_before(turned: Turned):
@@ -118,8 +118,6 @@ def test_what_was_turned_is_not_turned_again(turned: Turned):
     before = lake.read("stages").to_pylist()
     flywheel(small, iterations=0)
     assert lake.read("stages").to_pylist() == before
-    flywheel(small, iterations=1)
-    assert finished_iterations(lake) == [0, 1]
 
 
 def test_a_stage_that_was_cut_short_is_finished_first(turned: Turned):

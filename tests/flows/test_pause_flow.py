@@ -9,11 +9,11 @@ from prefect import get_client
 from flows.collect import collect
 from flows.flywheel import flywheel
 from flows.retrain import retrain
-from schemas.config import Config
 from storage.lake import Lake
 from tasks.running.iterations import finished_iterations
 from tasks.running.pausing import Pause, pause, resume
 from tasks.turning import require_free
+from tests.flows.conftest import Turned
 
 
 def stages(lake: Lake) -> set[str]:
@@ -21,8 +21,9 @@ def stages(lake: Lake) -> set[str]:
 
 
 def test_a_run_ends_before_the_next_stage_says_why_and_goes_on_after_resume(
-    small: Config, capfd: pytest.CaptureFixture[str]
+    turned: Turned, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    small = turned(0)
     lake = Lake.open(small.lake)
 
     def pause_once_collected() -> None:
