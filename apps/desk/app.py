@@ -82,7 +82,8 @@ async def _named(request: Request, error: Exception) -> Response:
         before = str(error.body)[: first["loc"][-1]]
         return _answer(request, 422, f"the body is no JSON, at byte {len(before.encode())}")
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path")) or "body"
-    return _answer(request, 422, f"`{where}`: {str(first['msg']).lower()}.")
+    message = str(first["msg"])
+    return _answer(request, 422, f"`{where}`: {message[:1].lower()}{message[1:]}.")
 
 
 async def _refused(request: Request, error: Exception) -> Response:

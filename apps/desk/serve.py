@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 import socket
 
 import uvicorn
@@ -52,7 +53,7 @@ def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
         key: what says the host, for messages.
 
     Raises:
-        UsageError: there is none, or a short one, and others can ask.
+        UsageError: there is none and others can ask, or it is short, or holds what is not ASCII.
     """
     token = os.environ.get(variable) or None
     if token is None and not is_loopback(host):
@@ -62,6 +63,11 @@ def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
         )
     if token is not None and len(token) < 16:
         raise UsageError(f"{variable} holds a token of {len(token)} characters.", "Take at least 16, at random.")
+    if token is not None and not re.fullmatch(r"[!-~]+", token):
+        raise UsageError(
+            f"{variable} holds a token that no header or cookie can carry.",
+            "Take letters, digits and signs of ASCII, without blanks.",
+        )
     return token
 
 

@@ -64,7 +64,8 @@ class Conflict(FlywheelError):
         self.others = list(others)
         self.revision = max((one.revision + 1 for one in self.others), default=0)
         decided = "; ".join(f"{one.person}: {one.decision}" for one in self.others)
-        super().__init__(f"This was decided on meanwhile ({decided}).", "Look at it again, then decide.")
+        problem = f"This was decided on meanwhile ({decided})." if decided else "This is not what is shown now."
+        super().__init__(problem, "Look at it again, then decide.")
 
 
 def reviews_of(lake: Lake, trajectory_id: str) -> list[Review]:
@@ -107,6 +108,10 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
     if draft.decision in (*_WORDS, "error_step") and draft.action is not None:
         raise UsageError(
             f"`action`: {draft.decision} takes none.", "To put another action in its place, write `correct`."
+        )
+    if draft.decision in (*_WORDS, "error_step") and draft.thought:
+        raise UsageError(
+            f"`thought`: {draft.decision} takes none.", "Why it is so is a `note`; of a step, `correct` it."
         )
     if draft.decision == "note" and not (draft.note.strip() or (draft.thought or "").strip()):
         raise UsageError("`note`: it is empty.", "Write what you saw, or a thought.")

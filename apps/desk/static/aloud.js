@@ -16,11 +16,15 @@ if (kept) {
 }
 root.addEventListener("input", store);
 
-function put([status, answer]) {
+/** Puts words to their steps, in the place of what the same source (`notes`, `sound`) put there before. */
+function put(source, [status, answer]) {
   if (status !== 200) return toast(answer.error);
-  for (const { step, thought } of answer.steps) {
-    const field = fields.find((one) => Number(one.dataset.step) === step);
-    field.value = [field.value.trim(), thought].filter(Boolean).join(" ");
+  for (const field of fields) {
+    const before = field.dataset[source] ?? "";
+    const thought = answer.steps.find((one) => one.step === Number(field.dataset.step))?.thought ?? "";
+    const rest = before && field.value.includes(before) ? field.value.replace(before, () => thought) : `${field.value} ${thought}`;
+    field.value = rest.replace(/ {2,}/g, " ").trim();
+    field.dataset[source] = thought;
   }
   store();
   toast(answer.steps.length ? `Put to ${answer.steps.length} of ${fields.length} steps. Read it, then keep it.` : "Nothing was heard.");
@@ -28,7 +32,7 @@ function put([status, answer]) {
 
 const offset = () => Number($("offset").value) || 0;
 async function align() {
-  put(await ask(`/api/trajectories/${name}/aloud/notes`, { notes: $("notes").value, offset_s: offset() }));
+  put("notes", await ask(`/api/trajectories/${name}/aloud/notes`, { notes: $("notes").value, offset_s: offset() }));
 }
 
 $("align").addEventListener("click", align);
@@ -36,7 +40,7 @@ $("sound").addEventListener("change", async () => {
   const [file] = $("sound").files;
   if (!file) return;
   toast("Listening …");
-  put(await ask(`/api/trajectories/${name}/aloud/sound?offset_s=${offset()}`, file, { "content-type": "audio/wav" }));
+  put("sound", await ask(`/api/trajectories/${name}/aloud/sound?offset_s=${offset()}`, file, { "content-type": "audio/wav" }));
   $("sound").value = "";
 });
 

@@ -303,6 +303,19 @@ def test_on_a_phone_the_menu_is_one_line(ada: Desk) -> None:
     ada.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_notes_that_are_put_to_steps_again_take_the_place_of_those_before(ada: Desk) -> None:
+    name = ada.reviews()[0].trajectory_id
+    ada.open(f"/aloud/{name}")
+    notes, first = (ada.browser.find_element(By.CSS_SELECTOR, one) for one in ("#notes", "textarea[data-step='0']"))
+    first.send_keys("My own words.")
+    for line in ("0:00 the blue one", "0:00 the red one"):
+        notes.clear()
+        notes.send_keys(line)
+        for _ in range(2):
+            ada.save()
+        ada.until(lambda said=line: (first.get_attribute("value") or "") == f"My own words. {said[5:]}")
+
+
 def test_no_page_broke_a_rule_of_its_own(ada: Desk) -> None:
     for path in ("/queue", "/funnel", "/live", f"/trajectory/{ada.reviews()[0].trajectory_id}"):
         ada.open(path)

@@ -173,6 +173,10 @@ def test_elsewhere_than_on_this_machine_a_token_is_required(monkeypatch: pytest.
     monkeypatch.setenv("DESK", "short")
     with pytest.raises(UsageError, match="16"):
         token_for("127.0.0.1", "DESK")
+    for odd in ("pässwörter-ünd-€-mehr", "sixteen or more words"):
+        monkeypatch.setenv("DESK", odd)
+        with pytest.raises(UsageError, match="DESK holds a token that no header"):
+            token_for("127.0.0.1", "DESK")
     monkeypatch.setenv("DESK", TOKEN)
     assert token_for("0.0.0.0", "DESK") == TOKEN
 

@@ -245,6 +245,7 @@ def test_what_a_kill_kept_from_taking_effect_is_made_up_for(lake: Lake) -> None:
         ({"thought": "x" * 20_001}, "thought"),
         ({"thought": "It is done.\nAction: finished()"}, "thought"),
         ({"decision": "undo", "undoes": "nothing"}, "undoes"),
+        ({"decision": "accept", "step": None, "action": None, "thought": "why"}, "thought"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_the_field_s_name(lake: Lake, changes: dict[str, Any], named: str) -> None:
