@@ -69,7 +69,9 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub, browsergym or gymnasium.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub, browsergym, gymnasium or cube.")
+    ],
     overrides: Overrides = None,
     config: ConfigFile = None,
     snapshot: Annotated[
@@ -100,7 +102,7 @@ def add(
         _add_worker(name, folder, python, as_json)
         return
     if name != "cua-gym-hub":
-        hint = f"There are cua-gym-hub (docs/webapps.md), {' and '.join(MODULES)} (docs/sandboxes.md)."
+        hint = f"There are cua-gym-hub (docs/webapps.md), {', '.join(MODULES)} (docs/sandboxes.md)."
         raise UsageError(f"There is no {name!r} to add.", hint)
     _refuse(name, {"--dir": folder, "--python": python})
     if snapshot is None:

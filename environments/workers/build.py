@@ -48,6 +48,7 @@ MODULES: Mapping[str, Module] = {
     for one in (
         Module("browsergym", "browsergym-core", (3, 11), (3, 12)),
         Module("gymnasium", "gymnasium", (3, 11), (3, 13)),
+        Module("cube", "cube-standard", (3, 12), (3, 12)),
     )
 }
 
@@ -140,6 +141,8 @@ def _candidates(module: Module) -> Iterator[str]:
     for minor in range(module.last[1], module.first[1] - 1, -1):
         if (found := shutil.which(f"python3.{minor}")) is not None:
             yield found
+        kept = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser() / "versions"
+        yield from map(str, sorted(kept.glob(f"3.{minor}.*/bin/python")))
 
 
 def _version(python: str) -> tuple[int, ...] | None:

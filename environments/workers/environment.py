@@ -1,4 +1,4 @@
-"""Others' environments, each in a process and a Python of its own: BrowserGym, gymnasium, or a script."""
+"""Others' environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
 
 import asyncio
 import os
@@ -27,6 +27,8 @@ FOREIGN = Path(__file__).with_name("foreign")
 """The scripts that run in another Python; none of them is imported here."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 """Variables that every worker is given."""
+WITH_BROWSER = ("browsergym", "cube")
+"""Modules that are given the Chromium that is found here."""
 ASK_S = 30.0
 """How long a Python may take to say its version."""
 
@@ -38,7 +40,7 @@ class WorkerConfig(ForeignConfig):
     """A process that takes longer to begin, or a task to come up, is given up."""
     step_timeout_s: Positive = 60.0
     module: Annotated[str, Field(min_length=1)]
-    """`browsergym`, `gymnasium`, or the path of a script of one's own."""
+    """`browsergym`, `gymnasium`, `cube`, or the path of a script of one's own."""
     python: str = ""
     """The Python that has it; that of `flywheel environments add` if not set."""
     processes: Count = 2
@@ -138,8 +140,9 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         """What a worker is given of this process's environment, and where it finds what is here already."""
         given = {name: os.environ[name] for name in (*PASSED, *self.config.variables) if name in os.environ}
         given["PYTHONPATH"] = str(FOREIGN)
-        if self.config.module == "browsergym":
+        if self.config.module in WITH_BROWSER:
             given.setdefault("FLYWHEEL_BROWSER", str(find_browser(key="FLYWHEEL_BROWSER")))
+        if self.config.module == "browsergym":
             given.setdefault("MINIWOB_URL", f"{html_folder().as_uri()}/")
         return given
 

@@ -44,6 +44,19 @@ def test_a_python_that_does_not_do_is_refused_with_those_that_do(monkeypatch: py
         find_python(old)
 
 
+def test_cube_without_a_python_3_12_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setattr(build.sys, "executable", "/nowhere/python")
+    with pytest.raises(FlywheelError, match=r"cube needs Python 3\.12, and none was found"):
+        find_python(MODULES["cube"])
+    kept = tmp_path / "versions" / "3.12.99" / "bin" / "python"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("#!/bin/sh\necho 3 12 99\n")
+    kept.chmod(0o755)
+    assert find_python(MODULES["cube"]) == (kept, "3.12.99")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_every_line_of_a_lock_file_is_an_exact_version(name: str) -> None:
     lines = MODULES[name].lock.read_text().splitlines()
