@@ -1,0 +1,98 @@
+"""A taskset and an environment for verifiers (prime-rl): a model plays a served sandbox, over the wire's client.
+
+A turn shows the screen as a picture, with what was asked or what came of the last action; the reply is one of our
+actions as JSON. An outage of the sandbox fails the episode, which verifiers tries again, and is no reward of 0.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
+
+from environments.openenv.client import INVALID, Answer, Refused, WireClient
+from schemas.action import TYPES
+
+FIELDS = "; ".join(f"{name}: {', '.join(set(kind.model_fields) - {'type'})}" for name, kind in TYPES.items())
+SYSTEM = f"""You act on a screen. Reply with one action as JSON and nothing else, such as
+{{"type": "click", "x": 0.5, "y": 0.25}}. Points are fractions of the screen from 0 to 1. Types and their fields:
+{FIELDS}. End with finished."""
+
+
+class GuiData(vf.TaskData):
+    """What is reset."""
+
+    url: str
+    token_variable: str
+    reset: dict[str, Any]
+
+
+class GuiConfig(vf.TasksetConfig):
+    """`--env.taskset.*`: the server, the variable that holds its token, and for each task what is reset."""
+
+    url: str = "http://127.0.0.1:8000"
+    token_variable: str = "FLYWHEEL_SANDBOXES_TOKEN"
+    resets: list[dict[str, Any]] = [{}]  # noqa: RUF012  (pydantic copies it)
+
+
+class GuiTask(vf.Task[GuiData]):
+    """One episode."""
+
+
+class GuiTaskset(vf.Taskset[GuiTask, GuiConfig]):
+    """The tasks that `resets` names."""
+
+    def load(self) -> Iterator[GuiTask]:
+        """One for each."""
+        of = {"url": self.config.url, "token_variable": self.config.token_variable, "system_prompt": SYSTEM}
+        for reset in self.config.resets:
+            name = f"{reset.get('task_id', 'task')}#{reset.get('seed', '')}"
+            yield GuiTask(GuiData(name=name, reset=reset, **of), self.config.task)
+
+
+class GuiEnvConfig(vf.EnvConfig):
+    """Who plays: chat turns alone, for there is nothing to run but the actions."""
+
+    player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
+
+
+class GuiEnv(vf.Env[GuiEnvConfig]):
+    """Shows the screen, performs the reply, until the episode is over."""
+
+    async def run(self, task: Any, agents: Any) -> None:
+        """One episode; raises Refused for an unknown task or seed, Lost, and RuntimeError for an outage."""
+        client = WireClient(task.data.url, os.environ.get(task.data.token_variable))
+        try:
+            await client.open()
+            answer = await client.reset(task.data.reset)
+            said = str(answer.observation.get("instruction", ""))
+            async with agents.player.interaction(task) as interaction:
+                while not answer.done and not (segment := await interaction.turn(_turn(answer, said))).terminated:
+                    answer, said = await _performed(client, answer, segment.last_reply)
+            if interaction.trace.ok:
+                interaction.trace.record_reward("flywheel", answer.reward or 0.0)
+        finally:
+            await client.close()
+
+
+def _turn(answer: Answer, said: str) -> list[dict[str, Any]]:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{answer.observation['screenshot']}"}}
+    return [{"role": "user", "content": [picture, {"type": "text", "text": said}]}]
+
+
+async def _performed(client: WireClient, before: Answer, reply: str) -> tuple[Answer, str]:
+    """What a reply came to, and what is said of it; nothing is performed of one that is no action."""
+    try:
+        action = json.loads(reply.strip().removeprefix("```json").strip("`\n "))
+        answer = await client.step(action if isinstance(action, dict) else {})
+    except ValueError:
+        return before, "That is no action as JSON."
+    except Refused as error:
+        if error.code != INVALID:
+            raise
+        return before, error.message
+    about = answer.metadata
+    if about.get("failure") not in (None, "action"):
+        raise RuntimeError(f"{about['failure']}: {about.get('reason')}")
+    return answer, str(about.get("action_error") or "Done. " + str(answer.observation.get("instruction", "")))
