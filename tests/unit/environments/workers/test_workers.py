@@ -283,7 +283,7 @@ def test_what_is_missing_is_said_before_anything_is_spent(keys: dict[str, Any], 
 
 
 def test_a_module_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValidationError, match=r"there is no 'gym': there are browsergym, gymnasium, and scripts"):
+    with pytest.raises(ValidationError, match=r"there is no 'gym': there are browsergym, gymnasium, cube, and scripts"):
         environment(module="gym")
 
 
