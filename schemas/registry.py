@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, UsageError, in_words
 from schemas.keys import keys_of, nearest, place
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
         if item["type"] == "missing":
             raise UsageError(f"`{where}` is not set.", f"Set it: {where}=...") from error
         if item["type"] != "extra_forbidden":
-            raise UsageError(f"`{where}`: {item['msg'].lower()} (got {item.get('input')!r}).") from error
+            raise UsageError(f"`{where}`: {in_words(item)} (got {item.get('input')!r}).") from error
         known = keys_of(section, keys[:-1])
         near = nearest(keys[-1], known)
         hint = f"Did you mean `{near}`?" if near else f"Known: {', '.join(known) or 'none'}."

@@ -21,7 +21,7 @@ from apps.desk.queue import Queue
 from apps.desk.security import LOOPBACK, Guard
 from apps.desk.shown import reviews_shown
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, UsageError, in_words
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
 
@@ -82,8 +82,7 @@ async def _named(request: Request, error: Exception) -> Response:
         before = str(error.body)[: first["loc"][-1]]
         return _answer(request, 422, f"the body is no JSON, at byte {len(before.encode())}")
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path")) or "body"
-    message = str(first["msg"])
-    return _answer(request, 422, f"`{where}`: {message[:1].lower()}{message[1:]}.")
+    return _answer(request, 422, f"`{where}`: {in_words(first)}.")
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -26,6 +26,7 @@ from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from schemas.action import TYPES, Action, action_of, numeric
+from schemas.failure import named_problem
 from schemas.text import Storable, storable
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
@@ -219,9 +220,8 @@ def _read(step: _Step, screen: Picture, unit: str, place: Place, where: str) -> 
     try:
         action = _action(calls[0], screen, unit)
     except ValidationError as error:
-        first = error.errors()[0]
         text = storable(f"{calls[0].function_name}({calls[0].arguments})")
-        return ExchangedStep(screen, thought, text=text, error=f"{first['msg']} in {text[:80]!r}")
+        return ExchangedStep(screen, thought, text=text, error=f"{named_problem(error)} in {text[:80]!r}")
     except (ValueError, TypeError) as error:
         raise Refused(place, f"{where}.tool_calls.0.arguments", f"{error}") from error
     return ExchangedStep(screen, thought, action)

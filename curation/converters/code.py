@@ -16,6 +16,7 @@ from curation.converters.exchanged import MOST_TEXT, OWN
 from curation.converters.files import items_of
 from models.families.opencua import key_of, pressed
 from schemas.action import Action, action_of
+from schemas.failure import named_problem
 
 SCROLL = 5
 """Wheel clicks that a scroll is written with."""
@@ -77,7 +78,7 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
         own: dict[str, object] = {**call.named, "type": call.function}
         action = action_of(own if call.module == OWN else _fields(call, fraction, pointer))
     except ValidationError as error:
-        raise Unmapped(f"{error.errors()[0]['msg']} in {code[:80]!r}") from error
+        raise Unmapped(f"{named_problem(error)} in {code[:80]!r}") from error
     at = action.model_dump()
     where = (at.get("to_x", at.get("x")), at.get("to_y", at.get("y")))
     return action, (where if None not in where else pointer)  # pyright: ignore[reportReturnType]

@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
 from curation.converters.exchanged import Picture, Place, Refused, flaw_of
-from schemas.failure import UsageError
+from schemas.failure import UsageError, problem_of
 from schemas.text import storable
 
 M = TypeVar("M", bound=BaseModel)
@@ -180,8 +180,7 @@ def model_of(kind: type[M], value: Any, place: Place) -> M:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Refused(place, ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")) from error
+        raise Refused(place, *problem_of(error)) from error
 
 
 def fields_of(value: object) -> dict[str, Any]:

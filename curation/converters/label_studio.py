@@ -33,6 +33,7 @@ from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, numeric, point_of, to_json
+from schemas.failure import named_problem
 from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)
@@ -312,8 +313,7 @@ def _pointed(marks: Sequence[Mark], action: Action | None, place: Place) -> Acti
     try:
         return action_of(fields)
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise Refused(place, "annotations.result", f"{where}: {error.errors()[0]['msg']}") from error
+        raise Refused(place, "annotations.result", named_problem(error)) from error
 
 
 def _moved(one: Action, other: Action) -> bool:

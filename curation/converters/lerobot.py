@@ -26,7 +26,7 @@ from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
 from schemas.action import Action, from_json, to_json
-from schemas.failure import UsageError
+from schemas.failure import UsageError, named_problem
 from schemas.text import Storable
 
 VERSION, FPS, PER_CHUNK, MEGABYTES = "v3.0", 1, 1000, 100
@@ -192,7 +192,7 @@ def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
     try:
         return ExchangedStep(screen, thought, from_json(frame.action_json))
     except ValidationError as error:
-        problem = f"{error.errors()[0]['msg']} in {frame.action_json[:80]!r}"
+        problem = f"{named_problem(error)} in {frame.action_json[:80]!r}"
         return ExchangedStep(screen, thought, text=frame.action_json, error=problem)
 
 

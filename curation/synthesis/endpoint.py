@@ -15,6 +15,7 @@ from curation.synthesis.maker import Maker, Material, Proposal
 from curation.synthesis.reward import RewardMaker, Unreadable
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
+from schemas.failure import problem_of
 from schemas.world import Check, World
 
 RULES = (
@@ -164,9 +165,8 @@ def _body(options: EndpointOptions, rules: str, asked: str, seed: int) -> dict[s
 
 
 def _wrong(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"])) or "answer"
-    return f"{where[:80]}: {first['msg']}"
+    where, problem = problem_of(error)
+    return f"{where[:80] or 'answer'}: {problem}"
 
 
 def _client(options: EndpointOptions, name: str) -> OpenAIClient:

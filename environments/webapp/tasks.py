@@ -19,7 +19,7 @@ from pydantic import Field, JsonValue, StringConstraints, ValidationError
 from environments.webapp.changes import Edit, Want, changes, edited, score
 from environments.webapp.script import Move
 from schemas.config.section import Count, Section
-from schemas.failure import UsageError
+from schemas.failure import UsageError, named_problem
 from schemas.tables.task import TaskEntry
 from schemas.world import State
 
@@ -127,9 +127,7 @@ def _read(path: Path, changed_at: int) -> TaskFile:
                 raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Say when it is done.")
             instance(file, name, 0)
     except ValidationError as error:
-        item = error.errors()[0]
-        where = ".".join(map(str, item["loc"]))
-        raise UsageError(f"{path}: {where}: {item['msg'].lower()}.", "docs/webapps.md has an example.") from error
+        raise UsageError(f"{path}: {named_problem(error)}.", "docs/webapps.md has an example.") from error
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"{path}: {error}.", "docs/webapps.md has an example.") from error
     return file

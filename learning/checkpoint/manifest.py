@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch.distributed.checkpoint.metadata import Metadata
 
-from schemas.failure import CheckpointError, DamagedError
+from schemas.failure import CheckpointError, DamagedError, named_problem
 from storage.objects import ObjectStore
 
 MANIFEST = "manifest.json"
@@ -247,8 +247,7 @@ def _opened(data: bytes, where: str) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{where} is not a checkpoint's manifest of this version ({first['loc']}: {first['msg']})."
+        problem = f"{where} is not a checkpoint's manifest of this version ({named_problem(error)})."
         raise DamagedError(problem, _RESTORE) from error
     _check_whole(manifest, where)
     return manifest.model_copy(update={"sealed": bool(seal)})

@@ -31,7 +31,7 @@ from schemas.action import (
 )
 from schemas.action import Type as TypeText
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import UsageError, named_problem
 from schemas.observation import Observation
 
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
@@ -127,7 +127,7 @@ def read_glm(text: str) -> Reading:
         given = _DECODER.raw_decode(answer, json_at)[0]
         return Reading(_thought(answer[:json_at]), shown, tuple(_mobile(cast(dict[str, Any], given))))
     except ValidationError as error:
-        problem = error.errors()[0]["msg"]
+        problem = named_problem(error)
     except (ValueError, RecursionError) as error:
         problem = str(error)[:120]
     return Reading(_thought(answer[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")

@@ -21,7 +21,7 @@ from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import OPPOSITE, Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import UsageError, named_problem
 from schemas.observation import Observation
 
 CLICKS = 5
@@ -131,7 +131,7 @@ def read_lines(calls: Sequence[tuple[str, str]], sides: Sides) -> tuple[tuple[Ac
             if name != "moveTo":
                 actions.append(action_of(fields))
         except ValidationError as error:
-            return tuple(actions), f"{error.errors()[0]['msg']} in {f'{name}({given})'[:80]!r}"
+            return tuple(actions), f"{named_problem(error)} in {f'{name}({given})'[:80]!r}"
         except ValueError as error:
             return tuple(actions), f"{error} in {f'{name}({given})'[:80]!r}"
     return tuple(actions), ""

@@ -15,6 +15,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from schemas.action import Action, Click, action_of
+from schemas.failure import named_problem
 
 Sides = tuple[float, float]
 """How many units of coordinates a screen is wide and high (`CoordinateSpace.sides`)."""
@@ -113,9 +114,7 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> Reading
         try:
             actions += _actions(call, sides)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            problem = f"{where or 'action'}: {first['msg']} in {shown[:80]!r}"
+            problem = f"{named_problem(error)} in {shown[:80]!r}"
             break
         except ValueError as error:
             problem = f"{error} in {shown[:80]!r}"

@@ -33,6 +33,7 @@ from schemas.action import (
     Wait,
     action_of,
 )
+from schemas.failure import named_problem
 
 PIXELS = 5
 """Of a scroll that is written."""
@@ -76,8 +77,7 @@ def read_calls(text: str, sides: Sides) -> Reading:
             actions += [action] if action else []
         error = None if actions else f"no action in {shown[:80]!r}"
     except ValidationError as failure:
-        first = failure.errors()[0]
-        error = f"{'.'.join(map(str, first['loc'])) or 'action'}: {first['msg']} in {shown[:80]!r}"
+        error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
         error = f"{str(failure)[:120]} in {shown[:80]!r}"
     return Reading(thought, shown, tuple(actions), None if actions else error)

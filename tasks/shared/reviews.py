@@ -16,7 +16,7 @@ from curation.converters.exchanged import Decided
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
-from schemas.failure import FlywheelError, UsageError, is_environment_failure
+from schemas.failure import FlywheelError, UsageError, is_environment_failure, problem_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
@@ -257,6 +257,5 @@ def _canonical(draft: Draft) -> Draft:
     try:
         return replace(draft, action=to_json(from_json(draft.action)))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(["action", *map(str, first["loc"])])
-        raise UsageError(f"`{where}`: {first['msg'].lower()}.") from error
+        where, problem = problem_of(error)
+        raise UsageError(f"`{'.'.join(['action', where]).rstrip('.')}`: {problem}.") from error

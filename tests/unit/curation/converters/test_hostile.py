@@ -39,7 +39,7 @@ def file_of(folder: Path, *lines: object) -> Path:
     [
         ("{", "theirs.jsonl, line 1: no JSON"),
         ("[" * 100_000, "line 1: no JSON"),
-        ("[1]", "line 1: Input should be a valid dictionary"),
+        ("[1]", "line 1: should be an object"),
         (line(image="../secret.png"), "line 1, traj.0.image: '../secret.png' leads out"),
         (line(image="/etc/passwd"), "traj.0.image: '/etc/passwd' leads out"),
         (line(image="link.png"), "traj.0.image: 'link.png' leads out"),
@@ -54,8 +54,8 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(instruction="x" * 100_001), "instruction: 100,001 characters"),
         (line(code="pyautogui.click(x=1.5, y=0.5)"), "traj.0.value.code: (1.5, 0.5) is no point"),
         (line(code="pyautogui.click(x=1e999, y=0.5)"), "traj.0.value.code: (inf, 0.5) is no point"),
-        (line(code=7), "traj.0.value.code: Input should be a valid string"),
-        (line(task_completed="perhaps"), "task_completed: Input should be a valid boolean"),
+        (line(code=7), "traj.0.value.code: should be a valid string"),
+        (line(task_completed="perhaps"), "task_completed: should be a valid boolean"),
         (line(flywheel={"trajectory": {"seed": 1_000_000}}), "flywheel.trajectory.seed: seed 1000000 measures"),
         (line(flywheel={"trajectory": {"reward": 7}}), "flywheel.trajectory.reward"),
         (line(flywheel={"trajectory": {"reward": float("nan")}}), "flywheel.trajectory.reward"),
@@ -94,14 +94,14 @@ TARS = [*CHAT, {"role": "assistant", "content": "Action: wait()"}]
 @pytest.mark.parametrize(
     ("form", "bad", "said"),
     [
-        (ScaleCua(), {"image": "a.png", "conversations": [{"from": "human"}]}, "conversations.0.value: Field required"),
+        (ScaleCua(), {"image": "a.png", "conversations": [{"from": "human"}]}, "conversations.0.value: it is missing"),
         (ScaleCua(), {"image": "a.png", "conversations": [TURNS[0], {"from": "gpt"}]}, "conversations.1.value"),
         (ScaleCua(), {"image": "a.png", "conversations": TURNS, "flywheel": PARSEC}, "flywheel.unit: there is no unit"),
         (UiTars(), {"messages": TARS, "images": ["a.png"], "flywheel": PARSEC}, "flywheel.unit: there is no unit"),
         (Trl(), {"messages": TARS, "image": "a.png", "flywheel": json.dumps(PARSEC)}, "flywheel.unit: there is no"),
         (Verl(), {**VERL, "extra_info": {"flywheel": json.dumps(PARSEC)}}, "flywheel.unit: there is no unit"),
-        (Verl(), {**VERL, "data_source": 7}, "data_source: Input should be a valid string"),
-        (Verl(), {**VERL, "extra_info": {"index": 10**30}}, "extra_info.index: Input should be less than"),
+        (Verl(), {**VERL, "data_source": 7}, "data_source: should be a valid string"),
+        (Verl(), {**VERL, "extra_info": {"index": 10**30}}, "extra_info.index: should be less than"),
         (AgentNet(), line(flywheel=PARSEC), "flywheel.unit: there is no unit"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_frame_s_number_that_is_none_is_refused_by_row(tmp_path: Path) -> None
     (row,) = pq.read_table(file).to_pylist()
     pq.write_table(pa.Table.from_pylist([{**row, "frame_index": "first"}]), file)
     of_row, of_episode = map(str, read(form, folder))
-    assert "line 1, frame_index: Input should be a valid integer" in of_row
+    assert "line 1, frame_index: should be a valid integer" in of_row
     assert "no frame of episode 0 can be read" in of_episode
 
 
