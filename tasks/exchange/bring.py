@@ -83,9 +83,9 @@ def check_import(config: Config, request: Request) -> str:
     """Reads all of it, writes nothing, and returns its name.
 
     Raises:
-        UsageError: there is no such format or file.
-        FlywheelError: a package of the reader of screens is missing; or a record cannot be taken: names the first by
-            file, line and field, and the file that lists all.
+        UsageError: there is no such format or file; or a record cannot be taken: names the first by file, line and
+            field, and the file that lists all.
+        FlywheelError: a package of the reader of screens is missing.
     """
     gates_of(config.filter)
     reader_class(config.annotate.reader)
@@ -307,7 +307,7 @@ def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
 
 
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
-    """The records; raises FlywheelError for one that is refused."""
+    """The records; raises UsageError for one that is refused."""
     for _, found in _read(request, lake):
         if isinstance(found, Refused):
             raise _all_of([found])
@@ -347,7 +347,7 @@ def _unfit(record: Exchanged, held_out: set[str], place: Place) -> Refused | Non
     return None
 
 
-def _all_of(refused: list[Refused]) -> FlywheelError:
+def _all_of(refused: list[Refused]) -> UsageError:
     """The error for records that were refused; all are listed in a file."""
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -357,4 +357,4 @@ def _all_of(refused: list[Refused]) -> FlywheelError:
     file.write_text("".join(map(line_of, rows)), encoding="utf-8")
     more = f" {len(refused) - 1} more records are refused." if len(refused) > 1 else ""
     hint = f"Nothing was imported. Mend the file, or take the record out; all are listed in {file}."
-    return FlywheelError(f"{refused[0]}.{more}", hint)
+    return UsageError(f"{refused[0]}.{more}", hint)
