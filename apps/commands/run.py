@@ -1,5 +1,6 @@
-"""`flywheel run`: quick checks, the wheel, the report."""
+"""`flywheel run`: quick checks, the wheel, the report; and `flywheel collect`, which turns its first part alone."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from apps.calling import call
@@ -10,11 +11,15 @@ from apps.options import print_json
 from apps.report.build import build_report
 from schemas.config import Config
 from schemas.failure import GateRefused
+from schemas.metrics import Metrics
+from storage.lake import Lake
 from tasks.preflight.preflight import require
 from tasks.preflight.unread import for_others
 from tasks.running.budget import require_budget
 from tasks.running.console import err, out
+from tasks.running.iterations import next_iteration
 from tasks.running.pausing import Pause, require_unpaused
+from tasks.running.stage import result_of
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
 
@@ -34,6 +39,42 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         Paused: the lake's wheel is paused.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
+    lake = _require_free_to_turn(config)
+    try:
+        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
+    except GateRefused:
+        err().print(f"The failing rows are in the report: {build_report(config)}")
+        raise
+    return build_report(config), pause
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What an iteration has of data."""
+
+    iteration: int
+    stages: dict[str, Metrics]
+    """The numbers of `collect` and `filter`, as far as they are finished."""
+    pause: Pause | None
+    """What ended it early."""
+
+
+def collect(config: Config) -> Collected:
+    """Rolls out and filters the next iteration's trajectories, or what is left of them; `turn` goes on from there.
+
+    Raises:
+        FlywheelError, Paused: as `turn`.
+    """
+    lake = _require_free_to_turn(config)
+    pause = call("flows.collect.collect", config, ahead=() if lake else FIRST)
+    lake = open_lake(config)
+    iteration = next_iteration(lake)
+    found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
+    return Collected(iteration, {stage: numbers for stage, numbers in found.items() if numbers}, pause)
+
+
+def _require_free_to_turn(config: Config) -> Lake | None:
+    """The lake, if there is one; raises as `turn` says."""
     make_prefect_home()
     require(config)
     if idle := for_others(config, sections=False):
@@ -42,13 +83,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         require_free(lake)
         require_unpaused(lake)
         require_budget(lake, config.budget)
-
-    try:
-        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
-    except GateRefused:
-        err().print(f"The failing rows are in the report: {build_report(config)}")
-        raise
-    return build_report(config), pause
+    return lake
 
 
 def show_turned(config: Config, report: Path, as_json: bool) -> None:
@@ -59,3 +94,13 @@ def show_turned(config: Config, report: Path, as_json: bool) -> None:
     else:
         show_status(lake)
         out().print(f"report {report}", markup=False)
+
+
+def show_collected(collected: Collected, as_json: bool) -> None:
+    """What an iteration has, and how one goes on."""
+    if as_json:
+        print_json({"iteration": collected.iteration, **collected.stages})
+        return
+    told = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
+    out().print(f"iteration {collected.iteration}: {told or 'nothing yet'}", markup=False)
+    out().print("flywheel run goes on from there", markup=False)

@@ -72,6 +72,17 @@ def run(
         raise pause.refusal()
 
 
+def collect(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Roll out and filter the next iteration's trajectories, here or on a cluster; train nothing."""
+    from apps.commands.run import collect as collect_next
+    from apps.commands.run import show_collected
+
+    collected = collect_next(resolve(config, overrides))
+    show_collected(collected, as_json)
+    if collected.pause:
+        raise collected.pause.refusal()
+
+
 def status(
     overrides: Overrides = None,
     config: ConfigFile = None,
@@ -364,6 +375,7 @@ VERBS = (
     init,
     plan,
     run,
+    collect,
     status,
     report,
     doctor,

@@ -27,7 +27,7 @@ from curation.reviews import standing
 from environments.catalog import catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
-from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.failure import LakeError, UsageError
 from schemas.home import home
 from schemas.metrics import Metrics
 from schemas.table import utc_now

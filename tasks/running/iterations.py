@@ -27,6 +27,12 @@ def finished_iterations(lake: Lake) -> list[int]:
     return sorted(rows)
 
 
+def next_iteration(lake: Lake) -> int:
+    """The iteration that is to be finished next, whether it was begun or not."""
+    done = finished_iterations(lake)
+    return done[-1] + 1 if done else 0
+
+
 @task(name="plan", cache_policy=NO_CACHE)
 def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     """The iterations to turn; the first one goes on where its last finished stage ended.
@@ -36,8 +42,7 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     """
     run = run_of(config)
     lake = run.lake
-    done = finished_iterations(lake)
-    first = done[-1] + 1 if done else 0
+    first = next_iteration(lake)
     begun = (result_of(lake, first, "curriculum") or {}).get(IN_GROUPS, config.train.in_groups)
     if begun != config.train.in_groups:
         raise UsageError(

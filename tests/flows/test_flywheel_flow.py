@@ -9,6 +9,8 @@ import pytest
 from prefect import get_client
 
 from apps.commands.plan import plan_of
+from apps.commands.run import collect as collect_next
+from apps.commands.run import show_collected
 from flows.collect import collect
 from flows.evaluate import evaluate
 from flows.flywheel import flywheel
@@ -143,6 +145,18 @@ def test_steps_of_an_unfinished_trajectory_are_dropped_before_collecting_goes_on
     trajectories = lake.read("trajectories", where={"iteration": 0}).to_pylist()
     assert lost in {row["trajectory_id"] for row in trajectories}
     assert lake.read("steps", where={"iteration": 0}).num_rows == sum(row["n_steps"] for row in trajectories)
+
+
+def test_collecting_alone_leaves_what_a_run_goes_on_from(small: Config, capsys: pytest.CaptureFixture[str]):
+    first, again = collect_next(small), collect_next(small)
+    assert first == again and first.iteration == 0 and first.pause is None
+    lake = Lake.open(small.lake)
+    assert first.stages["collect"]["trajectories"] == lake.count("trajectories", {"iteration": 0}) > 0
+    assert not {"train", "promote"} & stages(lake, 0)
+    capsys.readouterr()
+    show_collected(first, as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("iteration 0: collect: 16 trajectories") and "filter: sft" in shown
 
 
 def test_environment_failures_enter_no_success_rate_and_are_rolled_out_again(small: Config):
