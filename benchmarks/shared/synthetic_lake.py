@@ -6,6 +6,7 @@ screens. Pictures have MiniWoB++'s size, and every new screen has six grounding 
 same rows.
 """
 
+import hashlib
 import io
 from datetime import UTC, datetime
 
@@ -39,11 +40,11 @@ SELECT
 FROM range($first::BIGINT, $last::BIGINT) numbers(number);
 """
 _STEPS = """
-CREATE TABLE walked AS
+CREATE TABLE unnamed AS
 SELECT
     *,
-    CASE WHEN step > 0 AND hash(number // 2, step, 3) % 10 < 3 THEN step - 1 ELSE step END AS scene,
-    sha256('screen ' || number // 2 || ' ' || scene) AS screenshot,
+    (number // 2) || ' ' || CASE WHEN step > 0 AND hash(number // 2, step, 3) % 10 < 3 THEN step - 1 ELSE step END
+        AS scene,
     (hash(number, step, 4) % 9000 + 500) / 10000.0 AS x,
     (hash(number, step, 5) % 9000 + 500) / 10000.0 AS y
 FROM (SELECT *, unnest(range(n_steps))::INTEGER AS step FROM made);
@@ -91,9 +92,8 @@ _TABLES = {
         FROM (FROM walked QUALIFY row_number() OVER (PARTITION BY screenshot ORDER BY trajectory_id, step) = 1),
             range(6) places(place)""",
 }
-_SCREENS = (
-    "SELECT DISTINCT screenshot, (hash(screenshot) % $pictures)::INTEGER AS drawing FROM walked ORDER BY screenshot"
-)
+_SCENES = "SELECT DISTINCT scene, (hash(scene) % $pictures)::INTEGER AS drawing FROM unnamed ORDER BY scene"
+_NAMED = "CREATE TABLE walked AS SELECT unnamed.*, screenshot FROM unnamed JOIN named USING (scene)"
 
 
 def fill(lake: Lake, steps: int) -> int:
@@ -109,26 +109,34 @@ def _iteration(lake: Lake, iteration: int, first: int, last: int) -> None:
     with duckdb.connect() as made:
         made.execute(_TRAJECTORIES, {"iteration": iteration, "first": first, "last": last, "tasks": TASKS})
         made.execute(_STEPS)
+        pictures = _pictures(made.sql(_SCENES, params={"pictures": PICTURES}).to_arrow_table())
+        made.register("named", pictures)
+        made.execute(_NAMED)
         for table, query in _TABLES.items():
             parameters = {"now": now} if "$now" in query else {}
             given = made.sql(query, params=parameters)
             whole = f"SELECT {filters.columns(TABLES[table], given.columns)} FROM given"
             lake.append(table, made.sql(whole).to_arrow_table())
-        screens = made.sql(_SCREENS, params={"pictures": PICTURES}).to_arrow_table()
-    drawings = [_drawing(number) for number in range(PICTURES)]
-    pngs = [
-        drawings[drawing] + digest.encode()
-        for digest, drawing in zip(screens["screenshot"].to_pylist(), screens["drawing"].to_pylist(), strict=True)
-    ]
     columns = {
-        "sha256": screens["screenshot"],
-        "iteration": pa.repeat(pa.scalar(iteration, pa.int32()), len(pngs)),
-        "png": pa.array(pngs, pa.binary()),
-        "width": pa.repeat(pa.scalar(WIDTH, pa.int32()), len(pngs)),
-        "height": pa.repeat(pa.scalar(HEIGHT, pa.int32()), len(pngs)),
-        "phash": pa.repeat(pa.scalar("0" * 16), len(pngs)),
+        "sha256": pictures["screenshot"],
+        "iteration": pa.repeat(pa.scalar(iteration, pa.int32()), len(pictures)),
+        "png": pictures["png"],
+        "width": pa.repeat(pa.scalar(WIDTH, pa.int32()), len(pictures)),
+        "height": pa.repeat(pa.scalar(HEIGHT, pa.int32()), len(pictures)),
+        "phash": pa.repeat(pa.scalar("0" * 16), len(pictures)),
     }
     lake.append("screenshots", pa.table(columns))
+
+
+def _pictures(scenes: pa.Table) -> pa.Table:
+    """A picture of each scene, by the name that its bytes have."""
+    drawings = [_drawing(number) for number in range(PICTURES)]
+    pngs = [
+        drawings[drawing] + scene.encode()
+        for scene, drawing in zip(scenes["scene"].to_pylist(), scenes["drawing"].to_pylist(), strict=True)
+    ]
+    names = [hashlib.sha256(png).hexdigest() for png in pngs]
+    return pa.table({"scene": scenes["scene"], "screenshot": names, "png": pa.array(pngs, pa.binary())})
 
 
 def _drawing(number: int) -> bytes:

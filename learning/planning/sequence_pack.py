@@ -4,7 +4,8 @@ Cuts of the sorted batch never let a short sequence use the memory that long one
 sequences are large beside a group: of lengths 6, 6, 4, 4 in groups of 10 tokens cuts make three, packing makes two. A
 sequence opens a group of the least degree that holds it, at least of a floor; with a floor that holds the longest all
 groups have one degree. Groups of like time then share a micro-batch (first-fit decreasing height over the ranks). Few
-sequences are sometimes quicker by first fit, which leaves other rooms.
+sequences are sometimes quicker by first fit, which leaves other rooms. And where groups are not full, it is quicker to
+spread the sequences evenly over as many groups as that takes (longest processing time first).
 """
 
 import heapq
@@ -74,6 +75,30 @@ def first_fit(load: Load, ranks: int, kind: int) -> list[list[Bin]]:
         heapq.heapreplace(batch, (held + tokens, place, least_full))
     found = [[one for _, _, one in batch if one.members] for batch in made]
     return [sorted(batch, key=lambda one: -one.work) for batch in found]
+
+
+def spread(load: Load, ranks: int, kind: int, number: int) -> list[list[Bin]] | None:
+    """As `packed`, in so many micro-batches of groups of one degree that holds each sequence: the longest first, each
+    to the group with the least work that has room. None if one finds no room so."""
+    groups = ranks // load.degrees[kind]
+    bins = [Bin(kind, [], 0.0) for _ in range(groups * number)]
+    ready = [(0.0, place, load.room[kind]) for place in range(len(bins))]  # work, number and room
+    for index, (tokens, row) in enumerate(zip(load.sizes, load.rows, strict=True)):
+        full: list[tuple[float, int, int]] = []
+        while ready and ready[0][2] < tokens:
+            full.append(heapq.heappop(ready))
+        load.work.left -= len(full)
+        if not ready:
+            return None
+        work, place, room = ready[0]
+        bins[place].members.append(index)
+        bins[place].work = work + row[kind]
+        heapq.heapreplace(ready, (work + row[kind], place, room - tokens))
+        for one in full:
+            if one[2] >= load.sizes[-1]:
+                heapq.heappush(ready, one)
+    made = sorted((one for one in bins if one.members), key=lambda one: -one.work)
+    return [made[at : at + groups] for at in range(0, len(made), groups)]
 
 
 def packed_ms(load: Load, made: list[list[Bin]]) -> float:

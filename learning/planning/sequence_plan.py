@@ -26,7 +26,7 @@ from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, Mi
 from learning.planning.sequence_cut import Arc, Edges, cut, even, shortest
 from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
 from learning.planning.sequence_mix import FILLS, quickest, refined
-from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, least, packed, packed_ms
+from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, least, packed, packed_ms, spread
 from schemas.failure import PlanError
 
 __all__ = ["ClusterCost", "Group", "MicroBatch", "cut", "legal_degrees", "plan", "total"]
@@ -46,6 +46,8 @@ EFFORT = 16
 """How often, roughly, a sequence is planned in another micro-batch."""
 ABORTED = 4
 """Of so many fillings about one is not cut short."""
+MORE = 2
+"""How many micro-batches more than packing takes are tried to spread the sequences of one degree over."""
 FAR = 16
 """Over all micro-batches of a path, how many degrees apart a change of a mixture may be."""
 FEW = 256
@@ -57,8 +59,8 @@ SLACK = 0.001
 def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[MicroBatch]:
     """The quickest plan found for one global batch.
 
-    Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, nor, of
-    few sequences, than first fit at one. Every batch whose sequences each fit on a group has one.
+    Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, than
+    groups of any one degree that are evened out, nor, of few sequences, than first fit at one. Every batch whose sequences each fit on a group has one.
 
     Args:
         lengths: tokens of the sequences.
@@ -144,16 +146,26 @@ class _Search:
         take longer than the limit."""
         load, ranks = self._load, self._ranks
         best, found, left = math.inf, list[list[Bin]](), self._packings
+        needed: dict[int, int] = {}
         for share, floor in product(SHARES, range(len(load.degrees))):
             if (share == 1.0 or left > 0) and least(load, ranks, floor, share) < min(best, limit):
                 made = packed(load, ranks, floor, share)
                 load.work.left -= self._size
                 left -= 1
+                if share == 1.0:
+                    needed[floor] = len(made)
                 if (time := packed_ms(load, made)) < best:
                     best, found = time, made
-        for kind, degree in enumerate(load.degrees):
-            holds = self._size <= FEW and degree <= ranks and load.sizes[0] <= load.room[kind]
-            if holds and left > 0 and least(load, ranks, kind, 1.0) < min(best, limit):
+        alone = [kind for kind in needed if load.degrees[kind] <= ranks and load.sizes[0] <= load.room[kind]]
+        for kind, more in product(alone, range(MORE + 1)):
+            if (more == 0 or left > 0) and least(load, ranks, kind, 1.0) + more * load.fixed < min(best, limit):
+                made = spread(load, ranks, kind, needed[kind] + more)
+                load.work.left -= self._size
+                left -= 1
+                if made and (time := packed_ms(load, made)) < best:
+                    best, found = time, made
+        for kind in alone if self._size <= FEW else ():
+            if left > 0 and least(load, ranks, kind, 1.0) < min(best, limit):
                 made = first_fit(load, ranks, kind)
                 load.work.left -= self._size
                 left -= 1

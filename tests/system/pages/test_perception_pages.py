@@ -91,7 +91,7 @@ def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what
 ) -> None:
     reader, whole = RapidReader(), Agreement()
     quoted = seen = 0
-    for screen, _ in screens[::3] + screens[1::3]:  # a screen takes the reader half a second
+    for screen, _ in screens:
         lines = reader.read(screen.png)
         whole += agreement(screen, lines)
         there = words(" ".join(line.name for line in lines))

@@ -155,6 +155,50 @@ def test_a_plan_of_few_sequences_is_never_slower_than_first_fit_at_any_one_degre
         assert total(made) <= first_fit_at_one_degree(batch, ranks, cost, degree) * (1 + 1e-9)
 
 
+def evened_at_one_degree(batch: np.ndarray, ranks: int, cost: ClusterCost, degree: int) -> float:
+    """Milliseconds, the longest first to the group with the least time that has room, over as few micro-batches as
+    best fit needs or up to two more."""
+    room, width = cost.capacity(degree), ranks // degree
+    if batch.max() > room or degree > ranks:
+        return np.inf
+    times = cost.milliseconds(np.sort(batch)[::-1], degree)
+    packed = list[int]()
+    for length in sorted(batch.tolist(), reverse=True):
+        fits = [number for number, held in enumerate(packed) if held + length <= room]
+        if fits:
+            packed[max(fits, key=lambda number: packed[number])] += length
+        else:
+            packed.append(length)
+    best = np.inf
+    for more in range(3):
+        number = (-(-len(packed) // width) + more) * width
+        held, work = np.zeros(number), np.zeros(number)
+        for length, took in zip(sorted(batch.tolist(), reverse=True), times, strict=True):
+            free = np.flatnonzero(held + length <= room)
+            if not len(free):
+                break
+            place = free[work[free].argmin()]
+            held[place] += length
+            work[place] += took
+        else:
+            ends = np.sort(work)[::-1][::width]
+            best = min(best, float((cost.fixed + ends[ends > 0]).sum()))
+    return best
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_a_plan_is_never_slower_than_one_degree_whose_groups_are_evened_out(case: int):
+    dice = np.random.default_rng(case)
+    ranks = int(dice.choice([2, 4, 8]))
+    degrees = tuple(degree for degree in ((1,), (2,), (1, 2), (2, 4))[case % 4] if degree <= ranks)
+    cost = ClusterCost(1e-6, 5e-3, 150.0, 0.0, (), 2.0, 30_000, 80_000, degrees)
+    batch = dice.integers(500, 15_000, dice.integers(6, 25) if case % 5 else 200)
+    made = plan(batch.tolist(), ranks, cost)
+    check(made, batch, ranks, cost)
+    for degree in degrees:
+        assert total(made) <= evened_at_one_degree(batch, ranks, cost, degree) * (1 + 1e-9)
+
+
 def test_long_and_short_sequences_share_memory_where_that_saves_a_micro_batch():
     single = dataclasses.replace(TIGHT, degrees=(1,))
     made = plan([60, 60, 40, 40], 1, single)
