@@ -12,7 +12,9 @@ from environments.registry import environments_of
 from models.soundness import require_sound
 from models.thinkers.thinker import THINKERS
 from rollout.interrupt import run_until_interrupted
+from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
+from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.metrics import Metrics
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
@@ -71,14 +73,40 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
-    """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for."""
+    """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for.
+
+    Raises:
+        EnvironmentDown: of some task no page at all could be looked at.
+    """
     pool = SandboxPool(environments_of(config, tasks))
 
-    async def one(task: GuiTask, seed: int) -> list[str]:
+    async def look(task: GuiTask, seed: int) -> list[str]:
         async with pool.lease(task, seed) as sandbox:
             seen = await sandbox.observe(elements=task.split == "practice")
             return [seen.instruction, *(f'"{element.name}"' for element in seen.elements)]
 
+    async def one(task: GuiTask, seed: int) -> list[str] | SandboxFailure:
+        failure = SandboxFailure("not tried")
+        for _ in range(ATTEMPTS):
+            try:
+                return await look(task, seed)
+            except SandboxFailure as failed:
+                failure = failed
+        return failure
+
+    asked = [(task, seed) for task in tasks for seed in range(PAGES[task.split])]
     async with pool:
-        pages = await asyncio.gather(*(one(task, seed) for task in tasks for seed in range(PAGES[task.split])))
-    return [text for page in pages for text in page]
+        found = await asyncio.gather(*(one(task, seed) for task, seed in asked))
+    pages = [(task.task_id, page) for (task, _), page in zip(asked, found, strict=True) if isinstance(page, list)]
+    if lost := {task.task_id for task in tasks} - {name for name, _ in pages}:
+        name = min(lost)
+        reason = next(
+            page.reason
+            for (task, _), page in zip(asked, found, strict=True)
+            if task.task_id == name and isinstance(page, SandboxFailure)
+        )
+        raise EnvironmentDown(
+            f"{name}: none of its pages could be looked at in {ATTEMPTS} attempts each: {reason}.",
+            "`flywheel doctor` looks at its environment; or take the task out of `suite`.",
+        )
+    return [text for _, page in pages for text in page]

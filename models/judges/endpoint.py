@@ -60,6 +60,7 @@ class EndpointJudge(Judge[EndpointOptions]):
     """Asks a served model; requests that fail are repeated `tries` times in all, and so are answers that are none."""
 
     section = EndpointOptions
+    reached = frozenset(EndpointOptions.model_fields)  # model and temperature are in the name
     prompt = RULES + json.dumps(SCHEMA)
 
     def __init__(self, options: EndpointOptions, tries: int = 1) -> None:

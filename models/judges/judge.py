@@ -63,6 +63,8 @@ class Judge(ABC, Generic[Options]):
     """What `judge.options` must be; a judge with options of its own names theirs."""
     prompt: ClassVar[str] = ""
     """What a model is asked; a judge with another prompt is another judge."""
+    reached: ClassVar[frozenset[str]] = frozenset()
+    """The options that are no part of the version: they say how a judge is reached, or are in its name."""
     draws: bool = False
     """Whether the same case may get another answer when it is judged again, as votes need."""
 
@@ -71,8 +73,12 @@ class Judge(ABC, Generic[Options]):
 
     @property
     def version(self) -> str:
-        """The name and, for a judge with a prompt, its hash: another version gives another opinion."""
-        return f"{self.name}-{hashlib.sha256(self.prompt.encode()).hexdigest()[:8]}" if self.prompt else self.name
+        """The name, a hash of the prompt and, where options are not the default ones, a hash of what differs: another
+        version gives another opinion."""
+        changed = self.options.model_dump_json(exclude_defaults=True, exclude=set(self.reached))
+        asked = [self.prompt] if self.prompt else []
+        told = [*asked, changed] if changed != "{}" else asked
+        return "-".join([self.name, *(hashlib.sha256(text.encode()).hexdigest()[:8] for text in told)])
 
     def require(self) -> None:
         """Raises FlywheelError if the judge cannot work here; asked before anything is spent."""

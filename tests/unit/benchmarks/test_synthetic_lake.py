@@ -1,4 +1,4 @@
-"""The lakes that benchmarks read hold what a wheel's would: rows by contract, pictures that are what their names say."""
+"""The lakes that benchmarks read hold what a wheel's would: pictures are what their names say."""
 
 import hashlib
 from pathlib import Path

@@ -166,6 +166,22 @@ def test_a_judges_version_names_its_model_prompt_and_what_its_score_must_reach()
     assert version(judge) == version(EndpointJudge(options.model_copy(update={"url": "http://there/v1"}), tries=9))
 
 
+def test_options_that_change_a_judge_s_answers_change_its_version_and_its_defaults_do_not() -> None:
+    class Lenient(Section):
+        bias: float = 0.5
+        folder: str = ""
+
+    class Biased(Judge[Lenient]):
+        name, section, reached = "biased", Lenient, frozenset({"folder"})
+
+        def _score(self, case: Case) -> Judgement:
+            return Judgement(self.options.bias, "?")
+
+    assert Biased(Lenient()).version == Biased(Lenient(bias=0.5)).version == "biased"
+    assert Biased(Lenient(folder="/elsewhere")).version == "biased"
+    assert Biased(Lenient(bias=0.2)).version not in ("biased", Biased(Lenient(bias=0.8)).version)
+
+
 def test_a_judge_is_found_by_name_or_dotted_path_and_its_options_are_closed_when_the_config_is_read() -> None:
     assert judge_of(JudgeConfig()) is None
     assert (
