@@ -60,7 +60,8 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
     """The quickest plan found for one global batch.
 
     Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, than
-    groups of any one degree that are evened out, nor, of few sequences, than first fit at one. Every batch whose sequences each fit on a group has one.
+    groups of any one degree that are evened out, nor, of few sequences, than first fit at one. Every batch whose
+    sequences each fit on a group has one.
 
     Args:
         lengths: tokens of the sequences.
