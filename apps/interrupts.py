@@ -30,6 +30,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
 SERVED = "every decision is kept, and drafts rest in the browser; the same command serves the lake again"
 """What is said of a command that serves pages."""
+SPENT_NOTHING = "nothing was begun"
+"""What is said of a command that only looks."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Ends a progress bar that is cut short: empties its line and shows the cursor."""
 
@@ -95,7 +97,9 @@ class Interrupts:
         return True
 
     def close(self) -> None:
-        """Heeds nothing any more; ends the process if a signal came."""
+        """Heeds nothing any more; ends the process if a signal came. A further one while it ends changes nothing."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         self._hear()
         if self.number is not None:
             self.finish()
@@ -122,7 +126,11 @@ def heeded() -> Iterator[None]:
     try:
         yield
     finally:
-        interrupts.close()
+        closed = False
+        while not closed:
+            with contextlib.suppress(KeyboardInterrupt):  # a second signal, before none is heeded any more
+                interrupts.close()
+                closed = True
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -57,7 +57,9 @@ def run(
     resolved = resolve(config, overrides)
     if dry_run:
         from apps.commands.plan import plan_of, show_plan
+        from apps.interrupts import SPENT_NOTHING, Interrupts
 
+        Interrupts.kept = SPENT_NOTHING
         plan = plan_of(resolved, iterations or resolved.iterations)
         if as_json:
             print_json(plan)
