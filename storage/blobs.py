@@ -78,6 +78,19 @@ class Blobs:
         _check(here, sums, known.get("seen", {}), address)
         return here
 
+    def require(self, name: str) -> None:
+        """That a directory's files are there; what they hold is looked at when it is got.
+
+        Raises:
+            CheckpointError: no manifest, or a file is missing; names it.
+        """
+        name = self._name(name)
+        known, there = self._manifest(name), self.store.sizes(name)
+        out = tuple(f"{part}/" for part in known.get("dropped", ()))
+        gone = sorted(file for file in known["files"] if f"{name}/{file}" not in there and not file.startswith(out))
+        if gone:
+            raise CheckpointError(f"{self.store.path(f'{name}/{gone[0]}')} is missing.", "Restore it, or name another.")
+
     def dropped(self, name: str) -> list[str]:
         """The folders that were taken out of a stored directory."""
         return self._manifest(self._name(name)).get("dropped", [])
@@ -115,7 +128,8 @@ class Blobs:
             return known
         except FileNotFoundError as error:
             at = self.store.path(f"{name}/{MANIFEST}")
-            raise CheckpointError(f"{at} is missing.", "It was never whole: store it again.") from error
+            hint = "It was never whole, or was removed since: restore it, or name another."
+            raise CheckpointError(f"{at} is missing.", hint) from error
 
     def _name(self, name: str) -> str:
         root = self.store.path("")

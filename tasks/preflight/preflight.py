@@ -22,7 +22,7 @@ from models.safe import require_safetensors
 from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
-from schemas.failure import FlywheelError, LakeError, UsageError
+from schemas.failure import CheckpointError, FlywheelError, LakeError, UsageError
 from schemas.home import home
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
@@ -38,6 +38,7 @@ from tasks.preflight.unread import refuse_unread
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
 from tasks.shared.paths import lake_if_any
+from tasks.shared.policies import reigning
 from tasks.shared.suite import require_makers
 
 
@@ -78,6 +79,7 @@ def probes(config: Config) -> list[Probe]:
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
         Probe("storage", lambda: _storage(config)),
+        Probe("lake", lambda: _whole(config)),
         Probe("Delta log", lambda: _log(config), required=False),
         *_disks(config),
     ]
@@ -223,6 +225,25 @@ def _descent(config: Config) -> str:
     return "those of the lake fit this config's `[policy]`"
 
 
+def _whole(config: Config) -> str:
+    """That the files of every table and of the champion are there."""
+    lake = lake_if_any(config)
+    if lake is None:
+        return "none yet"
+    if gone := lake.missing(lake.versions()):
+        problem = f"Files of table{'s' if len(gone) > 1 else ''} {', '.join(sorted(gone))} of {lake.uri} are not there."
+        raise LakeError(problem, "Restore them from a copy of the lake.")
+    if champion := reigning(lake):
+        try:
+            lake.blobs.require(champion.checkpoint)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"The champion {champion.policy_version}: {error.problem}",
+                "Restore it from a copy of the lake, or `flywheel rollback` to a policy that is there.",
+            ) from error
+    return "the files of its tables and of its champion are there"
+
+
 def _log(config: Config) -> str:
     """That whatever reads Delta can read the lake."""
     lake = lake_if_any(config)
@@ -234,7 +255,7 @@ def _log(config: Config) -> str:
             "earlier release: flywheel reads them, other readers of Delta do not.",
             "`flywheel upgrade` puts that right.",
         )
-    return "every file is as it says"
+    return "the files that are there are as it says"
 
 
 def _server(config: Config) -> str:

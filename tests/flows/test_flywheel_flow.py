@@ -20,6 +20,7 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tasks.preflight.preflight import require
 from tasks.running import now
 from tasks.running.iterations import finished_iterations
 from tasks.running.now import Now, all_now
@@ -241,6 +242,24 @@ def test_training_seeds_are_refused_for_evaluation(turned: Turned):
     small = turned(0)
     with pytest.raises(UsageError, match="start at 1,000,000"):
         evaluate(small, "champion", None, (0, 5))
+
+
+def test_what_is_gone_of_a_lake_is_named_before_anything_is_spent(turned: Turned):
+    small = turned(1)
+    folder = Path(small.lake.uri)
+    require(small)
+    name = champion(Lake.open(small.lake)).policy_version
+    weights = next(folder.rglob(f"{name}/model.safetensors"))
+    steps = next((folder / "tables" / "steps").rglob("*.parquet"))
+    wrong = {weights: r"champion policy-\S+: .*model\.safetensors is missing.*rollback", steps: "steps .*not there"}
+    for file, said in wrong.items():
+        kept = file.rename(file.with_suffix(".kept"))
+        before = Lake.open(small.lake).count("stages")
+        with pytest.raises(FlywheelError, match=said):
+            flywheel(small, iterations=1)
+        assert Lake.open(small.lake).count("stages") == before
+        kept.rename(file)
+    require(small)
 
 
 def test_an_unknown_policy_is_named_with_those_there_are(turned: Turned):
