@@ -6,6 +6,7 @@ failure: neither a success nor a failure, so it enters no mean, no group and no 
 """
 
 import errno
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -21,6 +22,13 @@ EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE, EXIT_PAUSED = 0, 1, 2, 3, 4
 def is_environment_failure(boundary: str | None) -> bool:
     """Whether a trajectory's failure says nothing about its policy."""
     return boundary is not None and boundary not in POLICY_BOUNDARIES
+
+
+_TERMS = re.compile(
+    r"^(Value error, |Input |(Tuple|List|Dictionary|String|Set) (?=should))"
+    r"|, unable to (parse|interpret) .*| after validation"
+)
+"""What pydantic's messages have of its own."""
 
 
 class FlywheelError(Exception):
@@ -122,7 +130,7 @@ def in_words(found: Mapping[str, Any]) -> str:
             missing = more["discriminator"].strip("'")
             return f"`{missing}` is missing"
         case _:
-            plain = found["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            plain = _TERMS.sub("", found["msg"])
             return plain[:1].lower() + plain[1:]
 
 

@@ -23,6 +23,7 @@ class ChromiumConfig(EnvironmentConfig):
     browser: str | None = None
     """Path of a headless Chromium; found by itself if not set."""
     browsers: Count = 2
+    """Browsers, each a process of its own: one that dies takes only its pages along."""
     pages: Count = 4
     """Pages per browser: how many trajectories run in it at the same time."""
     spares: Whole = 0

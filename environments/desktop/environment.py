@@ -32,6 +32,7 @@ class DesktopConfig(EnvironmentConfig):
     width: Side = 1024
     """Of the screen, in pixels."""
     height: Side = 768
+    """Of the screen, in pixels."""
     isolation: Isolation = "namespaces"
     """`namespaces`: a desktop sees no file, no process and no network of this machine; needs bubblewrap. `none`: it
     sees and can change all that you can, for whoever acts in it has a terminal."""

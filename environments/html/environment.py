@@ -22,6 +22,7 @@ class HtmlConfig(ChromiumConfig):
     width: Count = 160
     """Of the screen, in pixels."""
     height: Count = 210
+    """Of the screen, in pixels."""
     tasks: dict[str, TaskEntry] = {}  # noqa: RUF012  (pydantic copies it)
     """By template: `NAME` is the page `NAME.html`."""
 

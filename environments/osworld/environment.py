@@ -32,7 +32,9 @@ class OsworldConfig(EnvironmentConfig):
     """Machines that run OSWorld's server (docs/desktop.md)."""
 
     start_timeout_s: Positive = 600.0
+    """Seconds for a machine to be set up for a task."""
     step_timeout_s: Positive = 150.0
+    """Seconds for an action and its screen."""
     urls: Annotated[tuple[str, ...], Field(min_length=1)]
     """The machines' servers, such as `http://10.0.0.7:5000`: each plays one trajectory at a time."""
     folder: str

@@ -27,6 +27,7 @@ class WebAppConfig(ChromiumConfig):
     width: Count = 1280
     """Of the screen, in pixels."""
     height: Count = 720
+    """Of the screen, in pixels."""
     folder: str = ""
     """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
     apps: tuple[str, ...] = ()

@@ -39,6 +39,7 @@ class WorkerConfig(ForeignConfig):
     start_timeout_s: Positive = 120.0
     """A process that takes longer to begin, or a task to come up, is given up."""
     step_timeout_s: Positive = 60.0
+    """Seconds for an action and its screen."""
     module: Annotated[str, Field(min_length=1)]
     """`browsergym`, `gymnasium`, `cube`, or the path of a script of one's own."""
     python: str = ""

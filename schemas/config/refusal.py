@@ -9,8 +9,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from schemas.config.section import is_section
-from schemas.failure import UsageError
+from schemas.failure import UsageError, in_words
 from schemas.keys import keys_of, nearest, place
+
+MOST_NAMED = 12
+"""Keys of a section that are named where none is like an unknown one."""
 
 
 def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
@@ -35,16 +38,18 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
         if item["type"] == "extra_forbidden":
             near = nearest(where[-1], keys_of(root, where[:-1]))
             meant = [near] if near else named(root, where[-1])
-            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else "."))
+            known = keys_of(root, where[:-1])
+            there = f"; known: {', '.join(known)}." if len(known) <= MOST_NAMED else "; docs/config.md has all."
+            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
         elif item["type"] == "tuple_type":
             one = given if isinstance(given, int | float) else str(given)
             such = shlex.quote(f"{'.'.join(where)}=[{json.dumps(one)}]")
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
         elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
-            reasons = [other["msg"] for there, other in places if there == where]
-            said = ", or ".join([reasons[0], *(one.removeprefix("Input should be ") for one in reasons[1:])])
+            reasons = [in_words(other) for there, other in places if there == where]
+            said = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
             got = "" if is_section(given) else f" (got {given!r})"
-            lines.append(f"{key}: {said.removeprefix('Value error, ')}{got}.")
+            lines.append(f"{key}: {said}{got}.")
     return "Config: " + " ".join(lines)
 
 

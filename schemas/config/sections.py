@@ -36,6 +36,7 @@ class LakeConfig(Section):
     endpoint: str | None = None
     """S3 endpoint, if it is not the cloud's own; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
     region: str = "us-east-1"
+    """Of the bucket, where the lake is on S3."""
     patience_s: Annotated[float, Field(ge=0.0)] = 600.0
     """How long a run that is under way waits for an object store that does not answer, before it ends; 0: not at all.
     A command that does not reach it at its start ends at once."""
@@ -82,6 +83,7 @@ class SuiteConfig(Section):
     `environment/template` where several environments have one of that name."""
 
     tasks: tuple[str, ...]
+    """What is played and measured: templates of any configured environment, such as `click-test`."""
     hard: tuple[str, ...] = ()
     """Tasks of the suite in which the explorer succeeds in under 10 %: `benchmarks.wheel` reports them apart, a run
     takes them as any other."""
@@ -97,6 +99,7 @@ class CurriculumConfig(Section):
     """How the next trajectories are shared out."""
 
     method: Literal["learnable", "uniform"] = "learnable"
+    """`learnable`: most for what succeeds sometimes; `uniform`: the same for every task."""
     forgetting: Share = 0.5
     """What an iteration's counts are worth one iteration later."""
     floor: Share = 0.25
@@ -146,6 +149,7 @@ class CollectConfig(Section):
     """Who explores: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
     `models.policy.Explorer`."""
     temperature: Positive = 1.0
+    """At which the policy draws its replies for data."""
     chunk: Count = 64
     """Finished trajectories per write to the lake."""
 
@@ -206,11 +210,15 @@ class PolicyConfig(Section):
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: whole attention heads of 32."""
     layers: Count = 2
+    """Of the text part."""
     vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
     """Width of its vision tower: whole attention heads of 64."""
     vision_layers: Count = 2
+    """Of the vision tower."""
     patch: Count = 16
+    """Side of a patch, in pixels."""
     merge: Count = 2
+    """So many by so many patches are one token."""
 
     @model_validator(mode="after")
     def _remembers(self) -> "PolicyConfig":
@@ -316,6 +324,7 @@ class Config(Section):
     """Everything a run is made of; saved resolved beside all it made."""
 
     name: str = "laptop"
+    """Of this config, as reports and Prefect's pages show it."""
     seed: Whole = 0
     """Of all that is random: seeds of trajectories, what is sampled, the training. Two lakes of one config agree."""
     iterations: Count = 4

@@ -39,6 +39,7 @@ class ServerConfig(Section):
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable that holds the key; no key is sent if it is not set."""
     timeout_s: Positive = 120.0
+    """Seconds without a byte after which a request has failed."""
     retries: Whole = 3
     """How often a request that may still succeed is sent again."""
     concurrency: Count = 16

@@ -222,6 +222,7 @@ class TrainConfig(StepSection):
     learning_rate_first: Positive | None = None
     """Of the small policy's first training. If not set: the method's own for it, else as any other training's."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
+    """Decoupled from the gradient, as in AdamW."""
     warmup: Whole = 15
     """Steps until the learning rate is reached."""
     decay: Share = 0.5
@@ -231,6 +232,7 @@ class TrainConfig(StepSection):
     floor: Share = 0.05
     """To which share of itself it falls."""
     clip: Positive = 1.0
+    """Norm to which a longer gradient is cut."""
     launch: Launch = "local"
     """How the processes start. `local`: on this machine. `torchrun`: by torchrun on each of `train.machines.hosts`.
     `command`: by `train.machines.command`, for Slurm, Ray or Kubernetes (docs/machines.md)."""
@@ -244,6 +246,7 @@ class TrainConfig(StepSection):
     """Processes of one machine that train together. `auto`: one per GPU that is found there, or two where no GPU is
     used; never more than there are GPUs. Where torchrun was started by hand its own numbers count instead."""
     threads: Count = 1
+    """Of a processor, of each training process."""
     balance: bool = True
     """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
     sequence_plans: bool = True

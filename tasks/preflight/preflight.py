@@ -22,7 +22,7 @@ from models.safe import require_safetensors
 from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
-from schemas.failure import CheckpointError, FlywheelError, LakeError, UsageError
+from schemas.failure import CheckpointError, LakeError, UsageError
 from schemas.home import home
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
@@ -40,6 +40,9 @@ from tasks.running.traces import require_traces
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import reigning
 from tasks.shared.suite import require_makers
+
+PER_PROCESSOR = 4
+"""Training processes of this machine at most: more only wait for each other."""
 
 
 def examine(config: Config) -> list[Check]:
@@ -158,12 +161,10 @@ def _explorer(config: Config) -> str:
 def _policy(config: Config) -> str:
     base = config.policy.base
     if base != "tiny" and not Path(base).is_dir():
-        raise FlywheelError(
-            f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`."
-        )
+        raise UsageError(f"`policy.base`: there is no folder {base}.", "Name a Hugging Face model folder, or `tiny`.")
     if base != "tiny" and not (Path(base) / "config.json").is_file():
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
-        raise FlywheelError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
+        raise UsageError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
     if base != "tiny":
         require_safetensors(Path(base))
     if config.policy.backend != "auto":
@@ -205,6 +206,10 @@ def _training(config: Config) -> str:
         from learning.engines.fsdp.adapters import require_peft
 
         require_peft(train.lora)
+    most = PER_PROCESSOR * (os.cpu_count() or 1)
+    if train.launch == "local" and train.processes != "auto" and train.processes > most:
+        problem = f"`train.processes={train.processes}`: this machine has {counted(os.cpu_count() or 1, 'processor')}"
+        raise UsageError(f"{problem}.", f"At most {most}; `auto` takes one for each GPU, or two without.")
     rate = check_training(train, config.policy.base)
     return f"{train.method} at learning rate {rate:g}{' with adapters' if train.lora.rank else ''}"
 

@@ -50,6 +50,12 @@ def test_a_base_that_is_no_model_folder_is_named_with_what_is_expected_there(pla
     assert "Hugging Face" in policy.hint
 
 
+def test_more_training_processes_than_processors_can_bear_are_refused(place: Any) -> None:
+    training = found(changed(place.config, train={"processes": 100_000}), "training")
+    assert not training.ok and "`train.processes=100000`" in training.detail and "auto" in training.hint
+    assert found(changed(place.config, train={"processes": 4}), "training").ok
+
+
 def test_missing_credentials_are_found(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
