@@ -1,7 +1,8 @@
 """The `flywheel` command: its verbs, and how errors and signals reach a person."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from apps.environment import settle
 from apps.interrupts import heeded, leave
@@ -49,20 +50,32 @@ def complaint(error: FlywheelError) -> str:
 
 def main() -> None:
     """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused, 4 paused, 130 Ctrl-C, 143 SIGTERM."""
-    with heeded():
-        try:
-            settle()
-            make_app()()
-            code = 0
-        except FlywheelError as error:
-            code = _say(error)
-        except OSError as error:
-            if (explanation := of_the_disk(error)) is None:
-                raise
-            code = _say(explanation)
-        except SystemExit as end:
-            code = end.code
+    loaded: list[typer.Typer] = []
+
+    def load() -> None:
+        settle()
+        loaded.append(make_app())
+
+    code = _ended(load)  # signals are not heeded yet: libraries that are being loaded abort at an exception
+    if loaded:
+        with heeded():
+            code = _ended(loaded[0])
     leave(code)
+
+
+def _ended(do: Callable[[], object]) -> Any:
+    """Does it, and says what a person can put right; the exit status, as `sys.exit` takes it."""
+    try:
+        do()
+    except FlywheelError as error:
+        return _say(error)
+    except OSError as error:
+        if (explanation := of_the_disk(error)) is None:
+            raise
+        return _say(explanation)
+    except SystemExit as end:
+        return end.code
+    return 0
 
 
 def _say(error: FlywheelError) -> int:
