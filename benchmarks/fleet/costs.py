@@ -1,13 +1,16 @@
 """What a sandbox, a row, a commit and a gate take on this machine, measured."""
 
+import contextlib
 import os
-import resource
+import threading
 import time
 from statistics import median
 
+import psutil
+
 from benchmarks.fleet.simulation import Costs
 from benchmarks.pool.__main__ import BROWSERS, PAGES, plan
-from benchmarks.shared.memory import PeakMemory
+from benchmarks.shared.memory import PeakMemory, tree_of
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
 from models.explorer import PageExplorer
@@ -22,8 +25,10 @@ from tasks.running.console import bar
 from tasks.shared.known import Known
 from tasks.shared.suite import catalog
 
-FEW, MANY = 4, 64
-"""Trajectories in the chunks by which rows and commits are told apart."""
+FEW, MANY, CHUNKS = 4, 64, 40
+"""Trajectories in the chunks by which rows and commits are told apart, and how many chunks of each are written."""
+WATCH_S = 0.25
+"""How often processors are looked at."""
 FEWEST = 3.0
 """Where none of so many failed, the rate is at most 3 / so many, with 95 % (the rule of three)."""
 
@@ -38,15 +43,13 @@ def measure(config: Config, count: int, replace_s: float) -> Costs:
     """
     found: list[FinishedTrajectory] = []
     planned = plan(list(catalog(config)), count)
-    before = _processor_s()
-    with Actor(PageExplorer()) as explorer, PeakMemory(os.getpid()) as memory:
+    with Actor(PageExplorer()) as explorer, PeakMemory(os.getpid()) as memory, _Processors() as processors:
         roll_out_all(config, planned, lambda _: [explorer], found.extend, bar, "trajectories")
-    spent = _processor_s() - before
     screens = sum(len(one.steps) + 1 for one in found)
     failed = sum(one.trajectory.failure_boundary == "sandbox" for one in found)
     rows_s, commit_s = _writing(config, found)
     return Costs(
-        screen_s=spent / screens,
+        screen_s=processors.seconds / screens,
         steps=[len(one.steps) for one in found],
         rows_s=rows_s,
         commit_s=commit_s,
@@ -57,10 +60,40 @@ def measure(config: Config, count: int, replace_s: float) -> Costs:
     )
 
 
-def _processor_s() -> float:
-    """Of this process and of those that it has ended."""
-    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+class _Processors:
+    """Watches what this process and all that it starts take of the processors, from another thread."""
+
+    def __init__(self) -> None:
+        self._taken: dict[psutil.Process, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="processors", daemon=True)
+
+    def __enter__(self) -> "_Processors":
+        self._begun = _taken_by(psutil.Process())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        """So far; of a process that has ended, until it was last seen."""
+        return sum(self._taken.values()) - self._begun
+
+    def _watch(self) -> None:
+        last = False
+        while not last:
+            last = self._over.wait(WATCH_S)
+            for process in tree_of(psutil.Process()):
+                with contextlib.suppress(psutil.Error):
+                    self._taken[process] = _taken_by(process)
+
+
+def _taken_by(process: psutil.Process) -> float:
+    taken = process.cpu_times()
+    return taken.user + taken.system
 
 
 def _writing(config: Config, found: list[FinishedTrajectory]) -> tuple[float, float]:
@@ -69,7 +102,7 @@ def _writing(config: Config, found: list[FinishedTrajectory]) -> tuple[float, fl
     for size in (FEW, MANY):
         lake = Lake.open(config.lake.model_copy(update={"uri": f"{config.lake.uri}-{size}"}))
         times: list[float] = []
-        for at in range(0, len(found) - size + 1, size):
+        for at in range(0, min(CHUNKS * size, len(found)) - size + 1, size):
             begun = time.perf_counter()
             write(lake, found[at : at + size])
             times.append(time.perf_counter() - begun)

@@ -24,6 +24,7 @@ from tasks.shared.reviews import Draft, submit
 from tests.prefect_home import prefect_home
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_upgrade import CONFIG, GOLDEN
+from tests.tier import IN_FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIGGERS = "[triggers]\nsteps = 0\ndecisions = 1\n[desk]\nport = 0\n"
@@ -165,6 +166,7 @@ def test_automations_are_there_once_however_often_they_are_made(up: Up) -> None:
     assert {one["name"]: one["updated"] for one in up.rows("automations")} == before
 
 
+@IN_FULL  # a user's first hour (test_first_hour.py) has the same event, and always runs
 @pytest.mark.timeout(600)
 def test_a_person_s_decision_begins_a_retraining_by_an_event_and_its_page_tells_what_it_did(up: Up) -> None:
     lake = Lake.open(LakeConfig(uri=str(up.folder / "lake")), create=False)

@@ -39,6 +39,7 @@ layers = 1
 vision_hidden = 64
 vision_layers = 1
 [train]
+steps_first = 4
 steps = 4
 batch = 4
 processes = 1

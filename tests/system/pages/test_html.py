@@ -269,7 +269,8 @@ def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Pa
 
     checks = {one["name"]: one for one in json.loads(flywheel("doctor", "--json").stdout)["checks"]}
     assert checks["html: pages start"]["detail"] == "each starts, and looks the same twice"
-    smaller = ("collect.trajectories_per_task=16", "train.steps=4", "train.batch=4", "train.processes=1",
+    smaller = ("collect.trajectories_per_task=16", "train.steps_first=4", "train.steps=4", "train.batch=4",
+               "train.processes=1",
                "policy.hidden=96", "policy.layers=1", "policy.vision_hidden=64", "policy.vision_layers=1",
                "policy.max_new_tokens=12")  # fmt: skip
     measured = ("evaluate.seeds=2", "evaluate.explorer_seeds=6", "evaluate.untrained_seeds=1")

@@ -34,7 +34,7 @@ def config_for(lake: Lake, method: str = "sft") -> Config:
             "environments": {"fake": {}},
             "suite": {"tasks": ["click-target", "two-steps"]},
             "policy": POLICY.model_dump(),
-            "train": {"method": method, "steps": 2, "batch": 2, "processes": 1, "warmup": 1},
+            "train": {"method": method, "steps_first": 2, "steps": 2, "batch": 2, "processes": 1, "warmup": 1},
         }
     )
 
