@@ -17,6 +17,8 @@ from schemas.failure import FlywheelError
 from tasks.running.console import caller_says
 
 TWICE = ("Encountered exception", "Finished in state", "Crash detected")
+FAILED, RETRIED = "Task run failed with", " will start "
+"""How Prefect says that a task failed, and that it is tried again."""
 
 
 class OncePerError(logging.Filter):
@@ -27,7 +29,9 @@ class OncePerError(logging.Filter):
         if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
             return True
         raised = record.exc_info[1] if record.exc_info else None
-        return not (isinstance(raised, FlywheelError) or record.getMessage().startswith(TWICE))
+        said = record.getMessage()
+        last = said.startswith(FAILED) and RETRIED not in said
+        return not (last or isinstance(raised, FlywheelError) or said.startswith(TWICE))
 
 
 def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:

@@ -1,12 +1,13 @@
 """The `flywheel` command: its verbs, and how errors and signals reach a person."""
 
 import sys
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from apps.environment import settle
-from apps.interrupts import heeded, leave
-from schemas.failure import FlywheelError, of_the_disk
+from apps.interrupts import KEPT, heeded, leave
+from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
 from schemas.text import harmless
 from tasks.running import log
 
@@ -75,6 +76,10 @@ def _ended(do: Callable[[], object]) -> Any:
         return _say(explanation)
     except SystemExit as end:
         return end.code
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write(f"flywheel: nobody foresaw this, so the lines above are worth a report; {KEPT}.\n")
+        return EXIT_ERROR
     return 0
 
 

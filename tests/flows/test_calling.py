@@ -26,6 +26,14 @@ def refuse() -> None:
 @flow
 def refusing() -> None:
     refuse()
+
+@task
+def stumble() -> None:
+    raise ValueError("a bug")
+
+@flow
+def stumbling() -> None:
+    stumble()
 """
 CALLER = """
 from apps.environment import settle
@@ -36,18 +44,22 @@ try:
     call("refusing.refusing")
 except FlywheelError as error:
     print(error)
+try:
+    call("refusing.stumbling")
+except ValueError as error:
+    print(error)
 """
 
 
-def test_an_error_that_a_person_can_put_right_is_shown_without_a_traceback(tmp_path: Path) -> None:
+def test_an_error_is_shown_by_its_caller_alone(tmp_path: Path) -> None:
     (tmp_path / "refusing.py").write_text(REFUSING)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run(
         [sys.executable, "-c", CALLER],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    assert done.stdout == "The lamp is broken. Change it.\n", done.stderr
-    assert "Traceback" not in done.stderr and "lamp" not in done.stderr
+    assert done.stdout == "The lamp is broken. Change it.\na bug\n", done.stderr
+    assert "Traceback" not in done.stderr and "lamp" not in done.stderr and "a bug" not in done.stderr
 
 
 LOSING = """
