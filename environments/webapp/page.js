@@ -24,17 +24,20 @@
     return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
   };
 
-  /* What has been asked for and has not come. */
+  /* What has been asked for and has not come, its last byte included. */
   let asked = 0;
+  const come = () => { asked--; };
   const fetching = window.fetch.bind(window);
   window.fetch = (...args) => {
     asked++;
-    return fetching(...args).finally(() => { asked--; });
+    const answer = fetching(...args);
+    answer.then((found) => found.clone().arrayBuffer()).then(come, come);
+    return answer;
   };
   const send = XMLHttpRequest.prototype.send;
   XMLHttpRequest.prototype.send = function (...args) {
     asked++;
-    this.addEventListener("loadend", () => { asked--; }, { once: true });
+    this.addEventListener("loadend", come, { once: true });
     return send.apply(this, args);
   };
 

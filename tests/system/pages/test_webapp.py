@@ -193,7 +193,8 @@ def test_an_application_at_an_address_may_say_in_its_page_what_it_has_come_to(el
 
 
 class Late(SimpleHTTPRequestHandler):
-    """Answers `/late` after three seconds and `/never` not while the test lasts."""
+    """Answers `/late` after three seconds, `/slow` at once with a body that comes four seconds later, and `/never` not
+    while the test lasts."""
 
     over = threading.Event()
 
@@ -201,13 +202,22 @@ class Late(SimpleHTTPRequestHandler):
         if self.path in ("/late", "/never"):
             self.over.wait(3.0 if self.path == "/late" else None)
             self.path = "/index.html"
+        if self.path == "/slow":
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.flush()
+            self.over.wait(4.0)
+            self.wfile.write(b"body")
+            return
         super().do_GET()
 
 
 def test_an_answer_that_comes_late_is_waited_for_and_one_that_never_comes_is_so_once(tmp_path: Path):
     page = (FOLDER / "notes" / "index.html").read_text()
     asking = (
-        "<h2 id=later></h2><script>fetch('/late').then(() => { later.textContent = 'here' }); fetch('/never')</script>"
+        "<h2 id=later></h2><script>fetch('/never'); fetch('/late').then(() => { later.textContent = 'here' });"
+        "fetch('/slow').then((answer) => answer.text()).then((text) => { later.textContent += `, ${text}` })</script>"
     )
     (tmp_path / "index.html").write_text(page.replace("</body>", f"{asking}</body>"))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Late, directory=str(tmp_path))) as server:
@@ -227,7 +237,7 @@ def test_an_answer_that_comes_late_is_waited_for_and_one_that_never_comes_is_so_
         said, took = with_sandboxes(work, environment)
         Late.over.set()
         server.shutdown()
-    assert said == "here" and took < 5.0
+    assert said == "here, body" and took < 5.0
 
 
 LEASING = """
