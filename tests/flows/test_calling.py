@@ -12,7 +12,7 @@ import pytest
 from apps.server import SERVE
 from tasks.running.answering import is_there
 from tests.prefect_home import prefect_home
-from tests.tier import FULL
+from tests.tier import FULL, IN_FULL
 
 ROOT = Path(__file__).parents[2]
 REFUSING = """
@@ -124,6 +124,7 @@ def lose(tmp_path: Path, *words: str, **environ: str) -> tuple[subprocess.Comple
     return done, time.monotonic() - begun
 
 
+@IN_FULL  # one that goes away meanwhile always runs
 def test_a_flow_goes_on_with_a_server_of_its_own_where_the_configured_one_is_away(tmp_path: Path) -> None:
     done, _ = lose(tmp_path, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr

@@ -58,6 +58,7 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
     check(lake, done + 1)
 
 
+@IN_FULL  # tests/system/test_interrupts.py interrupts runs at any moment
 @pytest.mark.slow
 def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_process(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"

@@ -96,6 +96,7 @@ def test_patience_ends_and_a_command_that_begins_has_none(config: LakeConfig, pr
         Lake.open(config)
 
 
+@IN_FULL  # tests/unit/storage has the cache of files by itself
 def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
     config: LakeConfig, tmp_path: Path, proxy: Proxy
 ) -> None:

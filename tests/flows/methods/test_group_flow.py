@@ -19,6 +19,7 @@ from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.conftest import Turned
+from tests.tier import IN_FULL
 
 
 def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: str = "grpo", **group: Any) -> Config:
@@ -131,6 +132,7 @@ def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configur
     assert (metrics["injected"], metrics["informative"]) == (3, 3)
 
 
+@IN_FULL  # tests/flows/methods/test_ppo_flow.py has a dead sandbox too
 def test_a_box_that_dies_is_rolled_out_again_one_group_further_on_and_enters_no_group(
     small: Config, begun: Lake
 ) -> None:
@@ -176,6 +178,7 @@ def test_adapters_for_a_model_that_has_none_are_refused_before_anything_is_made(
     assert not (tmp_path / "lake").exists()
 
 
+@IN_FULL  # the two are tested by themselves
 def test_judged_and_verified_trajectories_are_trained_on_together(small: Config, begun: Lake) -> None:
     fake = config_of(small.model_dump() | {"judge": {"kind": "fake", "threshold": 1.0, "evidence_min": 0, "audit": 0}})
     flywheel(clicked(grouped(fake, ("click-target", "note"), groups=8), 0.3), iterations=1)

@@ -93,6 +93,7 @@ def test_a_training_that_dies_more_often_than_it_is_restarted_is_an_error_with_t
     assert not once.out.exists() and not processes("learning.trainer")
 
 
+@IN_FULL  # two that hang or die always run
 def test_two_machines_under_torchrun_train_what_two_processes_of_one_do(plan: Job, unbroken: Job) -> None:
     machines = {"hosts": ["localhost", "localhost"]}
     both = on(plan, "both", launch="torchrun", processes=1, machines=machines, hung_s=30)

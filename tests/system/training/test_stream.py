@@ -94,6 +94,7 @@ def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Pat
     assert candidate_of(lake, 1) is None and len(stored(lake)) == 12
 
 
+@IN_FULL  # the trainer's death always runs
 def test_a_killed_collector_goes_on_and_neither_collects_nor_trains_on_anything_finished_twice(
     folder: Path,
 ) -> None:
