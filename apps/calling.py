@@ -29,9 +29,9 @@ class OncePerError(logging.Filter):
         if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
             return True
         raised = record.exc_info[1] if record.exc_info else None
-        said = record.getMessage()
-        last = said.startswith(FAILED) and RETRIED not in said
-        return not (last or isinstance(raised, FlywheelError) or said.startswith(TWICE))
+        message = record.getMessage()
+        last = message.startswith(FAILED) and RETRIED not in message
+        return not (last or isinstance(raised, FlywheelError) or message.startswith(TWICE))
 
 
 def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from apps.environment import settle
-from apps.interrupts import KEPT, heeded, leave
+from apps.interrupts import Interrupts, heeded, leave
 from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
 from schemas.text import harmless
 from tasks.running import log
@@ -70,15 +70,13 @@ def _ended(do: Callable[[], object]) -> Any:
         do()
     except FlywheelError as error:
         return _say(error)
-    except OSError as error:
-        if (explanation := of_the_disk(error)) is None:
-            raise
-        return _say(explanation)
     except SystemExit as end:
         return end.code
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and (explanation := of_the_disk(error)):
+            return _say(explanation)
         traceback.print_exc()
-        sys.stderr.write(f"flywheel: nobody foresaw this, so the lines above are worth a report; {KEPT}.\n")
+        sys.stderr.write(f"flywheel: nobody foresaw this, so the lines above are worth a report; {Interrupts.kept}.\n")
         return EXIT_ERROR
     return 0
 

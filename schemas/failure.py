@@ -6,11 +6,7 @@ failure: neither a success nor a failure, so it enters no mean, no group and no 
 """
 
 import errno
-import re
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
-
-from pydantic import ValidationError
+from typing import Literal, get_args
 
 Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
@@ -22,13 +18,6 @@ EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE, EXIT_PAUSED = 0, 1, 2, 3, 4
 def is_environment_failure(boundary: str | None) -> bool:
     """Whether a trajectory's failure says nothing about its policy."""
     return boundary is not None and boundary not in POLICY_BOUNDARIES
-
-
-_TERMS = re.compile(
-    r"^(Value error, |Input |(Tuple|List|Dictionary|String|Set) (?=should))"
-    r"|, unable to (parse|interpret) .*| after validation"
-)
-"""What pydantic's messages have of its own."""
 
 
 class FlywheelError(Exception):
@@ -98,40 +87,6 @@ class Paused(FlywheelError):
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-def problem_of(error: ValidationError) -> tuple[str, str]:
-    """The first thing that is wrong with a value: its dotted field, empty for the whole, and what is wrong with it, to
-    be read after the field and a colon."""
-    first = error.errors()[0]
-    return ".".join(map(str, first["loc"])), in_words(first)
-
-
-def named_problem(error: ValidationError) -> str:
-    """`field: problem` of the first thing that is wrong with a value."""
-    where, problem = problem_of(error)
-    return f"{where}: {problem}" if where else problem
-
-
-def in_words(found: Mapping[str, Any]) -> str:
-    """One of pydantic's errors without its own terms."""
-    more = found.get("ctx", {})
-    match found["type"]:
-        case "missing":
-            return "it is missing"
-        case "extra_forbidden":
-            return "there is no such field"
-        case "union_tag_invalid":
-            known = more["expected_tags"].replace("'", "")
-            return f"there is no {more['tag']!r}; known: {known}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return "should be an object"
-        case "union_tag_not_found":
-            missing = more["discriminator"].strip("'")
-            return f"`{missing}` is missing"
-        case _:
-            plain = _TERMS.sub("", found["msg"])
-            return plain[:1].lower() + plain[1:]
 
 
 def of_the_disk(error: OSError) -> FlywheelError | None:

@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from schemas.failure import FlywheelError, UsageError, in_words
+from schemas.failure import FlywheelError, UsageError
 from schemas.keys import keys_of, nearest, place
+from schemas.problem import in_words
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)

@@ -79,34 +79,31 @@ async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
         EnvironmentDown: of some task no page at all could be looked at.
     """
     pool = SandboxPool(environments_of(config, tasks))
+    failures: dict[str, str] = {}
 
     async def look(task: GuiTask, seed: int) -> list[str]:
         async with pool.lease(task, seed) as sandbox:
             seen = await sandbox.observe(elements=task.split == "practice")
             return [seen.instruction, *(f'"{element.name}"' for element in seen.elements)]
 
-    async def one(task: GuiTask, seed: int) -> list[str] | SandboxFailure:
-        failure = SandboxFailure("not tried")
+    async def again(task: GuiTask, seed: int) -> list[str]:
         for _ in range(ATTEMPTS):
             try:
                 return await look(task, seed)
-            except SandboxFailure as failed:
-                failure = failed
-        return failure
+            except SandboxFailure as failure:
+                failures[task.task_id] = failure.reason
+        return []
 
-    asked = [(task, seed) for task in tasks for seed in range(PAGES[task.split])]
+    async def of_task(task: GuiTask) -> list[str]:
+        pages = await asyncio.gather(*(again(task, seed) for seed in range(PAGES[task.split])))
+        if not any(pages):
+            raise EnvironmentDown(
+                f"{task.task_id}: none of its pages could be looked at in {ATTEMPTS} attempts each: "
+                f"{failures[task.task_id]}.",
+                "`flywheel doctor` looks at its environment; or take the task out of `suite`.",
+            )
+        return [text for page in pages for text in page]
+
     async with pool:
-        found = await asyncio.gather(*(one(task, seed) for task, seed in asked))
-    pages = [(task.task_id, page) for (task, _), page in zip(asked, found, strict=True) if isinstance(page, list)]
-    if lost := {task.task_id for task in tasks} - {name for name, _ in pages}:
-        name = min(lost)
-        reason = next(
-            page.reason
-            for (task, _), page in zip(asked, found, strict=True)
-            if task.task_id == name and isinstance(page, SandboxFailure)
-        )
-        raise EnvironmentDown(
-            f"{name}: none of its pages could be looked at in {ATTEMPTS} attempts each: {reason}.",
-            "`flywheel doctor` looks at its environment; or take the task out of `suite`.",
-        )
-    return [text for _, page in pages for text in page]
+        found = await asyncio.gather(*map(of_task, tasks))
+    return [text for texts in found for text in texts]

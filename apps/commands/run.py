@@ -101,6 +101,6 @@ def show_collected(collected: Collected, as_json: bool) -> None:
     if as_json:
         print_json({"iteration": collected.iteration, **collected.stages})
         return
-    told = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
-    out().print(f"iteration {collected.iteration}: {told or 'nothing yet'}", markup=False)
+    stages = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
+    out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
     out().print("flywheel run goes on from there", markup=False)

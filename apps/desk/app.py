@@ -21,7 +21,8 @@ from apps.desk.queue import Queue
 from apps.desk.security import LOOPBACK, Guard
 from apps.desk.shown import reviews_shown
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError, in_words
+from schemas.failure import FlywheelError, UsageError
+from schemas.problem import in_words
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
 

@@ -26,7 +26,7 @@ from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from schemas.action import TYPES, Action, action_of, numeric
-from schemas.failure import named_problem
+from schemas.problem import named_problem
 from schemas.text import Storable, storable
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"

@@ -16,7 +16,7 @@ from curation.converters.exchanged import MOST_TEXT, OWN
 from curation.converters.files import items_of
 from models.families.opencua import key_of, pressed
 from schemas.action import Action, action_of
-from schemas.failure import named_problem
+from schemas.problem import named_problem
 
 SCROLL = 5
 """Wheel clicks that a scroll is written with."""

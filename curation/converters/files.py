@@ -16,7 +16,8 @@ from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
 from curation.converters.exchanged import Picture, Place, Refused, flaw_of
-from schemas.failure import UsageError, problem_of
+from schemas.failure import UsageError
+from schemas.problem import problem_of
 from schemas.text import storable
 
 M = TypeVar("M", bound=BaseModel)

@@ -33,7 +33,7 @@ from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, numeric, point_of, to_json
-from schemas.failure import named_problem
+from schemas.problem import named_problem
 from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)

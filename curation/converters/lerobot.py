@@ -26,7 +26,8 @@ from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
 from schemas.action import Action, from_json, to_json
-from schemas.failure import UsageError, named_problem
+from schemas.failure import UsageError
+from schemas.problem import named_problem
 from schemas.text import Storable
 
 VERSION, FPS, PER_CHUNK, MEGABYTES = "v3.0", 1, 1000, 100

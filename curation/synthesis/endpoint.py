@@ -15,7 +15,7 @@ from curation.synthesis.maker import Maker, Material, Proposal
 from curation.synthesis.reward import RewardMaker, Unreadable
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
-from schemas.failure import problem_of
+from schemas.problem import problem_of
 from schemas.world import Check, World
 
 RULES = (

@@ -19,7 +19,8 @@ from pydantic import Field, JsonValue, StringConstraints, ValidationError
 from environments.webapp.changes import Edit, Want, changes, edited, score
 from environments.webapp.script import Move
 from schemas.config.section import Count, Section
-from schemas.failure import UsageError, named_problem
+from schemas.failure import UsageError
+from schemas.problem import named_problem
 from schemas.tables.task import TaskEntry
 from schemas.world import State
 

@@ -21,7 +21,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch.distributed.checkpoint.metadata import Metadata
 
-from schemas.failure import CheckpointError, DamagedError, named_problem
+from schemas.failure import CheckpointError, DamagedError
+from schemas.problem import named_problem
 from storage.objects import ObjectStore
 
 MANIFEST = "manifest.json"

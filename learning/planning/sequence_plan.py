@@ -17,7 +17,8 @@ Cuts leave the memory beside long sequences empty. So whole batches are packed t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -147,31 +148,31 @@ class _Search:
         take longer than the limit."""
         load, ranks = self._load, self._ranks
         best, found, left = math.inf, list[list[Bin]](), self._packings
+
+        def tried(bound: float, make: Callable[[], list[list[Bin]] | None], always: bool = False) -> int:
+            """How many micro-batches it makes; 0 if none, or if it is sure to take too long."""
+            nonlocal best, found, left
+            if bound >= min(best, limit) or not (always or left > 0):
+                return 0
+            made = make() or []
+            load.work.left -= self._size
+            left -= 1
+            if made and (time := packed_ms(load, made)) < best:
+                best, found = time, made
+            return len(made)
+
         needed: dict[int, int] = {}
         for share, floor in product(SHARES, range(len(load.degrees))):
-            if (share == 1.0 or left > 0) and least(load, ranks, floor, share) < min(best, limit):
-                made = packed(load, ranks, floor, share)
-                load.work.left -= self._size
-                left -= 1
-                if share == 1.0:
-                    needed[floor] = len(made)
-                if (time := packed_ms(load, made)) < best:
-                    best, found = time, made
-        alone = [kind for kind in needed if load.degrees[kind] <= ranks and load.sizes[0] <= load.room[kind]]
-        for kind, more in product(alone, range(MORE + 1)):
-            if (more == 0 or left > 0) and least(load, ranks, kind, 1.0) + more * load.fixed < min(best, limit):
-                made = spread(load, ranks, kind, needed[kind] + more)
-                load.work.left -= self._size
-                left -= 1
-                if made and (time := packed_ms(load, made)) < best:
-                    best, found = time, made
+            number = tried(least(load, ranks, floor, share), partial(packed, load, ranks, floor, share), share == 1.0)
+            needed.setdefault(floor, number)
+        alone = [
+            kind for kind, degree in enumerate(load.degrees) if degree <= ranks and load.sizes[0] <= load.room[kind]
+        ]
+        for kind, more in product([kind for kind in alone if needed[kind]], range(MORE + 1)):
+            bound = least(load, ranks, kind, 1.0) + more * load.fixed
+            tried(bound, partial(spread, load, ranks, kind, needed[kind] + more), more == 0)
         for kind in alone if self._size <= FEW else ():
-            if left > 0 and least(load, ranks, kind, 1.0) < min(best, limit):
-                made = first_fit(load, ranks, kind)
-                load.work.left -= self._size
-                left -= 1
-                if (time := packed_ms(load, made)) < best:
-                    best, found = time, made
+            tried(least(load, ranks, kind, 1.0), partial(first_fit, load, ranks, kind))
         made = [filled(load, ranks, groups) for groups in found]
         return [(members, self._mixed(members, one) or one) for members, one in made]
 

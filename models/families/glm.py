@@ -31,8 +31,9 @@ from schemas.action import (
 )
 from schemas.action import Type as TypeText
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError, named_problem
+from schemas.failure import UsageError
 from schemas.observation import Observation
+from schemas.problem import named_problem
 
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
 _MARK = re.compile(r"<\|begin_of_box\|>")

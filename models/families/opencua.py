@@ -21,8 +21,9 @@ from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import OPPOSITE, Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError, named_problem
+from schemas.failure import UsageError
 from schemas.observation import Observation
+from schemas.problem import named_problem
 
 CLICKS = 5
 """Notches of a scroll that is written."""

@@ -15,7 +15,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from schemas.action import Action, Click, action_of
-from schemas.failure import named_problem
+from schemas.problem import named_problem
 
 Sides = tuple[float, float]
 """How many units of coordinates a screen is wide and high (`CoordinateSpace.sides`)."""

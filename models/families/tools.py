@@ -33,7 +33,7 @@ from schemas.action import (
     Wait,
     action_of,
 )
-from schemas.failure import named_problem
+from schemas.problem import named_problem
 
 PIXELS = 5
 """Of a scroll that is written."""

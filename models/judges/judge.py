@@ -76,9 +76,8 @@ class Judge(ABC, Generic[Options]):
         """The name, a hash of the prompt and, where options are not the default ones, a hash of what differs: another
         version gives another opinion."""
         changed = self.options.model_dump_json(exclude_defaults=True, exclude=set(self.reached))
-        asked = [self.prompt] if self.prompt else []
-        told = [*asked, changed] if changed != "{}" else asked
-        return "-".join([self.name, *(hashlib.sha256(text.encode()).hexdigest()[:8] for text in told)])
+        texts = [text for text in (self.prompt, changed) if text not in ("", "{}")]
+        return "-".join([self.name, *(hashlib.sha256(text.encode()).hexdigest()[:8] for text in texts)])
 
     def require(self) -> None:
         """Raises FlywheelError if the judge cannot work here; asked before anything is spent."""

@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from schemas.config.section import is_section
-from schemas.failure import UsageError, in_words
+from schemas.failure import UsageError
 from schemas.keys import keys_of, nearest, place
+from schemas.problem import in_words
 
 MOST_NAMED = 12
 """Keys of a section that are named where none is like an unknown one."""
@@ -36,9 +37,9 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
     for at, (where, item) in enumerate(places):
         key, given = f"`{'.'.join(where)}`", item.get("input")
         if item["type"] == "extra_forbidden":
-            near = nearest(where[-1], keys_of(root, where[:-1]))
-            meant = [near] if near else named(root, where[-1])
             known = keys_of(root, where[:-1])
+            near = nearest(where[-1], known)
+            meant = [near] if near else named(root, where[-1])
             there = f"; known: {', '.join(known)}." if len(known) <= MOST_NAMED else "; docs/config.md has all."
             lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
         elif item["type"] == "tuple_type":

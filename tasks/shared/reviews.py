@@ -16,7 +16,8 @@ from curation.converters.exchanged import Decided
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
-from schemas.failure import FlywheelError, UsageError, is_environment_failure, problem_of
+from schemas.failure import FlywheelError, UsageError, is_environment_failure
+from schemas.problem import problem_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
