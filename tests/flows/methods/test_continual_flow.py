@@ -19,6 +19,7 @@ from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import pins_of
+from tests.flows.conftest import Turned
 from tests.tier import FULL
 
 
@@ -33,9 +34,10 @@ def weights(lake: Lake, version: str) -> bytes:
     return (checkpoint_folder(lake, version) / "model.safetensors").read_bytes()
 
 
-def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_one(small: Config) -> None:
-    config = trained(small, ct_every=1)
-    flywheel(config, iterations=2)
+def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_one(turned: Turned) -> None:
+    small = turned(1)
+    config = trained(small, small.suite.tasks, ct_every=1)
+    flywheel(config, iterations=1)
     lake = Lake.open(config.lake)
     said = {
         row["iteration"]: json.loads(row["result"]) for row in lake.read("stages", where={"stage": "ct"}).to_pylist()

@@ -100,6 +100,7 @@ def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun:
     assert begun.read("policies").num_rows == 2
 
 
+@IN_FULL  # tests/unit/curation has pairs by themselves
 def test_where_trajectories_of_a_group_part_pairs_are_kept_and_trained_on(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, method="dpo", groups=6), 0.2), iterations=1)
     pairs = begun.read("pairs").to_pylist()
