@@ -1,5 +1,6 @@
 """Looking at other processes, any of which may end between two looks."""
 
+import time
 from collections.abc import Iterable
 
 import psutil
@@ -16,3 +17,19 @@ def words(process: psutil.Process) -> list[str]:
 def running(module: str, among: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Those that run a Python module, in the order given."""
     return [one for one in among if module in words(one)]
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def left(pids: Iterable[int], seconds: float = 5.0) -> list[int]:
+    """Those of these processes that are still alive after so many seconds; looks until none is."""
+    until, there = time.monotonic() + seconds, list(pids)
+    while (there := [pid for pid in there if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    return there

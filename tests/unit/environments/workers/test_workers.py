@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from environments.workers.process import PREFIX
 from schemas import action as act
 from schemas.failure import ActionFailure, EnvironmentDown, FlywheelError, SandboxFailure
 from schemas.observation import Outcome
+from tests.processes import left
 
 SCRIPT = Path(__file__).with_name("foreign_worker.py")
 
@@ -47,14 +47,6 @@ async def verdict(sandbox: Sandbox) -> Outcome:
     verifier = verifier_of("openenv")
     assert verifier is not None
     return await sandbox.verify(verifier)
-
-
-def left(pids: Iterable[int]) -> list[int]:
-    """Those of these processes that are not gone in five seconds."""
-    until, there = time.monotonic() + 5, list(pids)
-    while there and time.monotonic() < until:
-        there = [pid for pid in there if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-    return there
 
 
 def folders() -> list[Path]:

@@ -14,6 +14,7 @@ import pytest
 from models.serving.process import ServerProcess, require_program
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
+from tests.processes import left
 
 SERVER = """
 import http.server, subprocess, sys
@@ -40,15 +41,6 @@ def children(tmp_path: Path) -> list[int]:
     return [int(line.split()[-1]) for line in (tmp_path / "started").read_text().splitlines()]
 
 
-def gone(pid: int) -> bool:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_it_is_waited_for_keeps_its_port_and_ends_with_all_that_it_started(
     config: ServerConfig, tmp_path: Path
 ) -> None:
@@ -59,7 +51,7 @@ def test_it_is_waited_for_keeps_its_port_and_ends_with_all_that_it_started(
     server.start(tmp_path / "two")
     assert httpx.get(f"{server.url}/models").status_code == 200
     server.stop()
-    assert not server.alive and all(gone(pid) for pid in children(tmp_path))
+    assert not server.alive and left(children(tmp_path)) == []
     said = (tmp_path / "started").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in said] == [str(tmp_path / "a b"), str(tmp_path / "two")]
 
@@ -78,7 +70,7 @@ def test_nothing_is_left_when_who_started_it_is_killed_outright(config: ServerCo
         everything = [keeper.pid, *(one.pid for one in keeper.children(recursive=True)), *children(tmp_path)]
         assert len(set(everything)) == 3
         flow.send_signal(signal.SIGKILL)
-    assert all(gone(pid) for pid in everything)
+    assert left(everything) == []
 
 
 def test_one_that_ends_is_noticed(config: ServerConfig, tmp_path: Path) -> None:
@@ -90,7 +82,7 @@ def test_one_that_ends_is_noticed(config: ServerConfig, tmp_path: Path) -> None:
     end = time.monotonic() + 10
     while server.alive and time.monotonic() < end:
         time.sleep(0.05)
-    assert not server.alive and all(gone(pid) for pid in children(tmp_path))
+    assert not server.alive and left(children(tmp_path)) == []
 
 
 def test_one_that_does_not_start_is_an_error_that_quotes_its_log(tmp_path: Path) -> None:
