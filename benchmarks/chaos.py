@@ -4,7 +4,8 @@ First a wheel on the fake environment: its flow's process, its trainer and the t
 SIGKILL, each kind as likely as any other that is there: while the command starts, at any time, or soon after a stage
 began. Then it is finished, and a second lake of the same config and lake id turns as many iterations undisturbed.
 Rows of every table are compared, all columns but those that tell the time, a run's id, the code's commit or the number
-of a commit (`benchmarks.shared.outcome`), and so are the sha256 of every policy's weights.
+of a commit (`benchmarks.shared.outcome`), and so are the sha256 of every policy's weights; log probabilities must agree
+within the rounding of bf16.
 
 Then a wheel on MiniWoB++ pages loses browsers while it collects. A trajectory whose browser died is a failure that is
 kept, and its next attempt draws other actions, so what is compared is: each planned trajectory stands once, and those
@@ -24,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.shared.outcome import accepted, compared, differences, half_written, outcome
+from benchmarks.shared.outcome import accepted, compared, differences, half_written, most_apart, outcome
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.serving import serve_prefect
 from benchmarks.shared.victims import FLOW, Wheel
@@ -73,6 +74,8 @@ FAKE = {
 PAGES = {
     "environment": "miniwob", "size": "pages = 4", "tasks": '["click-test", "click-button"]', "trajectories": "150",
 }  # fmt: skip
+ROUNDING = 0.02
+"""What a token's log probability may differ by; of one that was -8.24, 0.002 was seen."""
 MANY = 10_000
 HUNG_S = 900.0
 SOON_S = 2.0
@@ -90,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(_browsers(Path(folder), options))
     wanted = {row["scenario"]: row["asked"] for row in rows}
     bars = [Bar(f"{row['scenario']}: {name}", row[name], 0, "lower") for row in rows for name in ZERO if name in row]
+    bars.append(Bar("fake: log probabilities apart", rows[0]["log probabilities apart"], ROUNDING, "lower"))
     bars += [Bar(f"{row['scenario']}: kills", row["kills"], wanted[row["scenario"]], "higher") for row in rows]
     return finish("chaos", rows, bars, options.json, [[row] for row in rows])
 
@@ -208,6 +212,7 @@ def _compared(disturbed: Path, calm: Path) -> Row:
         "accepted lost": (others - mine).total(),
         "accepted doubled": sum(count - 1 for count in mine.values()),
         "half-written versions": half_written(ours),
+        "log probabilities apart": most_apart(theirs, ours),
         "differences": apart,
     }
 

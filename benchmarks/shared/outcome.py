@@ -1,10 +1,13 @@
 """What a lake comes to, by table: every row and column but those that tell the time or count commits.
 
-Two lakes of one config and one lake id must come to the same, however often one of them was disturbed.
+Two lakes of one config and one lake id must come to the same, however often one of them was disturbed. Log
+probabilities alone are compared within rounding, and by themselves: which prompts share a batch is a matter of time,
+and a row's bf16 sums depend on how many rows there are.
 """
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +24,8 @@ from storage.lake import Lake
 CLOCKS = ("run_id", "wall_s", "observe_ms", "think_ms", "act_ms", "seconds", "data_versions", "code")
 """Columns that are not compared, beside those that hold an instant: durations, the ids of runs, numbers of commits, and
 the commit of the code."""
+ROUNDED = "logprobs"
+"""The column of `steps` that is compared within rounding."""
 NUMBERS = ("metrics", "result", "config")
 """Columns of JSON, of which keys that tell a duration, where a lake is, or numbers of commits, are left out."""
 _CLOCK = re.compile(r"seconds|.*_s|resumed_at|say|waited|lake|trainer_idle|sandbox_idle|versions")
@@ -69,6 +74,21 @@ def _example(name: str, missing: Rows, surplus: Rows) -> str:
     return next(iter(missing or surplus))[:1000]
 
 
+def most_apart(undisturbed: Lake, disturbed: Lake) -> float:
+    """The largest difference of a token's log probability in steps that both lakes have; infinite where a step has
+    another number of tokens."""
+    mine, others = _log_probabilities(disturbed), _log_probabilities(undisturbed)
+    both = mine.keys() & others.keys()
+    if any(len(mine[key]) != len(others[key]) for key in both):
+        return math.inf
+    return max((abs(a - b) for key in both for a, b in zip(mine[key], others[key], strict=True)), default=0.0)
+
+
+def _log_probabilities(lake: Lake) -> dict[tuple[str, int], list[float]]:
+    rows = lake.read("steps", ["trajectory_id", "step", ROUNDED]).to_pylist()
+    return {(row["trajectory_id"], row["step"]): row[ROUNDED] or [] for row in rows}
+
+
 def accepted(lake: Lake) -> Counter[str]:
     """How often each trajectory is there that the filter routed to training."""
     routed = lake.read("verdicts", ["trajectory_id"], {"gate": DECISION, "route": "sft"})["trajectory_id"].to_pylist()
@@ -89,7 +109,8 @@ def half_written(lake: Lake) -> int:
 
 def compared(name: str) -> list[str]:
     """The columns of a table that are compared."""
-    return [one.name for one in TABLES[name].schema if one.name not in CLOCKS and not pa.types.is_timestamp(one.type)]
+    left_out = (*CLOCKS, ROUNDED)
+    return [one.name for one in TABLES[name].schema if one.name not in left_out and not pa.types.is_timestamp(one.type)]
 
 
 def _rows(lake: Lake, name: str) -> Rows:

@@ -1,11 +1,12 @@
 """What the chaos benchmark compares: it sees a row that is lost, doubled or other, and not the time."""
 
 import json
+import math
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.outcome import accepted, differences, half_written, outcome
+from benchmarks.shared.outcome import accepted, differences, half_written, most_apart, outcome
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tests.unit.storage.conftest import DEFAULTS, NOON
@@ -44,6 +45,14 @@ def test_a_lost_a_doubled_and_another_row_are_named_with_their_table(tmp_path: P
     assert sorted(found) == ["stages", "steps", "verdicts"]
     assert found["steps"].startswith("0 missing, 1 too many") and found["verdicts"].startswith("1 missing, 0 too many")
     assert accepted(one) == {"t0": 1} and not accepted(other)
+
+
+def test_log_probabilities_are_compared_by_themselves(tmp_path: Path) -> None:
+    one = filled(tmp_path / "one", steps={"logprobs": [-1.0, -8.25]})
+    rounded = filled(tmp_path / "rounded", steps={"logprobs": [-1.0, -8.5]})
+    longer = filled(tmp_path / "longer", steps={"logprobs": [-1.0, -8.25, -2.0]})
+    assert differences(outcome(one), outcome(rounded)) == {}
+    assert [most_apart(one, other) for other in (one, rounded, longer)] == [0.0, 0.25, math.inf]
 
 
 def test_other_weights_are_seen(tmp_path: Path) -> None:
