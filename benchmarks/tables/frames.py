@@ -1,6 +1,8 @@
 """The curriculum query's evidence in Polars and in pandas: by task, the policy's successes and failures, older ones
-counted less, without what is in quarantine (`storage/queries/views/evidence.sql`)."""
+counted less, without what is in quarantine (`storage/queries/views/evidence.sql`); like the query, they leave
+unread what counts less than 10^-15."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,7 @@ from storage.lake import Lake
 
 Evidence = Mapping[str, tuple[float, float]]
 QUARANTINE = "quarantine"
+LEAST = 1e-15
 
 
 def in_polars(lake: Lake, iteration: int, forgetting: float) -> Evidence:
@@ -27,6 +30,7 @@ def in_polars(lake: Lake, iteration: int, forgetting: float) -> Evidence:
     weight = pl.lit(forgetting).pow(iteration - 1 - pl.col("iteration"))
     counted = (
         _scan(lake, "trajectories")
+        .filter(pl.col("iteration") >= _first(iteration, forgetting))
         .filter((pl.col("policy") == "policy") & pl.col("success").is_not_null())
         .join(decisions, on="trajectory_id", how="anti")
         .group_by("task_id")
@@ -42,7 +46,8 @@ def in_pandas(lake: Lake, iteration: int, forgetting: float) -> Evidence:
     routes = verdicts[verdicts["gate"] == "route"].sort_values(["created_at", "gate_version"])
     last = routes.groupby("trajectory_id")["route"].last()
     held = set(last[last == QUARANTINE].index)
-    rows = _frame(lake, "trajectories", ["trajectory_id", "task_id", "policy", "success", "iteration"])
+    counting = pads.field("iteration") >= math.ceil(_first(iteration, forgetting))
+    rows = _frame(lake, "trajectories", ["trajectory_id", "task_id", "policy", "success", "iteration"], counting)
     rows = rows[(rows["policy"] == "policy") & rows["success"].notna() & ~rows["trajectory_id"].isin(held)]
     weight = forgetting ** (iteration - 1 - rows["iteration"].astype("float64"))
     won = rows["success"].astype(bool)
@@ -57,9 +62,14 @@ def _scan(lake: Lake, table: str) -> pl.LazyFrame:
     return pl.scan_parquet(_table(lake, table).file_uris(), hive_partitioning=True)
 
 
-def _frame(lake: Lake, table: str, columns: list[str]) -> Any:  # its stubs know less than pandas does
+def _frame(lake: Lake, table: str, columns: list[str], which: pads.Expression | None = None) -> Any:
     dataset: pads.Dataset = _table(lake, table).to_pyarrow_dataset()
-    return dataset.to_table(columns=columns).to_pandas()
+    return dataset.to_table(columns=columns, filter=which).to_pandas()  # its stubs know less than pandas does
+
+
+def _first(iteration: int, forgetting: float) -> float:
+    """From which iteration on evidence counts."""
+    return iteration - 1 - math.log(LEAST) / math.log(forgetting)
 
 
 def _table(lake: Lake, table: str) -> DeltaTable:

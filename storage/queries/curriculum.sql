@@ -1,7 +1,8 @@
 -- Which tasks the iteration $iteration shall roll out, from everything the lake knew before it.
 --
--- Evidence (`views/evidence.sql`) counts forgetting^age, where the iteration just before has age 0. A relay's success
--- is not the policy's own: like the explorer's, it only says that the task can be solved.
+-- Evidence (`views/evidence.sql`) counts forgetting^age, where the iteration just before has age 0; what counts less than
+-- 10^-15 is not read, so that old iterations cost nothing. A relay's success is not the policy's own: like the
+-- explorer's, it only says that the task can be solved.
 --
 -- The posterior is Beta(successes + 1/2, failures + 1/2). A task weighs 2 sqrt(p (1 - p)): most at p = 1/2, where a
 -- policy's next trajectories differ most from each other (Foster and Foerster, arXiv 2502.12272, weigh by p (1 - p)). p
@@ -19,7 +20,10 @@ policy_counts AS (
         task_id,
         sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (success) AS successes,
         sum(pow($forgetting::DOUBLE, $iteration - 1 - iteration)) FILTER (NOT success) AS failures
-    FROM evidence WHERE iteration < $iteration GROUP BY task_id
+    FROM evidence
+    WHERE iteration < $iteration AND iteration >= $iteration - 1
+        - coalesce(ln(1e-15) / nullif(ln(greatest($forgetting::DOUBLE, 1e-15)), 0.0), $iteration)
+    GROUP BY task_id
 ),
 shown AS (
     SELECT task_id, success, policy FROM trajectories

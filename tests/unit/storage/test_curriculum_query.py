@@ -71,6 +71,20 @@ def test_older_trajectories_count_less(lake: Lake, rolled_out) -> None:
     assert choice["posterior"] == pytest.approx(2.5 / 6)
 
 
+def test_what_counts_next_to_nothing_is_left_out_and_nothing_is_where_nothing_is_forgotten(lake, rolled_out) -> None:
+    rolled_out("long ago", 3, 1, iteration=0)
+    rolled_out("just before", 2, 1, iteration=59)
+
+    def counted(forgetting: float) -> dict[str, tuple[float, float]]:
+        choices = _choices(lake, ["long ago", "just before"], iteration=60, forgetting=forgetting)
+        return {task: (choice["successes"], choice["failures"]) for task, choice in choices.items()}
+
+    assert counted(0.5) == {"long ago": (0.0, 0.0), "just before": (2.0, 1.0)}, "0.5^59 is less than 10^-15"
+    assert counted(0.6)["long ago"] == pytest.approx((3 * 0.6**59, 0.6**59))
+    assert counted(1.0) == {"long ago": (3.0, 1.0), "just before": (2.0, 1.0)}
+    assert counted(0.0) == {"long ago": (0.0, 0.0), "just before": (2.0, 1.0)}
+
+
 def test_few_trajectories_get_the_benefit_of_the_doubt(lake: Lake, rolled_out) -> None:
     rolled_out("few", 0, 4)
     rolled_out("many", 4, 36)
