@@ -19,6 +19,11 @@ def running(module: str, among: Iterable[psutil.Process]) -> list[psutil.Process
     return [one for one in among if module in words(one)]
 
 
+def mentioning(text: str, among: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those in whose command line a text stands, in the order given."""
+    return [one for one in among if text in " ".join(words(one))]
+
+
 def alive(pid: int) -> bool:
     """Whether it runs; a zombie does not."""
     try:

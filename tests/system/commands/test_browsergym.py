@@ -18,6 +18,7 @@ from environments.workers.environment import WorkerConfig, WorkerEnvironment
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from schemas.observation import Outcome
+from tests.processes import mentioning
 
 PYTHON = os.environ.get("FLYWHEEL_BROWSERGYM_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="FLYWHEEL_BROWSERGYM_PYTHON names no Python with BrowserGym")
@@ -67,7 +68,7 @@ def test_a_worker_that_is_killed_in_an_episode_is_blameless_and_nothing_of_its_b
             with pytest.raises(SandboxFailure, match="the worker browsergym ended at step"):
                 async with pool.lease(theirs.task("click-test"), 1) as sandbox:
                     all_of_them = psutil.Process().children(recursive=True)
-                    named = [one for one in all_of_them if "browsergym_worker.py" in " ".join(one.cmdline())]
+                    named = mentioning("browsergym_worker.py", all_of_them)
                     os.kill(named[-1].pid, signal.SIGKILL)
                     await sandbox.perform(act.Wait())
             assert len(all_of_them) > 4 and psutil.wait_procs(all_of_them, 5)[1] == []

@@ -24,6 +24,7 @@ from environments.webapp.sandbox import WebAppReward, WebAppSandbox
 from environments.webapp.script import action_for
 from schemas.action import Click, Wait
 from schemas.observation import Outcome
+from tests.processes import left
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parents[2] / "webapps"
@@ -269,7 +270,6 @@ def test_nothing_is_left_when_the_process_is_killed_outright():
     assert children and httpx.get(f"{base}/", headers={"host": "notes.localhost"}, trust_env=False).status_code == 200
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    assert left((one.pid for one in children), 10) == []
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{base}/", trust_env=False)

@@ -15,7 +15,7 @@ from learning.identity import steps_folder
 from learning.job import Job, Message
 from schemas.failure import FlywheelError
 from storage.objects import open_store
-from tests.processes import running, words
+from tests.processes import left, mentioning, running, words
 from tests.system.parts.s3 import BUCKET
 from tests.system.parts.trainings import PAGE, on, same, template, trained
 from tests.tier import IN_FULL
@@ -152,15 +152,13 @@ def test_an_interrupted_run_ends_what_a_command_started_and_cancels_it(
 
     def interrupt(message: Message) -> None:
         if message.step is not None:
-            everything = [one for one in psutil.process_iter() if str(tmp_path) in " ".join(words(one))]
-            seen.extend(everything)
+            seen.extend(mentioning(str(tmp_path), psutil.process_iter()))
             raise Enough
 
     with pytest.raises(Enough):
         trained(both, interrupt)
     assert cancelled.read_text().startswith("flywheel-") and seen
-    _, alive = psutil.wait_procs(seen, timeout=15)
-    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    assert left((one.pid for one in seen), 15) == []
 
 
 SRUN = """#!/bin/sh
