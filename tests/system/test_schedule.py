@@ -102,6 +102,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     prefect_home(folder / "home" / "prefect")
     environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), MARK: mark}
     environ.pop("PREFECT_API_URL", None)
+    environ["PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS"] = "2"  # a minute otherwise
     words = [sys.executable, "-m", "apps.cli", "up", "--port", str(port)]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(words, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True)
