@@ -11,11 +11,7 @@ in fp32 without: the fastest counts.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import venv
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -23,30 +19,25 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.shared.trl_arms.workload import Workload, write_workload
-from schemas.home import home
+from benchmarks.shared.trl_arms.running import run, trl_python
+from benchmarks.shared.trl_arms.workload import SMALL, Scale, write_workload
 
-TRL = "trl==1.16.0"
 OURS = ("ours bf16", "ours fp32")
 THEIRS = ("trl defaults", "trl bf16", "trl fp32")
 BARS = {"sft equal": 1.3, "sft mixed": 2.0, "dpo": 1.2}
-THREADS = 2
 CLOSE = 0.01
 """By how much the first losses in fp32 may differ, as a share."""
-ROOT = Path(__file__).parents[1]
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Prints a row per workload and arm; exit code 1 if a bar is missed."""
     options = _options(words)
-    python = _environment()
+    python = trl_python()
     with TemporaryDirectory(prefix="flywheel-trl-") as folder:
-        works = write_workload(Path(folder), list(BARS), short=options.short)
+        works = write_workload(Path(folder), list(BARS), Scale(dict(SMALL), steps=2) if options.short else Scale())
         runs = [
-            {"work": work.name, "arm": arm, **_run(work, arm, python)}
+            {"work": work.name, "arm": arm, **run(work, arm, python)}
             for number in range(1 if options.short else options.rounds)
             for work in works
             for arm in (_turns() if number % 2 == 0 else reversed(_turns()))
@@ -66,34 +57,6 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 def _turns() -> list[str]:
     """Ours and theirs by turns."""
     return [THEIRS[0], OURS[0], THEIRS[1], OURS[1], THEIRS[2]]
-
-
-def _environment() -> Path:
-    """The Python of an environment that has TRL, and torch and transformers from ours."""
-    folder = home() / "benchmarks" / "trl" / TRL
-    python = folder / "bin" / "python"
-    if not (folder / "whole").exists():
-        venv.create(folder, clear=True, with_pip=True)
-        (own,) = folder.glob("lib/python*/site-packages")
-        (own / "shared.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
-        subprocess.run([python, "-m", "pip", "install", "-q", TRL], check=True)
-        (folder / "whole").touch()
-    return python
-
-
-def _run(work: Workload, arm: str, python: Path) -> dict[str, float]:
-    """One training; the worker's last line is its numbers."""
-    side, _, setting = arm.partition(" ")
-    command = (
-        [sys.executable, "-m", "benchmarks.shared.trl_arms.ours", str(work.job), setting]
-        if side == "ours"
-        else [str(python), str(ROOT / "benchmarks" / "shared" / "trl_arms" / "theirs.py"), str(work.chats), setting]
-    )
-    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
-    if done.returncode:
-        raise RuntimeError(f"{arm} on {work.name}: {done.stderr[-3000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def _row(runs: Sequence[dict[str, Any]], work: str, arm: str) -> dict[str, Any]:

@@ -39,6 +39,9 @@ def build_random(
     vision_hidden: int = 64,
     vision_layers: int = 2,
     vocabulary: int = 0,
+    intermediate: int = 0,
+    vision_intermediate: int = 0,
+    vision_heads: int = 0,
 ) -> None:
     """Writes a random model with its processor.
 
@@ -48,8 +51,10 @@ def build_random(
         seed: draws the weights.
         out: directory to make.
         hidden, layers, heads, kv_heads, head_width: the text stack; the width is a multiple of 16.
-        vision_hidden, vision_layers: the vision tower; heads are 32 wide.
+        vision_hidden, vision_layers: the vision tower.
         vocabulary: words of its tables, where those of the tokeniser are fewer.
+        intermediate, vision_intermediate: the width within a gated layer; if 0, twice the stack's.
+        vision_heads: of the vision tower; if 0, they are 32 wide.
 
     Raises:
         UsageError: no such kind.
@@ -60,8 +65,12 @@ def build_random(
     if kind not in KINDS:
         raise UsageError(f"no architecture {kind!r}.", f"One of {', '.join(KINDS)}.")
     tokenizer = _tokenizer(texts)
+    text = _text(kind, hidden, layers, heads, kv_heads, head_width)
     vision = {**_vision(kind, vision_hidden, vision_layers), "out_hidden_size": hidden}
-    config = _config(kind, tokenizer, _text(kind, hidden, layers, heads, kv_heads, head_width), vision, vocabulary)
+    text["intermediate_size"] = intermediate or text["intermediate_size"]
+    vision["intermediate_size"] = vision_intermediate or vision["intermediate_size"]
+    vision["num_heads"] = vision_heads or vision["num_heads"]
+    config = _config(kind, tokenizer, text, vision, vocabulary)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: Any = AutoModelForImageTextToText.from_config(config)

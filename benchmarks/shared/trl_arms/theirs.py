@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from datasets import Dataset, Features, List, Value  # pyright: ignore
 from datasets import Image as Picture  # pyright: ignore
+from PIL import Image
 from transformers import AutoModelForImageTextToText, TrainerCallback
-from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer  # pyright: ignore
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer  # pyright: ignore
 
+from benchmarks.shared.trl_arms.reward import worth
 from models.families.processor import read_processor
 
 
@@ -46,36 +48,66 @@ def main() -> None:
     """Every chat once, in order."""
     path, setting = sys.argv[1:]
     given = json.loads(Path(path).read_text())
-    columns = ("prompt", "completion") if given["method"] == "sft" else ("prompt", "chosen", "rejected")
-    rows = [
-        {**dict(zip(columns, (row["prompt"], *row["replies"]), strict=True)), "images": row["images"]}
-        for row in given["rows"]
-    ]
-    features = Features({**dict.fromkeys(columns, Value("string")), "images": List(Picture())})
     clock = Clock()
     with TemporaryDirectory() as out:
         shared: dict[str, Any] = {
             "output_dir": out, "per_device_train_batch_size": given["batch"], "num_train_epochs": 1,
             "learning_rate": given["rate"], "lr_scheduler_type": "constant", "logging_steps": 1, "report_to": "none",
-            "use_cpu": True, "save_strategy": "no", "max_length": None, "max_grad_norm": 1.0, "disable_tqdm": True,
-            "train_sampling_strategy": "sequential", "dataloader_pin_memory": False,
+            "use_cpu": given["device"] == "cpu", "save_strategy": "no", "max_grad_norm": 1.0, "disable_tqdm": True,
+            "train_sampling_strategy": "sequential", "dataloader_pin_memory": given["device"] != "cpu",
         }  # fmt: skip
         if setting != "defaults":
             shared |= {"bf16": setting == "bf16", "gradient_checkpointing": False}
         model = AutoModelForImageTextToText.from_pretrained(given["model"], dtype=torch.float32)
-        trainer_of, config = (
-            (SFTTrainer, SFTConfig(completion_only_loss=True, **shared))
-            if given["method"] == "sft"
-            else (DPOTrainer, DPOConfig(beta=given["beta"], **shared))
+        trainer = MAKE[given["method"]](
+            given, shared, model=model, processing_class=read_processor(Path(given["model"])), callbacks=[clock]
         )
-        trainer = trainer_of(
-            model=model, args=config, train_dataset=Dataset.from_list(rows, features=features),
-            processing_class=read_processor(Path(given["model"])), callbacks=[clock],
-        )  # fmt: skip
         trainer.train()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    rate = len(rows) / (clock.ended - clock.begun)
-    print(json.dumps({"samples/s": rate, "first loss": clock.losses[0], "peak MiB": peak}))
+    answers = given["group"] if given["method"] == "grpo" else 1
+    rate = len(given["rows"]) * answers / (clock.ended - clock.begun)
+    print(json.dumps({"samples/s": rate, "first loss": clock.losses[0], "peak MiB": peak_mib()}))
+
+
+def _sft(given: dict[str, Any], shared: dict[str, Any], **more: Any) -> Any:
+    args = SFTConfig(completion_only_loss=True, max_length=None, **shared)
+    return SFTTrainer(args=args, train_dataset=_texts(given, "prompt", "completion"), **more)
+
+
+def _dpo(given: dict[str, Any], shared: dict[str, Any], **more: Any) -> Any:
+    args = DPOConfig(beta=given["beta"], max_length=None, **shared)
+    return DPOTrainer(args=args, train_dataset=_texts(given, "prompt", "chosen", "rejected"), **more)
+
+
+def _grpo(given: dict[str, Any], shared: dict[str, Any], **more: Any) -> Any:
+    args = GRPOConfig(
+        num_generations=given["group"], max_completion_length=given["tokens"], temperature=1.0, beta=0.0,
+        shuffle_dataset=False, **{name: value for name, value in shared.items() if name != "train_sampling_strategy"},
+    )  # fmt: skip
+    rows = [{"prompt": row["prompt"], "images": [Image.open(one) for one in row["images"]]} for row in given["rows"]]
+    return GRPOTrainer(args=args, reward_funcs=_reward, train_dataset=Dataset.from_list(rows), **more)
+
+
+MAKE = {"sft": _sft, "dpo": _dpo, "grpo": _grpo}
+
+
+def _reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    return [worth(ids) for ids in completion_ids]
+
+
+def _texts(given: dict[str, Any], *columns: str) -> Dataset:
+    rows = [
+        {**dict(zip(columns, (row["prompt"], *row["replies"]), strict=True)), "images": row["images"]}
+        for row in given["rows"]
+    ]
+    features = Features({**dict.fromkeys(columns, Value("string")), "images": List(Picture())})
+    return Dataset.from_list(rows, features=features)
+
+
+def peak_mib() -> float:
+    """The most memory so far: the GPU's where there is one in use, else the process's."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

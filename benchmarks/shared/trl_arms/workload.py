@@ -5,8 +5,9 @@ import io
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from PIL import Image, ImageDraw
 
@@ -21,13 +22,13 @@ from models.families.screen import picture
 from models.random_vlm import build_random
 from schemas.action import Click, to_json
 from schemas.config.sections import PolicyConfig
-from schemas.config.training import PreferenceConfig, TrainConfig
+from schemas.config.training import TrainConfig
 from schemas.sample import Past, TrainSample
 
 NAMES = ("submit", "cancel", "next page", "search the shop", "open the settings")
 EQUAL, MIXED = (224, 160), ((160, 224), (320, 256), (640, 480))
-BATCH, STEPS = 8, 8
 SIZE = {
+    "kind": "qwen3_vl",
     "hidden": 512,
     "layers": 8,
     "heads": 8,
@@ -37,8 +38,25 @@ SIZE = {
     "vision_layers": 6,
 }
 """About 21 million weights."""
-SMALL = {"hidden": 64, "layers": 2}
+SMALL = {"kind": "qwen3_vl", "hidden": 64, "layers": 2}
 POLICY = PolicyConfig(history_images=2, max_new_tokens=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is trained on what."""
+
+    model: dict[str, Any] = field(default_factory=lambda: dict(SIZE))
+    """`models.random_vlm.build_random`'s."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    batch: int = 8
+    steps: int = 8
+    mixed: tuple[tuple[int, int], ...] = MIXED
+    """Sizes of screens where they differ."""
+    group: int = 4
+    """Replies to one prompt, of the batch, for GRPO."""
+    train: dict[str, Any] = field(default_factory=dict[str, Any])
+    """More of our training's settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,49 +68,58 @@ class Workload:
     """Our job, as JSON."""
     chats: Path
     """The same for TRL: the model, the sizes of the training, and every chat with the paths of its pictures."""
+    group: int = 0
+    """How often each prompt is answered; 0 where replies are given."""
 
 
-def write_workload(folder: Path, names: Sequence[str], short: bool) -> list[Workload]:
-    """Writes the model and the comparisons of these names: `sft equal`, `sft mixed`, `dpo`."""
+def write_workload(folder: Path, names: Sequence[str], scale: Scale) -> list[Workload]:
+    """Writes the model and the comparisons of these names: `sft equal`, `sft mixed`, `dpo`, `grpo`."""
     texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
-    build_random("qwen3_vl", texts, 0, folder / "model", **(SMALL if short else SIZE))
-    count = BATCH * (2 if short else STEPS)
-    return [_write(folder, name, count) for name in names]
+    build_random(texts=texts, seed=0, out=folder / "model", **scale.model)
+    return [_write(folder, name, scale) for name in names]
 
 
-def _write(folder: Path, name: str, count: int) -> Workload:
+def _write(folder: Path, name: str, scale: Scale) -> Workload:
     own = folder / name.replace(" ", "-")
     own.mkdir()
-    draw, pngs = random.Random(0), dict[str, bytes]()
-    made = [_sample(draw, pngs, mixed=name != "sft equal") for _ in range(count)]
-    method = "dpo" if name == "dpo" else "sft"
+    draw, pngs, method = random.Random(0), dict[str, bytes](), name.partition(" ")[0]
+    count = scale.batch * scale.steps // (scale.group if method == "grpo" else 1)
+    sizes = (EQUAL,) if name == "sft equal" else scale.mixed
+    made = [_sample(draw, pngs, sizes, past=name in ("sft mixed", "dpo")) for _ in range(count)]
     if method == "dpo":
         write_preferences(own / "samples", [_preference(at, sample) for at, sample in enumerate(made)])
     else:
         write_samples(own / "samples", made)
     write_screenshots(own / "screenshots", pngs)
-    train = TrainConfig(
-        method=method, batch=BATCH, warmup=0, decay=0.0, processes=1, preference=PreferenceConfig(batch=BATCH)
-    )
+    train = TrainConfig.model_validate(
+        {
+            "method": "dpo" if method == "dpo" else "sft", "batch": scale.batch, "warmup": 0, "decay": 0.0,
+            "processes": 1, "device": scale.device, "preference": {"batch": scale.batch}, **scale.train,
+        }
+    )  # fmt: skip
     job = Job(
         parent=folder / "model", out=own / "out", samples=own / "samples", screenshots=own / "screenshots",
-        steps=count // BATCH, learning_rate=1e-5, policy=POLICY, train=train,
+        steps=scale.steps, learning_rate=1e-5, policy=POLICY, train=train,
     )  # fmt: skip
     (own / "job.json").write_text(job.model_dump_json())
-    chats = {"model": str(job.parent), "batch": BATCH, "rate": job.learning_rate, "beta": train.preference.beta}
-    (own / "chats.json").write_text(json.dumps({**chats, "method": method, "rows": list(_chats(job, own))}))
-    return Workload(name, own / "job.json", own / "chats.json")
+    chats = {
+        "model": str(job.parent), "batch": scale.batch, "rate": job.learning_rate, "beta": train.preference.beta,
+        "device": scale.device, "group": scale.group, "tokens": POLICY.max_new_tokens, "method": method,
+    }  # fmt: skip
+    rows = list(_prompts(job, own) if method == "grpo" else _chats(job, own))
+    (own / "chats.json").write_text(json.dumps({**chats, "rows": rows}))
+    return Workload(name, own / "job.json", own / "chats.json", scale.group if method == "grpo" else 0)
 
 
-def _sample(draw: random.Random, pngs: dict[str, bytes], mixed: bool) -> TrainSample:
-    past = tuple(
-        Past(f"Go to {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(mixed * draw.choice((0, 0, 1, 4, 9)))
+def _sample(draw: random.Random, pngs: dict[str, bytes], sizes: Sequence[tuple[int, int]], past: bool) -> TrainSample:
+    before = tuple(
+        Past(f"Go to {draw.choice(NAMES)}.", '{"type":"wait"}') for _ in range(past * draw.choice((0, 0, 1, 4, 9)))
     )
-    size = draw.choice(MIXED) if mixed else EQUAL
-    screens = [_screen(draw, size, pngs) for _ in range(min(2, len(past) + 1))]
+    size = draw.choice(sizes)
+    screens = [_screen(draw, size, pngs) for _ in range(min(2, len(before) + 1))]
     click = to_json(Click(x=round(draw.random(), 2), y=round(draw.random(), 2)))
-    name = draw.choice(NAMES) if mixed else NAMES[0]
-    return TrainSample("form/click", tuple(screens), f'Click on the "{name}" button.', past, "Click on it.", click)
+    name = draw.choice(NAMES) if len(sizes) > 1 else NAMES[0]
+    return TrainSample("form/click", tuple(screens), f'Click on the "{name}" button.', before, "Click on it.", click)
 
 
 def _preference(at: int, sample: TrainSample) -> Preference:
@@ -112,6 +139,21 @@ def _screen(draw: random.Random, size: tuple[int, int], pngs: dict[str, bytes]) 
     digest = hashlib.sha256(out.getvalue()).hexdigest()
     pngs[digest] = out.getvalue()
     return digest
+
+
+def _prompts(job: Job, folder: Path) -> Iterator[dict[str, object]]:
+    """Chats to be answered, as messages without their pictures, and where those are."""
+    family, screenshots = family_of(job.policy, job.parent), Screenshots(job.screenshots)
+    for sample in method_of(job.train).read(job.samples):
+        (digest,) = shown(sample, job.policy.history_images)
+        messages, _ = chat_of(sample, family, [screenshots.size(digest)], job.seed)
+        path = folder / f"{digest}.png"
+        picture(screenshots.png(digest), family.limits).save(path)
+        plain = [
+            {**one, "content": [{"type": "image"} if part["type"] == "image" else part for part in one["content"]]}
+            for one in messages
+        ]
+        yield {"prompt": plain, "images": [str(path)]}
 
 
 def _chats(job: Job, folder: Path) -> Iterator[dict[str, object]]:
