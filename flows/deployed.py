@@ -24,7 +24,7 @@ from tasks.running.budget import Exhausted
 from tasks.running.console import say
 from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
-from tasks.watch import Due, answering, watch_lake
+from tasks.watch import Due, answered, answering, watch_lake
 
 ConfigName = str
 Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
@@ -63,17 +63,22 @@ def collect(config: ConfigName = "", overrides: Overrides = []) -> Ended:
 
 
 @flow(name="retrain", flow_run_name=run_name, persist_result=False)
-def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "") -> str | Ended:
+def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", after: str = "") -> str | Ended:
     """Trains, evaluates and promotes from pinned data versions; collects nothing.
 
     Args:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
         like: a version whose training is repeated; empty for today's data.
+        after: the version that was trained last when this was asked for: if another one was since, this is answered
+            and ends; empty to train in any case.
     """
     resolved = load_config(config or None, overrides)
     if like:
         refuse_unrepeated(overrides)
+    if after and (newer := answered(resolved, after)):
+        say(f"retrain: {newer} was trained since this was asked for, after {after}")
+        return None
     with answering(resolved):
         return retraining.retrain.fn(resolved, like or None)
 

@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ class Lake:
         self._config = config
         self._mark = mark
         self._lock = threading.RLock()
+        self._noted: list[set[str]] = []
         self._tombstones = Tombstones(self._forgotten)
         self._copies = None if place.local or not config.cache_mb else self._cache(config.cache_mb * 1_000_000)
         self._tables = {
@@ -163,7 +165,7 @@ class Lake:
         Raises:
             LakeError: unknown table or version, a version whose files `maintain` removed, storage out of reach.
         """
-        stored = self._table(table)
+        stored = self._read(table)
         schema = stored.contract.schema
         wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or schema.names)
         condition = filters.expression(where)
@@ -181,7 +183,7 @@ class Lake:
         self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows that `read` would give, a few at a time: for pictures; raises as `read` does."""
-        stored, wanted = self._table(table), list(columns)
+        stored, wanted = self._read(table), list(columns)
         schema = pa.schema([stored.contract.schema.field(name) for name in wanted])
         try:
             found = scan(self._place.patiently, stored.dataset(version, where), wanted, filters.expression(where))
@@ -192,7 +194,7 @@ class Lake:
     def count(self, table: str, where: filters.Where | None = None, version: int | None = None) -> int:
         """How many rows a table has; raises as `read` does."""
         condition = filters.expression(where)
-        return self._table(table).read(version, lambda there: there.count_rows(filter=condition))
+        return self._read(table).read(version, lambda there: there.count_rows(filter=condition))
 
     def iterations(self, table: str) -> list[int]:
         """The iterations that a table which is partitioned by them has rows of, in order; reads no rows."""
@@ -200,6 +202,22 @@ class Lake:
         with self._lock:
             handle = stored.handle()
             return [] if handle is None else sorted({int(part["iteration"]) for part in handle.partitions()})
+
+    @contextmanager
+    def noting(self) -> Iterator[set[str]]:
+        """Collects the names of the tables that are read meanwhile, in whatever thread."""
+        names = set[str]()
+        self._noted.append(names)
+        try:
+            yield names
+        finally:
+            self._noted.remove(names)
+
+    def _read(self, table: str) -> StoredTable:
+        stored = self._table(table)
+        for names in self._noted:
+            names.add(table)
+        return stored
 
     def version(self, table: str) -> int | None:
         """The table's latest version, or None if it does not exist yet."""
@@ -252,7 +270,7 @@ class Lake:
         )
         connection.execute("SET TimeZone = 'UTC'")
         read = 0
-        for stored in [self._table(name) for name in tables or TABLES]:
+        for stored in [self._read(name) for name in tables or TABLES]:
             pinned = None if versions is None else versions.get(stored.contract.name)
             handle = stored.handle() if versions is None else None if pinned is None else stored.at(pinned)
             self._view(connection, stored, handle)

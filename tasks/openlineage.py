@@ -1,16 +1,23 @@
 """What was made from what, sent to whoever collects lineage, in OpenLineage's form (openlineage.io, spec 2-0-2).
 
-A stage, or a retraining, is a run of a job; the lake's tables, at their versions, and policies are its data sets. An
-event that cannot be delivered ends nothing: it is reported once.
+A stage, or a retraining, is a run of a job; the lake's tables, at their versions, and policies are its data sets, named
+as OpenLineage names files and objects. What is posted is posted by a thread of its own, so that no run waits for a
+collector; an event that cannot be delivered ends nothing: that is reported once.
 """
 
+import atexit
 import json
 import os
+import queue
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from schemas.config.openlineage import OpenLineageConfig
@@ -22,6 +29,13 @@ from tasks.shared.version import code_version
 
 SPEC = "https://openlineage.io/spec"
 EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
+HTTP = ("http://", "https://")
+AGAIN_S = 60.0
+"""How long nothing is posted after an event was lost: what comes meanwhile is lost, too."""
+LAST_S = 1.0
+"""How long a run that is told to end waits for its last event."""
+WAITING = 1000
+"""Events that may wait to be posted."""
 Event = dict[str, Any]
 
 
@@ -45,7 +59,8 @@ def emitted(
         run: its config says where to.
         job: what is done, such as a stage's name.
         about: tells this one from others of the job in the same run, such as `iteration 3`.
-        pins: the versions of the tables that it reads; those that there are when it begins if not given.
+        pins: the versions of the tables that it reads; those that there are when it begins if not given. Its inputs
+            are those of them that it has read by its end.
         parent: the policy that it reads.
 
     Yields:
@@ -56,16 +71,23 @@ def emitted(
         yield made
         return
     before = run.lake.versions()
-    read = Read(before if pins is None else pins, parent)
-    send(to, event(run, job, about, "START", read, {}))
-    try:
-        yield made
-    except BaseException as error:
-        state = "FAIL" if isinstance(error, Exception) else "ABORT"
-        send(to, event(run, job, about, state, read, {}, problem=str(error) or type(error).__name__))
-        raise
+    versions = before if pins is None else pins
+    send(to, event(run, job, about, "START", Read({}, parent), {}))
+
+    def read() -> Read:
+        return Read({table: version for table, version in versions.items() if table in names}, parent)
+
+    with run.lake.noting() as names:
+        try:
+            yield made
+        except BaseException as error:
+            state = "FAIL" if isinstance(error, Exception) else "ABORT"
+            send(to, event(run, job, about, state, read(), {}, problem=str(error) or type(error).__name__))
+            if state == "ABORT":  # what is told to end may not come to its ordinary end
+                flush(to, LAST_S)
+            raise
     changed = {table: at for table, at in run.lake.versions().items() if before.get(table) != at}
-    send(to, event(run, job, about, "COMPLETE", read, changed, made))
+    send(to, event(run, job, about, "COMPLETE", read(), changed, made))
 
 
 def event(
@@ -116,23 +138,73 @@ def event(
 
 
 def send(to: OpenLineageConfig, sent: Event) -> None:
-    """Delivers an event; says once where that is not possible."""
+    """Writes an event to its file, or leaves it to be posted; says once where that is not possible."""
     text = json.dumps(sent, sort_keys=True)
+    if to.to.startswith(HTTP):
+        _poster(to).put(text)
+        return
     try:
-        if to.to.startswith(("http://", "https://")):
-            _post(to, text)
-        else:
-            path = Path(to.to).expanduser()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-    except Exception as error:
-        if to.to not in _SAID:
-            _SAID.add(to.to)
-            err().print(f"OpenLineage events do not reach {to.to}: {error}", markup=False)
+        path = Path(to.to).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        _say_lost(to.to, error)
+
+
+class Poster:
+    """Posts events in order, in a thread of its own, which ends with the process."""
+
+    def __init__(self, to: OpenLineageConfig) -> None:
+        self._to = to
+        self._waiting = queue.Queue[str](WAITING)
+        self._again = 0.0
+        threading.Thread(target=self._work, name="openlineage", daemon=True).start()
+
+    def put(self, text: str) -> None:
+        """Leaves an event to be posted; it is lost where too many wait already."""
+        try:
+            self._waiting.put_nowait(text)
+        except queue.Full as error:
+            _say_lost(self._to.to, error)
+
+    def flush(self, seconds: float) -> bool:
+        """Waits until nothing waits any more, at most so long; whether that came."""
+        with (done := self._waiting.all_tasks_done):
+            return done.wait_for(lambda: not self._waiting.unfinished_tasks, seconds)
+
+    def _work(self) -> None:
+        while True:
+            text = self._waiting.get()
+            try:
+                if time.monotonic() >= self._again:
+                    _post(self._to, text)
+            except Exception as error:
+                self._again = time.monotonic() + AGAIN_S
+                _say_lost(self._to.to, error)
+            finally:
+                self._waiting.task_done()
+
+
+def flush(to: OpenLineageConfig, seconds: float) -> bool:
+    """Waits until every event is posted or lost, at most so long; whether that came."""
+    return not to.to.startswith(HTTP) or _poster(to).flush(seconds)
+
+
+@cache
+def _poster(to: OpenLineageConfig) -> Poster:
+    poster = Poster(to)
+    atexit.register(poster.flush, to.timeout_s)
+    return poster
 
 
 _SAID: set[str] = set()
+
+
+def _say_lost(address: str, error: Exception) -> None:
+    if address not in _SAID:
+        _SAID.add(address)
+        err().print(f"OpenLineage events do not reach {address}: {error or type(error).__name__}", markup=False)
 
 
 def _post(to: OpenLineageConfig, text: str) -> None:
@@ -146,8 +218,7 @@ def _post(to: OpenLineageConfig, text: str) -> None:
 def _tables(lake: Lake, versions: Mapping[str, int]) -> list[Event]:
     return [
         {
-            "namespace": lake.uri,
-            "name": f"tables/{table}",
+            **_dataset(lake, f"tables/{table}"),
             "facets": {"version": _facet("1-0-1", "DatasetVersionDatasetFacet", {"datasetVersion": str(version)})},
         }
         for table, version in sorted(versions.items())
@@ -155,7 +226,15 @@ def _tables(lake: Lake, versions: Mapping[str, int]) -> list[Event]:
 
 
 def _policies(lake: Lake, versions: Iterable[str]) -> list[Event]:
-    return [{"namespace": lake.uri, "name": f"policies/{version}", "facets": {}} for version in versions]
+    return [{**_dataset(lake, f"policies/{version}"), "facets": {}} for version in versions]
+
+
+def _dataset(lake: Lake, below: str) -> dict[str, str]:
+    """Namespace and name of what lies in the lake, by OpenLineage's naming of S3 objects and of local files."""
+    where = urlsplit(lake.uri) if "://" in lake.uri else None
+    if where is None:
+        return {"namespace": "file", "name": f"{lake.uri}/{below}"}
+    return {"namespace": f"{where.scheme}://{where.netloc}", "name": f"{where.path}/{below}".lstrip("/")}
 
 
 def _facet(version: str, kind: str, fields: Mapping[str, Any]) -> Event:

@@ -1,8 +1,9 @@
 """Whether there is enough new to train on: counted in the lake, against what the last training read.
 
-A server starts a retraining at the events that are emitted here (`apps.schedule.automations`). What was asked for is
-kept in the lake, so the same data asks once, whoever looks and however often; and again when as much has come anew, or
-when the retraining that answered came to nothing.
+A server starts a retraining at the events that are emitted here (`apps.schedule.automations`), one at a look, however
+much is due. What was asked for is kept in the lake, so the same data asks once, whoever looks and however often; and
+again when as much has come anew, or when the retraining that answered came to nothing. An event may be delivered twice:
+it names the policy that was trained last, and where another one has been trained by then it is answered.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,10 @@ FILE = "control/asked.json"
 """Among the lake's blobs."""
 ANSWER = "control/answer.json"
 """The retraining that was begun since then, if one was."""
+AFTER = "after"
+"""What an event calls the policy that was trained last when it was emitted."""
+NONE = "none"
+"""Before any was."""
 TRIES = 3
 """How often the same data asks where retraining comes to nothing."""
 
@@ -70,7 +75,8 @@ def answering(config: Config) -> Iterator[None]:
 
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_lake(config: Config) -> dict[str, Due]:
-    """Emits what is due and returns it, by event; nothing while the lake is paused or has no champion."""
+    """Emits the first of what is due and returns all of it, by event; nothing while the lake is paused or has no
+    champion."""
     lake = run_of(config, create=False).lake
     if pause := pause_of(lake):
         say(pause.text)  # what would be asked for now would be forgotten
@@ -81,9 +87,9 @@ def watch_lake(config: Config) -> dict[str, Due]:
     last = last_trained(lake)
     asked = _to_ask(lake, last)
     found = due(config, lake, last, asked)
-    emitted = [event for event, one in found.items() if emit(lake, event, {**asdict(one), "since": asked.since})]
-    if emitted:
-        counts = {**asked.counts, **{event: float(found[event].count) for event in emitted}}
+    first = next(iter(found), None)
+    if first and emit(lake, first, {**asdict(found[first]), AFTER: asked.since or NONE}):
+        counts = {**asked.counts, **{event: float(one.count) for event, one in found.items()}}
         lake.blobs.store.delete(ANSWER)
         lake.blobs.store.put(FILE, asked.model_copy(update={"counts": counts}).model_dump_json().encode())
     for event, one in found.items():
@@ -118,6 +124,13 @@ def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | N
         if asked.counts.get(event) != iteration:
             found[event] = Due(iteration, f"success is {drop[0]:.2f} lower in iteration {iteration}")
     return found
+
+
+def answered(config: Config, after: str) -> str | None:
+    """The policy that was trained since the one that an event names, which it therefore asks for no more; None if none
+    was."""
+    last = last_trained(Lake.open(config.lake, create=False))
+    return last.policy_version if last and last.policy_version != after else None
 
 
 def last_trained(lake: Lake) -> PolicyVersion | None:

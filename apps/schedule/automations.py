@@ -18,12 +18,15 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from apps.schedule.deployments import deployment, deployments, lake_of
 from schemas.failure import UsageError
 from tasks.running.events import DUE, ITERATION_COMPLETED, LAKE
+from tasks.watch import AFTER
 
 SILENT_S = 120
 """Runs give a sign of life every 30 s; one that was silent for so long is dead."""
 DEAD = "Its process gave no sign of life."
 ANY = "prefect.flow-run.*"
 """Also a state that a run waits in, whatever it is called: no process has to be alive then."""
+_NAMED = {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{AFTER} | default('', true) }}}}"}
+"""The policy that the event names; nothing for an event that names none, such as another's."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 
 
@@ -59,8 +62,8 @@ def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
     if (lake := lake_of(retrain)) is None:
         raise UsageError("It is not known of which lake the deployments are.", "Deploy by `flywheel schedule deploy`.")
     for event, why in DUE.items():
-        yield _run(f"flywheel: retrain {why}", event, retrain.id, *lake)
-    yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report.id, *lake)
+        yield _run(f"flywheel: retrain {why}", event, retrain.id, lake, {AFTER: _NAMED})
+    yield _run("flywheel: a report after every iteration", ITERATION_COMPLETED, report.id, lake)
     yield AutomationCore(
         name="flywheel: end runs whose process died",
         description=f"A run that gives no sign of life for {SILENT_S} s is crashed, and the next one can begin.",
@@ -81,10 +84,13 @@ def _automations(client: SyncPrefectClient) -> Iterator[AutomationCore]:
     )
 
 
-def _run(name: str, event: str, what: UUID, lake_id: str, lake: str) -> AutomationCore:
+def _run(
+    name: str, event: str, what: UUID, lake: tuple[str, str], parameters: dict[str, Any] | None = None
+) -> AutomationCore:
+    lake_id, address = lake
     return AutomationCore(
         name=name,
-        description=f"On the event {event} of the lake at {lake}.",
+        description=f"On the event {event} of the lake at {address}.",
         trigger=EventTrigger(expect={event}, match={"prefect.resource.id": f"{LAKE}.{lake_id}"}, threshold=1),
-        actions=[RunDeployment(source="selected", deployment_id=what, parameters=None, job_variables=None)],
+        actions=[RunDeployment(source="selected", deployment_id=what, parameters=parameters, job_variables=None)],
     )

@@ -1,11 +1,15 @@
 """Events say what was made from what, in OpenLineage's form; that they cannot be delivered ends nothing."""
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,7 +17,7 @@ import pytest
 from schemas.config import config_of
 from schemas.tables.stage import Stage
 from storage.lake import Lake
-from tasks.openlineage import emitted
+from tasks.openlineage import Read, emitted, event, flush
 from tasks.running.run import Run
 
 TAKEN: list[tuple[dict[str, Any], str | None]] = []
@@ -62,6 +66,7 @@ def sent(tmp_path: Path) -> list[dict[str, Any]]:
     run = run_to(tmp_path, str(tmp_path / "events" / "lineage.jsonl"))
     work(run)
     with emitted(run, "train", "iteration 0") as made:
+        assert run.lake.count("stages") == 1
         work(run, 1)
         made.append("policy-0000")
     with pytest.raises(ValueError, match="no"), emitted(run, "train", "iteration 1"):
@@ -75,9 +80,11 @@ def test_a_stage_is_a_run_of_a_job_with_the_tables_it_found_and_the_versions_it_
     assert begin["run"]["runId"] == end["run"]["runId"] and UUID(end["run"]["runId"])
     assert (end["job"]["namespace"], end["job"]["name"]) == ("flywheel", "mine.train")
     (found,), (table, policy) = end["inputs"], end["outputs"]
-    assert (found["name"], found["facets"]["version"]["datasetVersion"]) == ("tables/stages", "1")
-    assert (table["name"], table["facets"]["version"]["datasetVersion"]) == ("tables/stages", "2")
-    assert policy["name"] == "policies/policy-0000" and table["namespace"].endswith("/lake")
+    stages = f"{tmp_path}/lake/tables/stages"
+    assert (found["name"], found["facets"]["version"]["datasetVersion"]) == (stages, "1")
+    assert (table["name"], table["facets"]["version"]["datasetVersion"]) == (stages, "2")
+    assert (policy["namespace"], policy["name"]) == ("file", f"{tmp_path}/lake/policies/policy-0000")
+    assert begin["inputs"] == []
 
 
 def test_a_retraining_reads_the_versions_that_are_pinned_and_its_parent_and_not_what_the_lake_has_by_now(
@@ -87,13 +94,15 @@ def test_a_retraining_reads_the_versions_that_are_pinned_and_its_parent_and_not_
     work(run)
     work(run, 1)
     with emitted(run, "retrain", "retrained-0000", {"stages": 0, "steps": 4}, "policy-0000") as made:
+        run.lake.read("stages", version=0)
         work(run, 2)
         made.append("retrained-0000")
-    for one in lines(tmp_path / "lineage.jsonl"):
-        *tables, parent = one["inputs"]
-        read = {table["name"]: table["facets"]["version"]["datasetVersion"] for table in tables}
-        assert (read, parent["name"]) == ({"tables/stages": "0", "tables/steps": "4"}, "policies/policy-0000")
-    assert [table["name"] for table in one["outputs"]] == ["tables/stages", "policies/retrained-0000"]
+    begin, end = lines(tmp_path / "lineage.jsonl")
+    table, parent = end["inputs"]
+    assert begin["inputs"] == [parent]
+    named = [one["name"].removeprefix(f"{tmp_path}/lake/") for one in (table, parent, *end["outputs"])]
+    assert named == ["tables/stages", "policies/policy-0000", "tables/stages", "policies/retrained-0000"]
+    assert table["facets"]["version"]["datasetVersion"] == "0"
 
 
 def test_a_stage_that_fails_says_so_and_its_error_goes_on(tmp_path: Path) -> None:
@@ -120,8 +129,10 @@ def test_a_collector_is_posted_to_with_the_key_of_the_environment(
     tmp_path: Path, collector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
-    with emitted(run_to(tmp_path, collector), "train", "iteration 0"):
+    run = run_to(tmp_path, collector)
+    with emitted(run, "train", "iteration 0"):
         pass
+    assert flush(run.config.openlineage, 10)
     assert [(one["eventType"], key) for one, key in TAKEN] == [
         ("START", "Bearer secret"), ("COMPLETE", "Bearer secret"),
     ]  # fmt: skip
@@ -134,8 +145,31 @@ def test_a_collector_that_is_away_ends_nothing_and_is_said_once(
     for number in range(2):
         with emitted(run, "train", f"iteration {number}"):
             work(run, number)
+    assert flush(run.config.openlineage, 10)
     assert run.lake.count("stages") == 2
     assert capsys.readouterr().err.count("do not reach") == 1
+
+
+def test_a_collector_that_hangs_holds_no_run_up_and_is_not_asked_again_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=99) as hanging:
+        run = run_to(tmp_path, f"http://127.0.0.1:{hanging.getsockname()[1]}/")
+        begun = time.monotonic()
+        for number in range(20):
+            with emitted(run, "train", f"iteration {number}"):
+                pass
+        assert time.monotonic() - begun < 2
+        assert not flush(run.config.openlineage, 0.1)
+        assert flush(run.config.openlineage, 15), "one event waits for its time to be over, and 39 are lost with it"
+
+
+def test_what_lies_on_s3_is_named_as_others_name_it(tmp_path: Path) -> None:
+    run = run_to(tmp_path, str(tmp_path / "lineage.jsonl"))
+    lake = SimpleNamespace(uri="s3://bucket/a/prefix")
+    read = Read({"steps": 3}, "policy-0000")
+    made = event(replace(run, lake=cast(Lake, lake)), "train", "iteration 0", "COMPLETE", read, {})
+    assert [(one["namespace"], one["name"]) for one in made["inputs"]] == [
+        ("s3://bucket", "a/prefix/tables/steps"), ("s3://bucket", "a/prefix/policies/policy-0000"),
+    ]  # fmt: skip
 
 
 def test_nothing_is_written_where_nobody_listens(tmp_path: Path) -> None:

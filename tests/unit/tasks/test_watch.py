@@ -14,7 +14,7 @@ from storage.lake import Lake
 from tasks import watch
 from tasks.running.pausing import pause, resume
 from tasks.shared.reviews import Draft, submit
-from tasks.watch import TRIES, answering, due, last_trained, watch_lake
+from tasks.watch import NONE, TRIES, answered, answering, due, last_trained, watch_lake
 from tests.unit.apps.conftest import make_place
 
 
@@ -60,6 +60,18 @@ def test_decisions_are_counted_since_the_last_training_and_asked_for_once_and_ag
     assert watch_lake.fn(config) == {} and len(emitted) == 2
     resume(lake)
     assert watch_lake.fn(config) and len(emitted) == 3
+
+
+def test_what_is_due_for_two_reasons_is_asked_for_once_and_answered_by_whatever_is_trained_next(
+    place: tuple[Config, Lake, list[Any]],
+) -> None:
+    config, lake, emitted = place
+    config = chosen(config, steps=1, decisions=1, success_drop=0)
+    submit(lake, Draft(failed(lake)[0], 0, "ada", "reject"))
+    assert list(watch_lake.fn(config)) == ["flywheel.steps.enough", "flywheel.decisions.enough"]
+    assert watch_lake.fn(config) == {} and [event for event, _ in emitted] == ["flywheel.steps.enough"]
+    assert answered(config, "policy-0001") is None
+    assert answered(config, "policy-0000") == answered(config, NONE) == "policy-0001"
 
 
 def test_accepted_steps_that_the_last_training_did_not_read_are_counted_and_zero_switches_off(
