@@ -91,6 +91,10 @@ class Blobs:
         if gone:
             raise CheckpointError(f"{self.store.path(f'{name}/{gone[0]}')} is missing.", "Restore it, or name another.")
 
+    def sums(self, name: str) -> dict[str, str]:
+        """The sha256 of a directory's files, by their names in it; raises CheckpointError if it is not there."""
+        return dict(self._manifest(self._name(name))["files"])
+
     def dropped(self, name: str) -> list[str]:
         """The folders that were taken out of a stored directory."""
         return self._manifest(self._name(name)).get("dropped", [])

@@ -272,13 +272,16 @@ class StoredTable:
         mode: Literal["append", "overwrite"],
         **how: Any,
     ) -> None:
-        if self._place.local and isinstance(rows, pa.Table):
-            self._require_space(rows.nbytes)
+        if self._place.local:
+            self._require_room(rows.nbytes if isinstance(rows, pa.Table) else 0)
         properties = upkeep.writer_properties(self.contract.name)
         write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
 
-    def _require_space(self, size: int) -> None:
-        """Raises OSError where so many bytes do not fit: in the middle of a write delta-rs panics beside its error."""
+    def _require_room(self, size: int) -> None:
+        """Raises OSError where so many bytes do not fit, or nothing may be written: in the middle of a write delta-rs
+        panics beside its error."""
+        if not os.access(self._uri, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if shutil.disk_usage(self._place.uri).free < size + _RESERVED:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

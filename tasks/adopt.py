@@ -1,5 +1,6 @@
 """Bringing in a checkpoint that was made elsewhere: copied into the lake, a candidate like any other."""
 
+import hashlib
 from pathlib import Path
 
 from models.safe import require_safetensors
@@ -7,13 +8,16 @@ from models.soundness import require_sound
 from models.tiny.layout import is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
-from schemas.failure import CheckpointError
+from schemas.failure import CheckpointError, UsageError
+from schemas.tables.policy import PolicyVersion
+from storage.lake import Lake
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
 
-TAKEN = (".safetensors", ".json", ".txt", ".jinja", ".model")
+WEIGHTS = ".safetensors"
+TAKEN = (WEIGHTS, ".json", ".txt", ".jinja", ".model")
 """What a model directory is made of: weights, settings, vocabularies, templates."""
 
 
@@ -22,16 +26,22 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     """Copies a checkpoint into the lake and registers it as a candidate without a parent; returns its version.
 
     Raises:
-        UsageError: the name is taken or none, or the lake has no champion to challenge.
+        UsageError: the name is taken or none, or the lake has no champion to challenge, or the champion's weights are
+            these.
         CheckpointError: the directory cannot be loaded, or its weights are not in safetensors, or not numbers; nothing
             was written.
     """
     lake = run_of(config, create=False).lake
     source = Path(directory).absolute()
-    champion(lake)
+    reigning = champion(lake)
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
     require_sound(source)
+    if _weights(source) == _stored(lake, reigning):
+        problem = f"{source} holds the very weights of the champion, {reigning.policy_version}."
+        raise UsageError(
+            problem, "There is nothing to adopt; `flywheel rollback POLICY` makes an earlier champion reign."
+        )
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):
         return version  # whoever copied it died before it was measured
@@ -49,3 +59,15 @@ def files_of(source: Path) -> list[Path]:
         raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
     require_safetensors(source)
     return [file for file in sorted(source.iterdir()) if file.is_file() and file.suffix in TAKEN]
+
+
+def _weights(source: Path) -> dict[str, str]:
+    found = dict[str, str]()
+    for file in sorted(source.glob(f"*{WEIGHTS}")):
+        with file.open("rb") as opened:
+            found[file.name] = hashlib.file_digest(opened, "sha256").hexdigest()
+    return found
+
+
+def _stored(lake: Lake, policy: PolicyVersion) -> dict[str, str]:
+    return {name: digest for name, digest in lake.blobs.sums(policy.checkpoint).items() if name.endswith(WEIGHTS)}

@@ -17,6 +17,7 @@ from models.tiny.layout import TRAINING
 from schemas.beside import written_beside
 from schemas.config import Config
 from schemas.failure import UsageError
+from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
@@ -29,6 +30,8 @@ from tasks.shared.status import PolicySuccess, success_of
 if TYPE_CHECKING:
     from tasks.measure import Measured
 
+JUST_NOW_S = 60.0
+"""A rollback within so long may be the one that was meant."""
 COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
 """Of a measured trajectory; the last two where there is more than one attempt."""
 
@@ -147,11 +150,26 @@ def outcome_of(lake: Lake, version: str) -> Outcome:
 
 
 def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
-    """Makes an earlier champion reign again; returns the record."""
-    make_prefect_home()
-    from tasks.promote.rollback import roll_back
+    """Makes an earlier champion reign again; returns the record.
 
-    return roll_back(lake, version, reason)
+    Raises:
+        UsageError: no policy is named, and the one before was never trained, or the last decision was a rollback just
+            now: whoever saw the same fault may have made it. Also as `roll_back`.
+    """
+    make_prefect_home()
+    from tasks.promote.events import events
+    from tasks.promote.rollback import NAME_IT, before, roll_back
+
+    if version is not None:
+        return roll_back(lake, version, reason)
+    now, last = policy_row(lake, "champion"), next(reversed(events(lake)), None)
+    if last is not None and last.decision == "rollback":
+        ago = (utc_now() - last.created_at).total_seconds()
+        if ago < JUST_NOW_S:
+            raise UsageError(f"{last.against} was rolled back {ago:.0f} s ago, and {last.champion} reigns.", NAME_IT)
+    if (target := before(lake, now)).method == "random":
+        raise UsageError(f"{target.policy_version}, which reigned before, was never trained.", NAME_IT)
+    return roll_back(lake, None, reason, now.policy_version)
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> Outcome:

@@ -105,5 +105,5 @@ class TracesConfig(Section):
 
     to: Literal["none", "file", "otlp"] = "none"
     """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
-    endpoint: str = "http://localhost:4318/v1/traces"
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^/ ]+")] = "http://localhost:4318/v1/traces"
     """Of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""

@@ -255,6 +255,9 @@ class EvaluateConfig(Section):
     """Seeds per task on which the explorer is measured, once per lake."""
 
 
+ErrorRate = Annotated[float, Field(ge=1e-6, lt=0.5)]
+
+
 class PromoteConfig(Section):
     """When the candidate is the next champion."""
 
@@ -264,9 +267,9 @@ class PromoteConfig(Section):
     resolution: Positive = 0.05
     """What the test tells apart: a difference of -tolerance - resolution, at which the candidate is to be turned away,
     from one of -tolerance + resolution, at which it is to be promoted. A reproduction has to win: 0 from twice this."""
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    alpha: ErrorRate = 0.05
     """How often the test may promote a candidate at the first of the two."""
-    beta: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    beta: ErrorRate = 0.05
     """How often the test may reject a candidate at the second."""
     look_seeds: Count = 5
     """Seeds per task between two looks at the test, which stops measuring where it is decided."""
@@ -288,6 +291,13 @@ class PromoteConfig(Section):
     same_screens: Literal["hold", "ignore"] = "hold"
     """A candidate that solves a held-out task on the very screens of a trained one is held, for they may be one task
     under two names; `ignore` where different tasks end alike, such as on one page that says thanks."""
+
+    @model_validator(mode="after")
+    def _differences_are_below_one(self) -> "PromoteConfig":
+        if (lowest := self.tolerance + self.resolution) >= 1:
+            problem = f"tolerance + resolution is {lowest:g}, and success differs by less than 1"
+            raise ValueError(f"{problem}: they are shares, such as 0.03 and 0.05")
+        return self
 
 
 class QualityConfig(Section):

@@ -41,6 +41,7 @@ class Step(Row):
     """The model family that the reply was read by (`policy.family`); null where no model replied."""
 
 
+DAY_MS = 86_400_000.0
 TABLE = Table(
     name="steps",
     row=Step,
@@ -58,5 +59,9 @@ TABLE = Table(
         between("screen_width", 1, 16384, because="an empty screen teaches nothing"),
         between("screen_height", 1, 16384, because="an empty screen teaches nothing"),
         between("step", 0, 1000, because="a trajectory ends"),
+        *(
+            between(name, 0.0, DAY_MS, because="a step takes some time, and no day", severity="warning")
+            for name in ("observe_ms", "think_ms", "act_ms")
+        ),
     ),
 )

@@ -99,7 +99,7 @@ def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
 def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:
     """That a policy is broken, as its weights or its training's loss tell; None where they are numbers."""
     if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
-        return without_test("reject", f"broken: its weights are not all numbers ({at})")
+        return without_test("reject", f"broken: its weights are no numbers, or huge ({at})")
     loss = json.loads(row.metrics or "{}").get("loss")
     if isinstance(loss, float) and not math.isfinite(loss):
         return without_test("reject", f"broken: the loss of its training is {loss}")

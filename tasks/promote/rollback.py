@@ -10,26 +10,31 @@ from tasks.promote.events import events
 from tasks.promote.throne import crown, decided_at, deciding
 from tasks.shared.policies import champion, measured_ancestor, policy_row
 
+NAME_IT = "To go further back, name the policy: `flywheel status` lists them."
 NO_REASON = "no reason was given"
 
 
-def roll_back(lake: Lake, to: str | None, reason: str) -> Promotion:
+def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) -> Promotion:
     """Makes an earlier champion the champion again and records it.
 
     Args:
         lake: whose champion.
         to: a policy that reigned before; the one before the champion if not given.
         reason: why, for whoever reads it later.
+        seen: the champion that is to reign no more; whoever reigns if not given.
 
     Returns:
         The record; that of a rollback which a kill cut short, if that decided last who reigns.
 
     Raises:
-        UsageError: there is no such policy, it never reigned, or it reigns.
+        UsageError: there is no such policy, it never reigned, or it reigns; or another champion than the one that was
+            seen reigns by now.
     """
     with deciding(lake) as late:
         if late is not None and late.decision == "rollback" and to in (None, late.champion):
             return late  # its process died between the record and its effect
+        if seen is not None and (now := champion(lake).policy_version) != seen:
+            raise UsageError(f"{seen} reigns no more: {now} does by now.", NAME_IT)
         event = _recorded(lake, *_ways(lake, to), reason or NO_REASON)
         crown(lake)
         return event
@@ -38,7 +43,7 @@ def roll_back(lake: Lake, to: str | None, reason: str) -> Promotion:
 def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
     """Who is to reign, and who reigns."""
     now = champion(lake)
-    target = policy_row(lake, to) if to is not None else _before(lake, now)
+    target = policy_row(lake, to) if to is not None else before(lake, now)
     if target.policy_version == now.policy_version:
         raise UsageError(f"{now.policy_version} reigns already.", "Name an earlier champion: `flywheel status`.")
     if target.status != "retired":
@@ -47,8 +52,8 @@ def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
     return target, now
 
 
-def _before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
-    """Whom the champion replaced."""
+def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
+    """Whom the champion replaced; raises UsageError for the first champion."""
     won = (one for one in reversed(events(lake)) if one.decision == "promote" and one.champion == now.policy_version)
     if (event := next(won, None)) is not None:
         return policy_row(lake, event.against)

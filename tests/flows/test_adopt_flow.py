@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from flows.adopt import adopt
 from flows.flywheel import flywheel
@@ -24,13 +25,22 @@ def with_policy(config: Config, **keys: object) -> Config:
     return config.model_copy(update={"policy": config.policy.model_copy(update=keys)})
 
 
+def moved(folder: Path) -> Path:
+    """The same model with one weight a little other."""
+    weights = load_file(folder / "model.safetensors")
+    first = weights[min(weights)]
+    first.view(-1)[0] += 0.5
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
 def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(turned: Turned, tmp_path: Path) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)
     before = iterations(lake)
     given = Path(shutil.copytree(checkpoint_folder(lake, "policy-0000"), tmp_path / "given"))
     (given / "notes.py").write_text("raise SystemExit")
-    names = [adopt(small, str(given)), adopt(small, str(given), "theirs")]
+    names = [adopt(small, str(moved(given))), adopt(small, str(moved(given)), "theirs")]
     assert names == ["adopted-0000", "theirs"]
     for name in names:
         row = policy_row(lake, name)
@@ -43,7 +53,10 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(turned: Tu
     assert not (copied / "notes.py").exists()
     assert iterations(lake) == before
     with pytest.raises(UsageError, match="`theirs` is taken"):
-        adopt(small, str(given), "theirs")
+        adopt(small, str(moved(given)), "theirs")
+    with pytest.raises(UsageError, match="the very weights of the champion, theirs"):
+        adopt(small, str(copied))
+    assert lake.count("policies", {"kind": "adopted"}) == 2
     roll_back(lake, None, "theirs is slow")
     flywheel(small, iterations=1)
     assert policy_row(lake, "policy-0001").parent == "adopted-0000"
@@ -52,7 +65,7 @@ def test_a_checkpoint_is_adopted_measured_and_challenges_the_champion(turned: Tu
 def test_an_adoption_whose_process_died_is_taken_up_and_leaves_no_work_behind(turned: Turned, tmp_path: Path) -> None:
     small = turned(0)
     lake = Lake.open(small.lake)
-    given = Path(shutil.copytree(checkpoint_folder(lake, "policy-initial"), tmp_path / "given"))
+    given = moved(Path(shutil.copytree(checkpoint_folder(lake, "policy-initial"), tmp_path / "given")))
     dying = "import sys; from storage.lake import Lake; from tasks.shared.claims import claim; "
     dying += "from schemas.config.sections import LakeConfig; "
     dying += "claim(Lake.open(LakeConfig(uri=sys.argv[1])), 'adopted', {'directory': sys.argv[2]})"

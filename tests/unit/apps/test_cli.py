@@ -14,6 +14,7 @@ from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
+from tasks.shared.policies import policy_row
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -264,6 +265,23 @@ def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
     code, out, err = flywheel("run", "--dry-run", "--json", *words)
     assert code == 0, err
     assert json.loads(out)["megabytes"] == pytest.approx(160 * 0.015 + 3 * 70)
+
+
+def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for_one_fault(
+    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def back(*words: str) -> tuple[int, str]:
+        code, _, err = flywheel("rollback", *words, "--config", place.file)
+        return code, err
+
+    assert back("--reason", "it clicks twice") == (0, "")
+    code, err = back()
+    assert code == 2 and "policy-0001 was rolled back" in err and "To go further back, name the policy" in err
+    monkeypatch.setattr("apps.commands.policies.JUST_NOW_S", 0.0)
+    code, err = back()
+    assert code == 2 and "policy-initial, which reigned before, was never trained" in err
+    assert policy_row(place.lake, "policy-0000").status == "champion"
+    assert back("policy-initial") == (0, "")
 
 
 @pytest.mark.parametrize("seeds", ["7", "9:3", "a:b", "5:5"])

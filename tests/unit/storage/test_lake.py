@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -354,3 +355,15 @@ def test_a_clock_that_is_set_back_makes_nothing_older_than_what_the_lake_holds(
     assert Lake.open(LakeConfig(uri=lake.uri)).count("policies") == 1
     times = [clock.utc_now() for _ in range(3)]
     assert times == sorted(set(times)) and times[0] - early > timedelta(hours=4)
+
+
+def test_a_lake_that_may_not_be_written_says_so_and_delta_is_not_asked(
+    lake: Lake, row: Callable[..., dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append("steps", [row("steps")])
+    monkeypatch.setattr(os, "access", lambda path, mode: "tables/" not in str(path))
+    monkeypatch.setattr("storage.table.write_deltalake", lambda *_, **__: pytest.fail("delta-rs would panic"))
+    for change in (lake.append, lake.upsert):
+        with pytest.raises(LakeError, match=r"cannot be written: Permission denied\. Check its rights"):
+            change("steps", [row("steps", step=1)])
+    assert lake.count("steps") == 1

@@ -151,7 +151,7 @@ def test_an_equal_reproduction_does_not_dethrone_the_champion_where_an_equal_can
     ("making", "acting", "said"),
     [
         ({"weights": np.array([1.0, np.nan], np.float32)}, {}, r"model\.safetensors: layer\.weight"),
-        ({"weights": np.array([1.0, np.inf], np.float32)}, {}, "not all numbers"),
+        ({"weights": np.array([1.0, np.inf], np.float32)}, {}, "no numbers, or huge"),
         ({"metrics": '{"loss": NaN}'}, {}, "the loss of its training is nan"),
         ({}, {"unparsable": True}, r"100% of its trajectories end in a reply without an action.*promote\.unparsable"),
         ({}, {"think_ms": 2500.0}, r"takes 2\.50 s to reply.*promote\.step_s"),
@@ -331,9 +331,10 @@ def test_what_the_champion_descends_from_is_not_abandoned_though_it_was_rolled_f
     assert abandoned(lake, row) is None
 
 
-def test_weights_that_are_no_numbers_cannot_be_brought_in(tmp_path: Path) -> None:
-    save_file({"a": np.ones(2, np.float32), "b": np.array([np.nan], np.float16)}, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: b holds a NaN"):
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf, 1e30])
+def test_weights_that_are_no_numbers_or_huge_cannot_be_brought_in(wrong: float, tmp_path: Path) -> None:
+    save_file({"a": np.ones(2, np.float32), "b": np.array([wrong], np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: b holds a NaN, an infinity or a weight beyond"):
         require_sound(tmp_path)
 
 
