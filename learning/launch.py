@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from learning.gpus import Held, take
 from learning.job import PARENT, Job
 from learning.reports import send
 from models.tiny.layout import is_tiny, read_config
-from schemas.failure import UsageError
+from schemas.failure import RankLostError, UsageError
 
 ON_CPU = 2
 """Processes of `train.processes=auto` where no GPU is used."""
@@ -73,11 +73,20 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
     ]
 
 
-def join(job: Job) -> None:
-    """Joins the other ranks, if there are any, and reports how many work where."""
+def join(job: Job, started: Sequence[subprocess.Popen[bytes]] = ()) -> None:
+    """Joins the other ranks, if there are any, and reports how many work where.
+
+    Args:
+        job: what is to be trained.
+        started: the ranks that this process started: one that ends before it has joined ends this process, which
+            would wait for it in vain. Later its connections tell.
+    """
     world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
     if world > 1:
+        joined = threading.Event()
+        threading.Thread(target=_expect, args=(started, joined), daemon=True).start()
         dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=TIMEOUT)
+        joined.set()
     found = {"machines": machines, "gpus": _found(gpus)} if (machines := machines_of()) > 1 else {}
     if os.environ.get("RANK", "0") == "0":
         send(processes=world, device="cuda" if gpus else "cpu", **({"gpus_here": gpus} if gpus else {}), **found)
@@ -134,6 +143,16 @@ def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def _expect(started: Sequence[subprocess.Popen[bytes]], joined: threading.Event) -> None:
+    while not joined.wait(0.2):
+        for rank, process in enumerate(started, 1):
+            if (status := process.poll()) is not None:
+                print(f"rank {rank} ended with {status} before it joined", file=sys.stderr, flush=True)
+                for other in started:
+                    other.kill()
+                os._exit(RankLostError.exit_code)
 
 
 def _watch(starter: int) -> None:

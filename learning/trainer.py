@@ -219,7 +219,7 @@ def main() -> int:
         watch_parent()
         held = take_gpus(job, lambda text: send(waiting=text))
         ranks = start_ranks(job)
-        join(job)
+        join(job, ranks)
         train(job, pulse)
     except RankLostError as error:
         print(error, file=sys.stderr, flush=True)

@@ -4,7 +4,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -82,6 +84,18 @@ def test_a_rank_that_hangs_or_dies_is_noticed_and_the_training_ends_with_the_sam
     answer = " ".join(capsys.readouterr().err.split())
     assert ("was not heard of for" if number == signal.SIGSTOP else "The trainer died with") in answer
     assert "started again (1 of 2 times)" in answer and not processes("learning.trainer")
+
+
+def test_a_rank_that_dies_before_it_has_joined_ends_the_start_at_once(plan: Job, tmp_path: Path) -> None:
+    path = tmp_path / "early.json"
+    path.write_text(on(plan, "early", processes=2).model_dump_json())
+    command = [sys.executable, "-m", "learning.trainer", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as trainer:
+        while not (ranks := psutil.Process(trainer.pid).children()):
+            time.sleep(0.05)
+        ranks[0].kill()
+        said = trainer.communicate(timeout=60)[1]
+    assert trainer.returncode == 1 and "rank 1 ended with -9 before it joined" in said
 
 
 @IN_FULL
