@@ -171,6 +171,11 @@ _CALLED = (
 _NAME = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
 """Before a name that is a word of a longer one: `DB_PASSWORD`, `userPassword`."""
 _PASSWORD = r"(?i:pass(?:word|wd|phrase|code|wort)|pwd|secret|kennwort|mot de passe|contraseña|senha|密码)"
+_PASS = (
+    r"(?i:pgpassword|(?:rabbitmq[_-]default|db|database|mysql|postgres|mongo|redis|mqtt|ldap|smtp|imap|[eg]?mail|ftp|ssh"
+    r"|sudo|become|root|admin)[_-]pass)"
+)
+"""Names of passwords that are no words for one: only what is assigned to them is."""
 _KEY = (
     r"(?i:(?:api|access|secret|account|private|auth|signing|encryption|client|shared)[ _-]?(?:access[ _-]?)?"
     r"(?:key|token)|token)"
@@ -186,7 +191,19 @@ space."""
 _WORD = rf"(?P<quote>{_MARK}|“)?(?P<secret>(?(quote)(?:[^\"'”\n\\]|\\(?![\"'])){{3,500}}|{_REST}{{4,2000}}))"
 """A word, or all between quotation marks."""
 
-_CALLS = ((re.compile(_NAME + _KEY + r"$"), token), (re.compile(_NAME + _PASSWORD + r"$"), given))
+_NO_VARIABLE = r"(?!\\{0,3}\"?\$)"
+"""Not before what a shell puts something else in the place of."""
+_AND = r"(?:&(?:amp;)?|\\u0026)"
+_PARAMETERS = rf"(?:{_AND}[a-z]{{1,5}}=[^\s&\"'<>\\]{{0,200}}){{0,12}}?{_AND}"
+"""Between two parameters of an address."""
+_SIGNATURE = r"(?P<secret>(?:[A-Za-z0-9+/_-]|%[0-9A-Fa-f]{2}){43,88}={0,2})"
+_ARGUMENT = r"(?:\"[^\"\n]{0,100}\"|'[^'\n]{0,100}'|[^\s|;&\"'-][^\s|;&]{0,100})"
+_OPTIONS = (
+    rf"(?:[ \t]{{1,3}}{_ARGUMENT})?(?:[ \t]{{1,3}}-[^\s|;&]{{1,100}}(?:[ \t]{{1,3}}{_ARGUMENT})?){{0,12}}?[ \t]{{1,3}}"
+)
+"""Of a command: a word of its own, and options with a value or none."""
+
+_CALLS = ((re.compile(_NAME + _KEY + r"$"), token), (re.compile(_NAME + f"(?:{_PASSWORD}|{_PASS})$"), given))
 
 
 def called(field: str, text: str) -> int:
@@ -198,7 +215,8 @@ KEYS = (
     r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,250}|whsec_[A-Za-z0-9+/]{16,100}",  # Stripe
     r"(?:gh[pousr]|glpat|gl(?:rt|dt|ptt|soat)|xox[abeprs]|xapp)[_-][A-Za-z0-9_-]{16,250}",  # GitHub, GitLab, Slack
     r"github_pat_[A-Za-z0-9_]{20,250}",
-    r"(?:AKIA|ASIA)[0-9A-Z]{16}",  # Amazon
+    r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}",  # Amazon
+    r"ABSK[A-Za-z0-9+/]{100,300}={0,2}|bedrock-api-key-[A-Za-z0-9+/]{40,4000}={0,2}",  # Amazon Bedrock
     r"AIza[0-9A-Za-z_-]{30,60}|ya29\.[0-9A-Za-z_-]{16,2000}|GOCSPX-[0-9A-Za-z_-]{20,60}",  # Google
     r"SG\.[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{10,100}",  # SendGrid
     r"shp(?:at|ca|pa|ss|ua)_[A-Fa-f0-9]{16,64}",  # Shopify
@@ -206,12 +224,30 @@ KEYS = (
     r"do[opr]_v1_[a-f0-9]{32,64}",  # DigitalOcean
     r"pypi-AgE[A-Za-z0-9_-]{13,500}",
     r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9/_-]{16,250}",
-    r"AGE-SECRET-KEY-1[0-9A-Z]{20,80}|hvs\.[A-Za-z0-9_-]{20,200}|dckr_pat_[A-Za-z0-9_-]{16,60}",
+    r"(?:webhook|outlook)\.office(?:365)?\.com/webhook(?:b2)?/[A-Za-z0-9@/_-]{16,400}",  # Microsoft Teams
+    r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{30,33}[A-Za-z0-9_~-]",  # Microsoft Entra
+    r"AGE-SECRET-KEY-1[0-9A-Z]{20,80}|dckr_pat_[A-Za-z0-9_-]{16,60}",
+    r"hv[bs]\.[A-Za-z0-9_-]{20,400}|[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,80}",  # HashiCorp
     r"(?:bot)?\d{6,12}:AA[A-Za-z0-9_-]{33}",  # Telegram
     r"(?=[A-Za-z_-]{0,26}\d)[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,60}",  # Discord
     r"SK[0-9a-f]{32}(?![A-Za-z0-9])|(?<![-_])key-[0-9a-f]{32}(?![A-Za-z0-9])",  # Twilio, Mailgun
     r"[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])|sq0[a-z]{3}-[A-Za-z0-9_-]{20,60}",  # Mailchimp, Square
     r"lin_(?:api|oauth)_[A-Za-z0-9]{16,100}",  # Linear
+    r"pn[ub]_[A-Za-z0-9]{36,60}|wandb_v1_[A-Za-z0-9_]{60,100}",  # Prefect, Weights & Biases
+    r"ntn_[A-Za-z0-9]{40,60}|pplx-[A-Za-z0-9]{40,64}",  # Notion, Perplexity
+    r"glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}|glc_eyJ[A-Za-z0-9+/]{29,400}={0,3}",  # Grafana
+    r"ops_eyJ[A-Za-z0-9+/_-]{100,4000}={0,3}",  # 1Password
+    r"PMAK-[A-Za-z0-9]{24}-[A-Za-z0-9]{34}|pul-[a-f0-9]{40,64}",  # Postman, Pulumi
+    r"sntry[aisu]_[A-Za-z0-9+/=_-]{40,1000}|rubygems_[a-f0-9]{48,64}",  # Sentry, RubyGems
+    r"NR(?:AK|II|JS|RA)-[A-Za-z0-9_-]{19,64}|HRKU-[A-Za-z0-9_-]{36,80}",  # New Relic, Heroku
+    r"x(?:key|smtp)sib-[a-f0-9]{64}-[A-Za-z0-9]{16}",  # Brevo
+    r"dp\.(?:ct|pt|sa|said|scim|audit|st(?:\.[a-z0-9_-]{2,35})?)\.[A-Za-z0-9]{40,60}",  # Doppler
+    r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}",  # Airtable
+    r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtu[A-Za-z0-9]{50,70}",  # JFrog
+    r"sgp_(?:(?:[A-Fa-f0-9]{16}|local)_)?[A-Fa-f0-9]{40}",  # Sourcegraph
+    r"fm(?:1[ar]?|2)_[A-Za-z0-9+/]{80,4000}={0,3}|fo1_[A-Za-z0-9_-]{43}",  # Fly.io
+    r"dt0[a-z]\d\d\.[A-Za-z0-9]{8,24}\.[A-Za-z0-9]{64}",  # Dynatrace
+    r"sbp_(?:[a-z0-9]{2,8}_)?[a-f0-9]{40}",  # Supabase
 )
 """Keys that say whose they are."""
 LIKELY_KEYS = (
@@ -219,6 +255,11 @@ LIKELY_KEYS = (
     r"(?:npm|hf|gsk|r8)_[A-Za-z0-9]{16,250}|nvapi-[A-Za-z0-9_-]{16,250}|xai-[A-Za-z0-9]{16,250}",
     r"(?:bot)?\d{6,12}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",  # Telegram
     r"AT(?:ATT|CTT|BB)[A-Za-z0-9_=-]{16,400}|EAA[A-Za-z0-9]{20,400}",  # Atlassian, Facebook
+    r"gl(?:agent|cbt|ffct|ft|imt|oas)-[A-Za-z0-9_-]{20,250}",  # GitLab
+    r"secret_[A-Za-z0-9]{43}(?![A-Za-z0-9_])|api_org_[A-Za-z0-9]{30,40}(?![A-Za-z0-9_])",  # Notion, Hugging Face
+    r"LTAI[A-Za-z0-9]{12,26}(?![A-Za-z0-9_])",  # Alibaba
+    r"fig(?:[dp]|[ou][hr]?)_[A-Za-z0-9_-]{36,60}|sb_secret_[A-Za-z0-9_-]{20,60}",  # Figma, Supabase
+    r"tvly-[A-Za-z0-9_-]{20,100}",  # Tavily
 )
 """Beginnings that names have as well."""
 
@@ -233,6 +274,14 @@ FORMS: tuple[Form, ...] = (
     _form("key", r"(?<![\w-])eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,2000}"),
     _form("key", r"(?i:\bbearer)[ \t]{1,3}(?P<secret>[A-Za-z0-9._~+/=-]{12,2000})", token),
     _form("key", r"(?i:\bbasic)[ \t]{1,3}(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})", basic),
+    _form(
+        "key",
+        rf"(?i:(?<![A-Za-z])auth){_ASSIGNED}{_MARK}?(?P<secret>[A-Za-z0-9+/]{{6,400}}={{0,2}})(?![A-Za-z0-9+/=])",
+        basic,
+    ),
+    _form("key", r"(?i:X-(?:Amz|Goog)-Signature)=(?P<secret>[0-9A-Fa-f]{64,1024})"),
+    _form("key", rf"{_START}s[ev]=[^\s&\"'<>\\]{{1,60}}{_PARAMETERS}sig={_SIGNATURE}", token),
+    _form("key", rf"{_START}sig={_SIGNATURE}(?={_PARAMETERS}s[ev]=)", token),
     _form(
         "key",
         rf"(?i:\bauthorization){_ASSIGNED}{_MARK}?(?:[A-Za-z][\w-]{{1,20}}[ \t]{{1,3}})?"
@@ -250,10 +299,23 @@ FORMS: tuple[Form, ...] = (
         rf"\bcurl\b[^\n]{{0,200}}?[ \t](?:-u|--user)[ =]?{_MARK}?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,200}})",
         given,
     ),
+    _form("password", rf"\bsshpass[ \t]{{1,3}}-p[ \t]{{0,3}}{_NO_VARIABLE}{_WORD}", given),
+    _form(
+        "password",
+        rf"\b(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show|slap|pump))?(?:\.exe)?{_OPTIONS}"
+        rf"-p(?!(?:[\d.]{{1,15}}:)?\d{{1,5}}:\d|assword\b|rotocol\b){_NO_VARIABLE}{_WORD}",
+        given,
+    ),
+    _form(
+        "password",
+        _START + r"(?:(?i:secret[ _-]?access[ _-]?key)(?:[ \t]{0,3}\[[^\]\n]{0,40}\])?[\s:=\"']{1,12}"
+        r"|(?:AKIA|ASIA)[0-9A-Z]{16}[ \t]?[,:\s])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        token,
+    ),
     _form("password", r"://[^\s/:@]{0,100}:(?!\d{1,5}[?#])(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
     _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
     _form("password", _NAME + _KEY + _SAID + _WORD, token),
-    _form("password", _NAME + _PASSWORD + _ASSIGNED + _WORD, given),
+    _form("password", _NAME + f"(?:{_PASSWORD}|{_PASS})" + _ASSIGNED + _WORD, given),
     _form("password", _NAME + _PASSWORD + rf"(?:{_SAID}| (?=[\"'“]))" + _WORD, in_sentence),
     _form("password", _NAME + _PASSWORD + rf"(?::\s{{0,3}}\n\s{{0,8}}| )(?P<secret>{_REST}{{6,200}})", odd),
     _form("password", rf"(?<![\w-])--(?:\w{{1,20}}-)?(?:{_PASSWORD}|{_KEY}) (?P<secret>[^\s\"'-][^\s\"']{{3,200}})"),
