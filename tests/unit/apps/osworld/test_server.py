@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,9 +182,16 @@ def environment(served: Served, tmp_path: Path) -> OsworldEnvironment:
     return OsworldEnvironment("vms", OsworldConfig.model_validate(fields))
 
 
+def written(served: Served) -> bytes:
+    return httpx.post(f"{served.url}/file", data={"file_path": "events.txt"}).content
+
+
 def seen(served: Served) -> list[list[Any]]:
-    """What the witness says."""
-    content = httpx.post(f"{served.url}/file", data={"file_path": "events.txt"}).content
+    """What the witness says, once it says no more: an event is written a moment after the action that caused it."""
+    before, content = None, written(served)
+    while content != before:
+        time.sleep(0.1)
+        before, content = content, written(served)
     httpx.post(f"{served.url}/execute", json={"command": "truncate -s 0 events.txt", "shell": True}, timeout=20)
     return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
 
