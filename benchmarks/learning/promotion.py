@@ -4,19 +4,30 @@ Two policies disagree on a share of the pairs and differ by so much; each cell i
 (15 tasks, a look every 5 of 15 seeds). Rules: `cautious`, where what is undecided at the last seed is held; `default`,
 where it is promoted within the tolerance; `bounded`, where its interval must be above the first hypothesis, too;
 `reproduction`, which has to win.
+
+Then chains of challenges on the same seeds, each candidate a little worse than the champion that it is held against, or
+its equal: how much lower the last champion succeeds than the first, and how much better it looks on the seeds that it
+was chosen on than it is, with the share of its 95 % intervals that hold its own success.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.shared.report import Bar, finish, options
-from curation.intervals import paired
+from curation.intervals import mean_interval, paired
 from curation.promotion import Rule, better, look, not_worse
 from schemas.config.sections import EvaluateConfig, PromoteConfig
 
 TASKS = 15
+SEEDS, BETWEEN = EvaluateConfig().seeds, PromoteConfig().look_seeds
+PAIRS = [(f"t{task}", seed) for task in range(TASKS) for seed in range(SEEDS)]
+FIRST = 0.7
+"""The success of the first champion of a chain."""
+CHAINS = ((0.01, 12), (0.02, 12), (0.03, 12), (0.0, 3), (0.0, 12), (0.0, 40))
+"""By how much each candidate is worse, and how many there are."""
+Outcomes = Mapping[tuple[str, int], bool]
 DISAGREE = (0.1, 0.2, 0.4)
 DIFFERENCES = (-0.08, -0.03, 0.0, 0.02, 0.05)
 
@@ -46,14 +57,52 @@ def simulated(rule: Rule, difference: float, disagree: float, times: int) -> dic
 
 
 def _looks(rule: Rule, difference: float, disagree: float, dice: random.Random) -> Iterator[Any]:
-    most, between = EvaluateConfig().seeds, PromoteConfig().look_seeds
     wins, losses = (disagree + difference) / 2, (disagree - difference) / 2
-    drawn = {(f"t{task}", seed): dice.random() for task in range(TASKS) for seed in range(most)}
-    for seeds in [*range(between, most, between), most]:
-        shown = {key: value for key, value in drawn.items() if key[1] < seeds}
-        new = {key: value < wins for key, value in shown.items()}
-        old = {key: wins <= value < wins + losses for key, value in shown.items()}
-        yield look(rule, paired(new, old), seeds == most)
+    drawn = {pair: dice.random() for pair in PAIRS}
+    new = {pair: value < wins for pair, value in drawn.items()}
+    old = {pair: wins <= value < wins + losses for pair, value in drawn.items()}
+    yield from _shown(rule, new, old)
+
+
+def _shown(rule: Rule, new: Outcomes, old: Outcomes) -> Iterator[Any]:
+    for seeds in [*range(BETWEEN, SEEDS, BETWEEN), SEEDS]:
+        seen = [{pair: value for pair, value in one.items() if pair[1] < seeds} for one in (new, old)]
+        yield look(rule, paired(*seen), seeds == SEEDS)
+
+
+def chained(rule: Rule, worse: float, candidates: int, times: int, disagree: float = 0.2) -> dict[str, Any]:
+    """What becomes of the champion after so many candidates that are each worse by so much than whom they challenge.
+
+    Args:
+        rule: the rule of promotion.
+        worse: by how much the chance of success of a candidate is lower.
+        candidates: how many challenge, one after the other.
+        times: chains.
+        disagree: share of the pairs that a candidate and its champion disagree on.
+    """
+    dice, ends = random.Random(0), [0.0] * times
+    lower, better_looking, covered = 0.0, 0.0, 0
+    for chain in range(times):
+        true = FIRST
+        reigning = {pair: dice.random() < true for pair in PAIRS}
+        for _ in range(candidates):
+            lost, won = (disagree + worse) / 2 / true, (disagree - worse) / 2 / (1 - true)
+            candidate = {
+                pair: (dice.random() >= lost) if right else (dice.random() < won) for pair, right in reigning.items()
+            }
+            found = next(one for one in _shown(rule, candidate, reigning) if one is not None)
+            if found.outcome == "promote":
+                reigning, true = candidate, true - worse
+        by_task = [sum(reigning[f"t{task}", seed] for seed in range(SEEDS)) for task in range(TASKS)]
+        at = mean_interval(by_task, [SEEDS] * TASKS)
+        ends[chain] = FIRST - true
+        lower, better_looking = lower + FIRST - true, better_looking + at.mean - true
+        covered += at.low <= true <= at.high
+    return {
+        "worse": worse, "candidates": candidates, "lower": lower / times,
+        "lower, worst 5 %": sorted(ends)[int(0.95 * times)], "looks better by": better_looking / times,
+        "intervals that hold it": covered / times,
+    }  # fmt: skip
 
 
 def main() -> int:
@@ -66,6 +115,13 @@ def main() -> int:
         cells = [(disagree, difference) for disagree in DISAGREE for difference in own if abs(difference) <= disagree]
         rows += [{"rule": name, **simulated(rule, difference, disagree, times)} for disagree, difference in cells]
 
+    chains = [
+        {"rule": name, **chained(rule, worse, candidates, times // 4)}
+        for name, rule in rules(chosen).items()
+        if name != "reproduction"
+        for worse, candidates in CHAINS
+    ]
+
     def most(name: str, outcome: str, difference: float) -> float:
         return max(row[outcome] for row in rows if (row["rule"], row["difference"]) == (name, difference))
 
@@ -76,7 +132,7 @@ def main() -> int:
         Bar("default: rejected at the second hypothesis", most("default", "reject", 0.02), chosen.beta, "lower"),
         Bar("reproduction: promoted though no better", most("reproduction", "promote", 0.0), chosen.alpha, "lower"),
     ]
-    return finish("promotion", rows, bars, args.json)
+    return finish("promotion", [*rows, *chains], bars, args.json, [rows, chains])
 
 
 if __name__ == "__main__":
