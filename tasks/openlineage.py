@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -191,10 +190,14 @@ def flush(to: OpenLineageConfig, seconds: float) -> bool:
     return not to.to.startswith(HTTP) or _poster(to).flush(seconds)
 
 
-@cache
+_POSTERS: dict[str, Poster] = {}
+
+
 def _poster(to: OpenLineageConfig) -> Poster:
-    poster = Poster(to)
-    atexit.register(poster.flush, to.timeout_s)
+    """The one of an address."""
+    if (poster := _POSTERS.get(to.to)) is None:
+        poster = _POSTERS[to.to] = Poster(to)
+        atexit.register(poster.flush, to.timeout_s)
     return poster
 
 

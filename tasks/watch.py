@@ -109,9 +109,7 @@ def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | N
         asked: what was asked for already; what the lake says if not given.
     """
     asked, chosen = asked or _asked(lake, last), config.triggers
-    pins = last.pins if last else {}
-    steps = _count(lake, "accepted_steps") - (_count(lake, "accepted_steps", pins) if last else 0)
-    decisions = _count(lake, "decision_count") - (_count(lake, "decision_count", pins) if last else 0)
+    steps, decisions = new_since(lake, last)
     found: dict[str, Due] = {}
     for event, new, enough, what in (
         ("flywheel.steps.enough", steps, chosen.steps, "new accepted step"),
@@ -131,6 +129,16 @@ def answered(config: Config, after: str) -> str | None:
     was."""
     last = last_trained(Lake.open(config.lake, create=False))
     return last.policy_version if last and last.policy_version != after else None
+
+
+def new_since(lake: Lake, last: PolicyVersion | None) -> tuple[int, int]:
+    """Accepted steps and decisions of people that the policy that was trained last has not read; all, if none was."""
+    pins = last.pins if last else {}
+    steps, decisions = (
+        _count(lake, query) - (_count(lake, query, pins) if last else 0)
+        for query in ("accepted_steps", "decision_count")
+    )
+    return steps, decisions
 
 
 def last_trained(lake: Lake) -> PolicyVersion | None:

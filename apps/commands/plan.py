@@ -1,5 +1,8 @@
-"""`flywheel run --dry-run`: what a run would do, how long it takes, where, and what it would leave behind."""
+"""`flywheel run --dry-run` and `flywheel retrain --dry-run`: what would be done, how long it takes, where, and what it
+would leave behind."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ from environments.environment import Environment
 from environments.registry import environments_of
 from learning.algorithms.method import Optimizer, Source, method_of
 from learning.engines.choice import is_small
-from schemas.config import Config
+from schemas.config import Config, config_of
 from schemas.config.training import EpochSection
+from schemas.failure import UsageError
 from schemas.home import home
 from schemas.tables.stage import STAGES
 from schemas.text import counted, lasting
@@ -22,8 +26,10 @@ from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.paths import lake_if_any
+from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import IterationStatus
 from tasks.shared.suite import catalog_and_made
+from tasks.watch import last_trained, new_since
 
 BYTES_PER_TRAJECTORY = 15_000
 """Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
@@ -31,6 +37,8 @@ BYTES_PER_POLICY = 10_000_000
 """A checkpoint of the laptop profile."""
 COPIES = 3
 """A checkpoint of another model, in sizes of the weights that it began with: its own, and the fp32 ones beside it."""
+TRAINED = ("train", "evaluate", "promote")
+"""Stages whose work a retraining does."""
 RECENT = 3
 """Iterations whose time is taken for that of the next ones."""
 
@@ -123,6 +131,71 @@ def plan_of(config: Config, iterations: int) -> Plan:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RetrainPlan:
+    """What a retraining would do."""
+
+    parent: str
+    """That it goes on from."""
+    like: str | None
+    """Whose training it repeats."""
+    new_steps: int
+    """Accepted since the last training."""
+    new_decisions: int
+    """Of people, since the last training."""
+    training: str
+    evaluation: int
+    """Trajectories by which the candidate is measured, if its test is not decided earlier."""
+    seconds: float | None
+    """That it takes, by this lake's last iterations; None where none is finished."""
+    budget: str
+    lake: str
+
+
+def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan:
+    """The plan of a retraining; writes nothing.
+
+    Raises:
+        FlywheelError: it would be refused.
+    """
+    for probe in planned(config):
+        probe.examine()
+    repeated = policy_row(lake, like) if like else None
+    if repeated is not None and (repeated.parent is None or not repeated.pins):
+        raise UsageError(f"{like} was not trained from data ({repeated.method}).", "Name a policy that was trained.")
+    made_by = config_of(json.loads(repeated.config)) if repeated else config
+    recent = [one for one in begun_iterations(lake) if one.finished][-RECENT:]
+    steps, decisions = new_since(lake, last_trained(lake))
+    return RetrainPlan(
+        parent=(repeated.parent if repeated else None) or champion(lake).policy_version,
+        like=like,
+        new_steps=steps,
+        new_decisions=decisions,
+        training=_training(made_by, first=False),
+        evaluation=trajectories(measured_suites(config, lake)),
+        seconds=sum(one.stages_s.get(stage, 0.0) for one in recent for stage in TRAINED) / len(recent)
+        if recent
+        else None,
+        budget=_budget(config, lake, 1),
+        lake=lake.uri,
+    )
+
+
+def show_retrain_plan(plan: RetrainPlan) -> None:
+    """The plan for people."""
+    new = f"{counted(plan.new_steps, 'new accepted step')}, {counted(plan.new_decisions, 'new decision')}"
+    lines = {
+        "from": f"{plan.parent}, as {plan.like} was made" if plan.like else plan.parent,
+        "data": "the versions that it was made from" if plan.like else f"{new} since the last training",
+        "training": plan.training,
+        "evaluation": f"at most {plan.evaluation:,} trajectories",
+        "time": _time(plan.seconds),
+        "budget": plan.budget,
+        "lake": plan.lake,
+    }
+    _show(lines)
+
+
 def show_plan(plan: Plan) -> None:
     """The plan for people."""
     practice = f", {plan.practice_each:,} of them of practice pages" if plan.practice_each else ""
@@ -138,9 +211,7 @@ def show_plan(plan: Plan) -> None:
         "training": plan.training,
         "options": plan.options,
         "evaluation": f"at most {plan.evaluation_each:,} trajectories an iteration{start}",
-        "time": "not known before an iteration is finished on this machine"
-        if plan.seconds is None
-        else f"about {lasting(plan.seconds)}, by the last iterations of this lake",
+        "time": _time(plan.seconds),
         "budget": plan.budget,
         "lake": plan.lake + (" (will be made)" if plan.lake_is_new else ""),
         "report": "report/index.html in the " + ("work folder" if "://" in plan.lake else "lake"),
@@ -148,9 +219,19 @@ def show_plan(plan: Plan) -> None:
         "sandboxes": "; ".join(plan.sandboxes),
         "disk": f"about {plan.megabytes:,.0f} MB more",
     }
+    _show(lines)
+
+
+def _show(lines: Mapping[str, str]) -> None:
     console = out()
     for name, text in lines.items():
         console.print(f"{name:<13} {text}", markup=False)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "not known before an iteration is finished on this machine"
+    return f"about {lasting(seconds)}, by the last iterations of this lake"
 
 
 def _unfinished(row: IterationStatus) -> Unfinished:
@@ -182,8 +263,9 @@ def _seconds(
     return iterations * (sum(each.values()) + between) - done
 
 
-def _training(config: Config) -> str:
-    """How long the method trains; one that counts epochs takes as many steps as it finds samples."""
+def _training(config: Config, first: bool = True) -> str:
+    """How long the method trains, also in the first iteration if that is asked; one that counts epochs takes as many
+    steps as it finds samples."""
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):
@@ -191,8 +273,10 @@ def _training(config: Config) -> str:
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
         return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"
-    steps, first = (method.schedule(train, 0, optimizer, first).steps for first in (False, True))
-    return f"{train.method}: {steps:,} optimiser steps an iteration" + (f", {first:,} in the first" * (first != steps))
+    steps, most = (method.schedule(train, 0, optimizer, begins).steps for begins in (False, True))
+    if not first:
+        return f"{train.method}: {steps:,} optimiser steps"
+    return f"{train.method}: {steps:,} optimiser steps an iteration" + (f", {most:,} in the first" * (most != steps))
 
 
 def _budget(config: Config, lake: Lake | None, iterations: int) -> str:

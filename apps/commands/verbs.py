@@ -211,6 +211,7 @@ def retrain(
     overrides: Overrides = None,
     config: ConfigFile = None,
     like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
@@ -220,6 +221,18 @@ def retrain(
     resolved = resolve(config, overrides)
     if like:
         refuse_unrepeated(overrides or ())
+    if dry_run:
+        from apps.commands.plan import retrain_plan_of, show_retrain_plan
+        from apps.interrupts import SPENT_NOTHING, Interrupts
+        from apps.lakes import open_lake
+
+        Interrupts.kept = SPENT_NOTHING
+        plan = retrain_plan_of(resolved, open_lake(resolved), like)
+        if as_json:
+            print_json(plan)
+        else:
+            show_retrain_plan(plan)
+        return
     done = retrain_policy(resolved, like)
     if as_json:
         print_json(done.shown)
