@@ -23,7 +23,7 @@ from schemas.tables.verdict import DECISION, Verdict
 from schemas.text import counted, harmless
 from storage.catalog import answers, ask
 from storage.lake import Lake
-from tasks.promote.events import event_of, shown
+from tasks.promote.events import ROLLED_BACK, event_of, rolled_back, shown, standing
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.shared.learnt import decisions_of, imitates, read_by
@@ -73,6 +73,8 @@ class PolicyLineage:
     makers: list[Maker]
     decision: Promotion | None
     """What was decided when it challenged the champion."""
+    fallen: Mapping[str, Promotion]
+    """Of the chain, those that were rolled back, each with its rollback."""
 
     @property
     def imitated(self) -> int | None:
@@ -95,7 +97,10 @@ class PolicyLineage:
         row, link = self.row, {"parent", "iteration", "method", "status", "code"}
         return {
             "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
-            "chain": [{"policy": one.policy_version, **one.model_dump(include=link)} for one in self.chain],
+            "chain": [
+                {"policy": one.policy_version, **one.model_dump(include=link), "rolled_back": self._why_back(one)}
+                for one in self.chain
+            ],
             "data_versions": row.pins, "checkpoint": self.checkpoint, "metrics": self.metrics, "config": self.config,
             "trajectories": _counted(self.trajectories, self.by_task, "iteration", "task"), "routes": self.by_route,
             "reviews": _counted(self.reviews, self.by_person, "person", "decision"), "makers": self.makers,
@@ -103,6 +108,9 @@ class PolicyLineage:
             "training_set": json.loads(row.training_set or "null"),
             "decision": self.decision and shown(self.decision),
         }  # fmt: skip
+
+    def _why_back(self, one: PolicyVersion) -> str | None:
+        return self.fallen[one.policy_version].reason if one.policy_version in self.fallen else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
         chain.append(rows[parent])
-    trained, learnt = _trained_on(lake, policy), decisions_of(lake, policy)
+    trained, learnt, fallen = _trained_on(lake, policy), decisions_of(lake, policy), rolled_back(lake)
     return PolicyLineage(
         row=policy,
         chain=chain,
@@ -192,6 +200,7 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
         overridden=overridden(lake, policy.pins.get("quality_overrides")),
         makers=_makers(lake, policy),
         decision=event_of(lake, f"challenge:{policy.policy_version}"),
+        fallen={one.policy_version: fallen[one.policy_version] for one in chain if one.policy_version in fallen},
     )
 
 
@@ -296,7 +305,7 @@ def _show_reached(found: TrajectoryLineage | ForgottenLineage) -> None:
 def _show_policy(found: PolicyLineage) -> None:
     console = out()
     for depth, link in enumerate(found.chain):
-        made = f"iteration {link.iteration}, {link.method}, {link.status}, code {link.code[:12]}"
+        made = f"iteration {link.iteration}, {link.method}, {standing(link, found.fallen)}, code {link.code[:12]}"
         policy = "  " * depth + ("from " if depth else "") + harmless(link.policy_version)
         console.print(Text.assemble(f"{policy}  ", (made, "dim")))
     versions = ", ".join(f"{table} {version}" for table, version in sorted(found.row.pins.items()))
@@ -318,6 +327,8 @@ def _show_policy(found: PolicyLineage) -> None:
         console.print(f"repeats         {found.row.repeats}")
     if found.decision:
         console.print(f"decision        {found.decision.decision}: {found.decision.reason}")
+    if back := found.fallen.get(found.row.policy_version):
+        console.print(f"{ROLLED_BACK:<15} {back.reason}")
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("iteration", "task", "trajectories"):

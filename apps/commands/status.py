@@ -16,7 +16,7 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
-from tasks.promote.events import Decided, decisions, outcomes
+from tasks.promote.events import ROLLED_BACK, Decided, decisions, outcomes, rolled_back
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.running.now import Now, all_now
@@ -40,6 +40,7 @@ KEYS = (
     "orchestration_s",
     "verified_fixed_mix",
     "held_out",
+    "rolled_back",
 )
 """The fixed interface of `--json`; an iteration is listed there once it is finished."""
 COLUMNS = ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome")
@@ -50,12 +51,15 @@ SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
 """Decisions beside the iterations' that are shown to people; `--json` has all."""
-COLOURS = {"promoted": "green", "rolled back": "red"}
+COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
 
 
 def status_of(lake: Lake) -> dict[str, Any]:
     """What `flywheel status --json` prints."""
-    finished = [asdict(row) for row in begun_iterations(lake) if row.finished]
+    why = {policy: event.reason for policy, event in rolled_back(lake).items()}
+    finished = [
+        asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
+    ]
     people = [one.shown for one in learnt_from_people(lake)]
     pause = pause_of(lake)
     return {
@@ -112,7 +116,7 @@ def view(lake: Lake) -> Group:
         text += _trend([one.rate for one in fixed], fixed[-1].ci)
     if unseen:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
-    text += _overrides(lake)
+    text += _rollbacks(lake) + _overrides(lake)
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
     beside = [Text(), _decisions(others)] if others else []
@@ -135,6 +139,12 @@ def _decisions(found: list[Decided]) -> Table:
         at = "{:+.3f} ({:+.2f} to {:+.2f})".format(one.difference, *one.ci) if one.ci else "-"
         table.add_row(one.policy, one.decision, at, one.against or "-")
     return table
+
+
+def _rollbacks(lake: Lake) -> str:
+    """A line per policy that was rolled back, with the reason, the newest three."""
+    newest = list(rolled_back(lake).items())[-3:]
+    return "".join(f"\n{policy} {ROLLED_BACK}: {event.reason}" for policy, event in newest)
 
 
 def _overrides(lake: Lake) -> str:

@@ -1,6 +1,6 @@
 """The policies as a graph: a point for each, the way from its parent, and whether it reigned."""
 
-from collections.abc import Collection
+from collections.abc import Container
 from urllib.parse import quote
 
 import altair as alt
@@ -8,6 +8,7 @@ import altair as alt
 from apps.report.charts import Spec
 from apps.report.gather import label
 from schemas.tables.policy import PolicyVersion
+from tasks.promote.events import ROLLED_BACK, standing
 
 LANES = {"initial": 0, "iteration": 0, "intermediate": 1, "retrained": 2, "merged": 3, "adopted": 4}
 STATUS = {
@@ -17,13 +18,13 @@ STATUS = {
     "held": "#d08a2e",
     "intermediate": "#b9b4ac",
     "rejected": "#b3402e",
-    "rolled back": "#7a3b6b",
+    ROLLED_BACK: "#7a3b6b",
 }
 LATEST = 60
 """Policies that the picture shows, the newest ones."""
 
 
-def lineage_graph(policies: list[PolicyVersion], fallen: Collection[str] = ()) -> Spec:
+def lineage_graph(policies: list[PolicyVersion], fallen: Container[str] = ()) -> Spec:
     """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind; `fallen`
     are those that were rolled back."""
     shown = sorted(policies, key=lambda one: one.created_at)[-LATEST:]
@@ -35,7 +36,7 @@ def lineage_graph(policies: list[PolicyVersion], fallen: Collection[str] = ()) -
         {
             "policy": one.policy_version,
             "kind": one.kind,
-            "status": "rolled back" if one.policy_version in fallen else one.status,
+            "status": standing(one, fallen),
             "method": one.method,
             "iteration": label(one.iteration),
             "link": f"/policies/{quote(one.policy_version, safe='')}",

@@ -17,7 +17,7 @@ from apps.report.gather import label
 from schemas.failure import UsageError
 from schemas.tables.trajectory import Trajectory
 from tasks.promote.events import OUTCOMES as DECIDED
-from tasks.promote.events import rolled_back
+from tasks.promote.events import rolled_back, standing
 from tasks.quality.drift import MEASURES
 from tasks.running.now import Now, all_now
 from tasks.shared.policies import policies
@@ -46,17 +46,18 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("/lineage")
     def lineage() -> HTMLResponse:
         rows = list(reversed(policies(lake).values()))
-        return page("lineage", rows=rows, rolled_back=rolled_back(lake), charts=found.charts("lineage"))
+        fallen = rolled_back(lake)
+        return page("lineage", rows=rows, fallen=fallen, standing=standing, charts=found.charts("lineage"))
 
     @routes.get("/policies/{name}")
     def policy(name: str) -> HTMLResponse:
         if (row := policies(lake).get(name)) is None:
             raise HTTPException(404, f"There is no policy {name!r} in this lake.")
-        shown, fallen = lineage_of_policy(lake, row), rolled_back(lake)
+        shown = lineage_of_policy(lake, row)
         config = json.dumps(shown.config, indent=2, sort_keys=True)
         ids, success = shown.trajectories[:SHOWN_IDS], success_of(lake, name)
         return page(
-            "policy", shown=shown, row=row, ids=ids, config=config, rolled_back=fallen, success=success,
+            "policy", shown=shown, row=row, ids=ids, config=config, standing=standing, success=success,
             decided=DECIDED, charts=found.charts(f"policies/{name}"),
         )  # fmt: skip
 

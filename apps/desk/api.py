@@ -1,6 +1,7 @@
 """The desk for programs: the queue, trajectories, pictures, and decisions as JSON. The pages use the same."""
 
 import threading
+from contextlib import suppress
 from itertools import count
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from apps.desk.openings import Asking
 from apps.desk.queue import Place
 from apps.desk.shown import Item, ShownReview, corrections_of, item_of, reviews_shown
 from schemas.action import Action, to_json
+from schemas.failure import OutOfReach
 from schemas.tables.review import Decision
 from schemas.text import Storable
 from storage.lake import Lake
@@ -101,5 +103,6 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _tidy(lake: Lake) -> None:
-    for table in ("reviews", "verdicts", "annotations", "pairs"):
-        lake.compact(table)
+    with suppress(OutOfReach):  # after as many decisions it is done again
+        for table in ("reviews", "verdicts", "annotations", "pairs"):
+            lake.compact(table)

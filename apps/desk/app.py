@@ -1,8 +1,9 @@
 """The desk as a web application: its parts put together, and how errors are answered."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,10 +19,11 @@ from apps.desk.desk import Desk
 from apps.desk.live import LiveSessions
 from apps.desk.pictures import Pictures
 from apps.desk.queue import Queue
+from apps.desk.reach import ADVICE, Prompt, Reach
 from apps.desk.security import LOOPBACK, Guard
 from apps.desk.shown import reviews_shown
 from schemas.config import Config
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, OutOfReach, UsageError
 from schemas.problem import in_words
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
@@ -29,7 +31,18 @@ from tasks.shared.reviews import Conflict, settle
 FOLDER = Path(__file__).parent
 
 
-def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
+AGAIN_S = 5
+"""After so long whoever could not be answered asks again."""
+Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
+
+
+def make_app(
+    config: Config,
+    lake: Lake,
+    token: str | None = None,
+    hosts: tuple[str, ...] = LOOPBACK,
+    patient: Lake | None = None,
+) -> ASGIApp:
     """The desk of one lake.
 
     Args:
@@ -37,15 +50,18 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
         lake: where trajectories are read and decisions are written.
         token: what every request must carry; None asks for none.
         hosts: the names that it may be asked by where there is no token.
+        patient: the same lake, which waits for its store as a run does: nobody waits for what uses it.
     """
+    patient = patient or lake
     pictures = Pictures(lake)
-    live = LiveSessions(config, lake, pictures)
+    live = LiveSessions(config, lake, pictures, patient)
     desk = Desk(config, lake, Queue(lake, config.curriculum.forgetting), pictures, live, Gathered(config, lake))
 
     @asynccontextmanager
     async def alive(_: FastAPI) -> AsyncIterator[None]:
-        settle(lake)
-        desk.queue.places(1)  # so that nobody's first page waits for the order
+        settle(patient)
+        with suppress(OutOfReach):
+            desk.queue.places(1)  # so that nobody's first page waits for the order
         try:
             yield
         finally:
@@ -60,10 +76,12 @@ def make_app(config: Config, lake: Lake, token: str | None = None, hosts: tuple[
     app.include_router(dashboard.live_router(desk))
     app.mount("/static/wheel", StaticFiles(directory=FOLDER.parent / "dashboard" / "static"))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
+    reach = Reach.of(config.lake, lambda: settle(lake))
     app.add_exception_handler(FlywheelError, _explained)
+    app.add_exception_handler(OutOfReach, _away(reach))
     app.add_exception_handler(RequestValidationError, _named)
     app.add_exception_handler(HTTPException, _refused)
-    return Guard(app, token, hosts)
+    return Guard(Prompt(app, reach, _unreached) if reach else app, token, hosts)
 
 
 async def _explained(request: Request, error: Exception) -> Response:
@@ -73,6 +91,26 @@ async def _explained(request: Request, error: Exception) -> Response:
         others = [one.model_dump() for one in reviews_shown(error.others)]
         return JSONResponse({"error": str(error), "others": others, "revision": error.revision}, 409)
     return _answer(request, 422 if isinstance(error, UsageError) else 503, str(error))
+
+
+def _away(reach: Reach | None) -> Handler:
+    """Answers where the store did not, and has somebody look when it is back."""
+
+    async def answered(request: Request, error: Exception) -> Response:
+        assert isinstance(error, OutOfReach)
+        if reach:
+            reach.look(missed=True)
+        return _unreached(request, error.problem)
+
+    return answered
+
+
+def _unreached(request: Request, problem: str) -> Response:
+    """A page that asks again by itself; for programs an error, and how long to wait."""
+    text, path = f"{problem} {ADVICE}", request.url.path
+    answer = JSONResponse({"error": text}, 503) if path.startswith("/api/") else pages.problem(503, text, AGAIN_S)
+    answer.headers["Retry-After"] = str(AGAIN_S)
+    return answer
 
 
 async def _named(request: Request, error: Exception) -> Response:

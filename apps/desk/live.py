@@ -138,10 +138,11 @@ class LiveSessions:
         config: the resolved config.
         lake: where trajectories go.
         pictures: what is seen now is shown through these.
+        patient: the same lake, where it is to wait for its store while nobody waits for an answer.
     """
 
-    def __init__(self, config: Config, lake: Lake, pictures: Pictures) -> None:
-        self._config, self._lake, self._pictures = config, lake, pictures
+    def __init__(self, config: Config, lake: Lake, pictures: Pictures, patient: Lake | None = None) -> None:
+        self._config, self._lake, self._pictures, self._patient = config, lake, pictures, patient or lake
         self.sessions: dict[str, Session] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._pools: dict[str, SandboxPool] = {}
@@ -242,7 +243,7 @@ class LiveSessions:
             overseen = Overseen(actor, lambda context, proposal: self._decided(session, context, proposal))
             record = await roll_out(pool, session.planned, [overseen], True, self._config.policy.history_images)
             session.turn("storing", proposal=None)
-            parts = (self._config, self._lake, session.planned, record, session.reviews)
+            parts = (self._config, self._patient, session.planned, record, session.reviews)
             session.turn("ended", result=(await asyncio.to_thread(store, *parts)).trajectory)
         except asyncio.CancelledError:
             session.turn("ended", problem="The desk ended before this was stored.")
@@ -267,7 +268,7 @@ class LiveSessions:
                 policy = (
                     EXPLORERS.class_of(self._config.collect.explorer)()
                     if session.proposer == EXPLORER
-                    else await asyncio.to_thread(load_policy, self._config, self._lake, session.proposer)
+                    else await asyncio.to_thread(load_policy, self._config, self._patient, session.proposer)
                 )
                 self._actors[session.proposer] = Actor(policy)
             return self._pools[environment], self._actors[session.proposer]
@@ -304,7 +305,7 @@ class LiveSessions:
     def _write(self, session: Session, proposal: Completion, decided: Decided) -> Review:
         original = to_json(proposal.action) if proposal.action else None
         draft = _draft(session, decided)
-        return write(self._lake, draft, session.planned.iteration, (original, proposal.thought))
+        return write(self._patient, draft, session.planned.iteration, (original, proposal.thought))
 
 
 def _draft(session: Session, decided: Decided) -> Draft:

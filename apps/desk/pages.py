@@ -70,9 +70,9 @@ def router(desk: Desk) -> APIRouter:
     return routes
 
 
-def problem(status: int, text: str) -> HTMLResponse:
-    """A page that says what is wrong."""
-    return page("problem", status=status, text=text, status_code=status)
+def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
+    """A page that says what is wrong, and asks again by itself after so many seconds, if any."""
+    return page("problem", status=status, text=text, again_s=again_s, status_code=status)
 
 
 def _trajectory(item: Item, mode: str, at: int, step: int, open_with: str = "") -> HTMLResponse:

@@ -9,12 +9,14 @@ is about as worthy.
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from apps.desk.openings import Openings
+from schemas.failure import OutOfReach
 from schemas.tables.task import short_names
 from storage.catalog import answers
 from storage.lake import Lake
@@ -145,8 +147,12 @@ class Queue:
                 first = key not in self._renewing
                 self._renewing.add(key)
             if first:
-                threading.Thread(target=self._renew, args=(key,), name="queue", daemon=True).start()
+                threading.Thread(target=self._renew_if_there, args=(key,), name="queue", daemon=True).start()
         return order
+
+    def _renew_if_there(self, key: tuple[int | None, str | None]) -> None:
+        with suppress(OutOfReach):  # whoever asks next is told, or renews it
+            self._renew(key)
 
     def _renew(self, key: tuple[int | None, str | None]) -> _Order:
         try:

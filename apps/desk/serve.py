@@ -6,6 +6,7 @@ import re
 import socket
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from apps.desk.app import make_app
 from apps.desk.security import LOOPBACK
@@ -33,7 +34,7 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
     host, port = host or config.desk.host, config.desk.port if port is None else port
     token = token_for(host, config.desk.token_variable)
     RECOGNIZERS.class_of(config.desk.speech, "desk.speech")
-    app = make_app(config, open_lake(config), token, (*LOOPBACK, host.lower()))
+    app = site_of(config, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
@@ -42,6 +43,14 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
         out().print(f"{'desk' if page else 'dashboard'} {address}{how}{also}", highlight=False, soft_wrap=True)
         running = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=3)
         uvicorn.Server(running).run(sockets=[listening])
+
+
+def site_of(config: Config, token: str | None, hosts: tuple[str, ...]) -> ASGIApp:
+    """The pages of the config's lake, which wait for a store that is away no longer than its clients do by themselves;
+    what nobody waits for, the trajectories of live sessions among it, has `lake.patience_s`. Raises LakeError where
+    there is no lake, and as `make_app` does."""
+    prompt = config.model_copy(update={"lake": config.lake.model_copy(update={"patience_s": 0.0})})
+    return make_app(config, open_lake(prompt), token, hosts, open_lake(config))
 
 
 def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:

@@ -18,7 +18,7 @@ from schemas.tables.stage import PREPARE, STAGES, label_of
 from schemas.tables.task import short_names
 from storage.catalog import answers, ask
 from storage.lake import Lake
-from tasks.promote.events import outcomes
+from tasks.promote.events import outcomes, rolled_back, standing
 from tasks.shared.learnt import Worth, learnt_from_people
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import policies, reigning
@@ -142,13 +142,15 @@ class Overview:
     stages: list[StageTime]
     policies: list[PolicyVersion]
     """The newest first."""
+    standings: dict[str, str]
+    """How each of them stands, in a word."""
     people: list[Worth]
     config: str
 
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
     """Reads it; `page_folder` is what links start from."""
-    rows, stand, champion = iterations(lake), outcomes(lake), reigning(lake)
+    rows, stand, champion, fallen = iterations(lake), outcomes(lake), reigning(lake), rolled_back(lake)
     return Overview(
         lake=lake.uri,
         champion=champion.policy_version if champion else "",
@@ -170,6 +172,7 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
             for stage, seconds in row.stages_s.items()
         ],
         policies=list(reversed(policies(lake).values())),
+        standings={name: standing(row, fallen) for name, row in policies(lake).items()},
         people=people(lake),
         config=json.dumps(json.loads(config.canonical()), indent=2),
     )

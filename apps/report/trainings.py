@@ -1,6 +1,7 @@
 """How trainings went: a small chart for each measure of `training_steps`, a line for each policy."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ LATEST = 5
 """Trainings that are shown where none is asked for by name."""
 POINTS = 200
 """Points of a line at most."""
+FEW = 20
+"""A line of no more is drawn with its points: one alone is no line."""
 WIDTH, HEIGHT, COLUMNS = 250, 110, 3
 _TITLES = {
     "grad_norm": "gradient norm",
@@ -46,13 +49,18 @@ def curves(lake: Lake, policies: Sequence[str] = ()) -> Spec:
     known = [_title(name) for name in MEASURES]
     measures = dict.fromkeys(point["measure"] for point in points)
     order = sorted(measures, key=lambda name: (known.index(name) if name in known else len(known), name))
-    base = alt.Chart(alt.Data(values=points)).mark_line(strokeWidth=1.5)
-    chart = base.encode(
+    of_line = Counter((point["policy"], point["measure"]) for point in points)
+    for point in points:
+        if of_line[point["policy"], point["measure"]] <= FEW:
+            point["few"] = True
+    base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("step:Q", title=None, axis=alt.Axis(tickCount=4)),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, format=".3~g")),
         color=alt.Color("policy:N", title=None, legend=alt.Legend() if len(shown) > 1 else None),
         tooltip=["policy:N", "measure:N", "step:Q", alt.Tooltip("value:Q", format=".4g")],
-    ).properties(width=WIDTH, height=HEIGHT)
+    )
+    dots = base.transform_filter("datum.few").mark_circle(size=24, opacity=1)
+    chart = alt.layer(base.mark_line(strokeWidth=1.5), dots).properties(width=WIDTH, height=HEIGHT)
     facet = alt.Facet("measure:N", title=None, sort=order)
     return chart.facet(facet=facet, columns=COLUMNS).resolve_scale(y="independent").to_dict()
 

@@ -1,6 +1,6 @@
 """What was decided about who reigns, as the lake keeps it."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from tasks.shared.policies import policies
 
 OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
 """What was decided of a challenger, for people."""
+ROLLED_BACK = "rolled back"
 
 
 def events(lake: Lake) -> list[Promotion]:
@@ -28,11 +29,11 @@ def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
     """The nearest policy that this one was trained from and that was rolled back since; None if there is none. What the
     champion itself was trained from is good enough for others."""
     rows, fallen = policies(lake), rolled_back(lake)
-    standing = {
+    reigned = {
         name for row in rows.values() if row.status == "champion" for name in _ancestry(rows, row.policy_version)
     }
     ways = _ancestry(rows, policy.parent)
-    return next((name for name in ways if name in fallen - standing), None)
+    return next((name for name in ways if name in fallen and name not in reigned), None)
 
 
 def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
@@ -44,20 +45,28 @@ def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[st
     return found
 
 
-def rolled_back(lake: Lake) -> set[str]:
-    """Policies that reigned, were rolled back, and have not come to reign again."""
-    found = set[str]()
+def rolled_back(lake: Lake) -> dict[str, Promotion]:
+    """Policies that reigned, were rolled back, and have not come to reign again, each with its rollback; the last one
+    comes last."""
+    found: dict[str, Promotion] = {}
     for one in events(lake):
-        found.discard(one.champion)
+        found.pop(one.champion, None)
         if one.decision == "rollback":
-            found.add(one.against)
+            found.pop(one.against, None)
+            found[one.against] = one
     return found
+
+
+def standing(policy: PolicyVersion, fallen: Container[str]) -> str:
+    """How a policy stands, in a word, wherever it is shown: its status, or that it is one of the `fallen`, which were
+    rolled back."""
+    return ROLLED_BACK if policy.policy_version in fallen else policy.status
 
 
 def outcomes(lake: Lake) -> dict[str, str]:
     """How the policies stand that were decided on, in a word: promoted, held, rejected, or rolled back since."""
     found = {one.policy_version: OUTCOMES[one.decision] for one in events(lake) if one.decision in OUTCOMES}
-    return found | dict.fromkeys(rolled_back(lake), "rolled back")
+    return found | dict.fromkeys(rolled_back(lake), ROLLED_BACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

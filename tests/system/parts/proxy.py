@@ -1,4 +1,4 @@
-"""A server between a client and another server that can be away, answer `503 SlowDown`, or break off in the middle."""
+"""A server between a client and another server that can be away, answer `503 SlowDown`, be silent, or break off."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-Mode = Literal["whole", "away", "busy"]
+Mode = Literal["whole", "away", "busy", "silent"]
 
 
 class Proxy:
@@ -66,6 +66,10 @@ class Proxy:
                 self.refused += 1
             if self._mode == "busy":
                 _refuse(client)
+            elif self._mode == "silent":
+                self._open.append(client)
+                while client.recv(1 << 16):
+                    pass
             elif self._mode == "whole":
                 with socket.create_connection(self._behind) as server:
                     self._open += [client, server]

@@ -50,7 +50,7 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     first = found["iterations"][0]
     assert set(first) == {
         "iteration", "policy", "success", "ci", "explorer", "trajectories", "promoted", "wall_s", "stages_s",
-        "verified", "orchestration_s", "verified_fixed_mix", "held_out",
+        "verified", "orchestration_s", "verified_fixed_mix", "held_out", "rolled_back",
     }  # fmt: skip
     assert first["orchestration_s"] == pytest.approx(len(STAGES) * 0.25)
     assert first["policy"] == "policy-0000"
@@ -191,6 +191,18 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any
     assert "160 an iteration; 480 in all" in out
     assert "0 iterations finished" in out
     assert not (tmp_path / "new").exists()
+
+
+def test_a_dry_run_of_a_retraining_says_from_what_how_long_and_writes_nothing(flywheel: Call, place: Any) -> None:
+    before = place.lake.versions()
+    code, out, _ = flywheel("retrain", "--dry-run", "--json", "--config", place.file)
+    plan = json.loads(out)
+    assert code == 0 and plan["parent"] == "policy-0001" and plan["new_steps"] > 0 and plan["seconds"] > 0
+    code, out, _ = flywheel("retrain", "--dry-run", "--like", "policy-0001", "--config", place.file)
+    assert code == 0 and "from          policy-0000, as policy-0001 was made" in out
+    code, _, err = flywheel("retrain", "--dry-run", "--like", "policy-initial", "--config", place.file)
+    assert code == 2 and "policy-initial was not trained from data (random)" in err
+    assert place.lake.versions() == before
 
 
 def test_a_dry_run_refuses_parts_that_a_run_would_refuse(flywheel: Call, place: Any) -> None:

@@ -1,5 +1,6 @@
 """The dashboard of a small lake, asked as a browser asks it, without one."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import vl_convert
 from starlette.testclient import TestClient
 
-from apps.commands.lineage import lineage_of_policy
+from apps.commands.lineage import lineage_of_policy, show_lineage
 from apps.commands.policies import outcome_of
 from apps.commands.status import status_of, view
 from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
 from apps.desk.funnel import funnel_of
 from apps.report.build import build_report
+from apps.report.charts import Spec
+from apps.report.trainings import FEW, curves
 from environments.leased import Leased
 from schemas.config import config_of
 from schemas.table import utc_now
@@ -220,12 +224,54 @@ def test_the_quality_page_shows_what_failed_of_one_iteration_or_of_the_newest(si
     assert site.get("/quality?iteration=77").status_code == 404
 
 
-def test_a_policy_that_was_rolled_back_is_shown_as_that(fresh: Place, site: TestClient) -> None:
-    roll_back(fresh.lake, None, "it clicks twice")
+def test_a_policy_that_was_rolled_back_is_shown_as_that_with_the_reason_wherever_it_is_shown(
+    fresh: Place, site: TestClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, reason = fresh.lake, "it clicks twice"
+    assert [one["rolled_back"] for one in status_of(lake)["iterations"]] == [None, None]
+    roll_back(lake, None, reason)
     time.sleep(FRESH_S)
     for path in ("/", "/lineage", "/policies/policy-0001"):
         assert "rolled back" in site.get(path).text
     assert '"rolled back"' in site.get("/api/charts/lineage").text
-    table: Any = view(fresh.lake).renderables[0]
-    cells = [str(cell) for column in table.columns for cell in column.cells]
-    assert "rolled back" in cells
+    assert ">rolled back</td>" in build_report(fresh.config).read_text()
+
+    success = site.get("/policies/policy-0001").text.partition("<h2>Success</h2>")[2].partition("<h2>Made from</h2>")[0]
+    assert "rolled back" in success and reason in success and 'href="/policies/policy-0000"' in success
+    assert reason not in site.get("/policies/policy-0000").text
+
+    shown: Any = view(lake).renderables
+    assert "rolled back" in [str(cell) for column in shown[0].columns for cell in column.cells]
+    assert f"policy-0001 rolled back: {reason}" in str(shown[1])
+    first, second = status_of(lake)["iterations"]
+    assert (first["rolled_back"], second["rolled_back"], second["promoted"]) == (None, reason, True)
+
+    found = lineage_of_policy(lake, policy_row(lake, "policy-0001"))
+    assert [one["rolled_back"] for one in found.shown["chain"]] == [reason, None, None]
+    show_lineage(found)
+    said = capsys.readouterr().out
+    assert "sft, rolled back, code" in said and f"rolled back     {reason}" in said
+    (row,) = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()
+    lake.append("policies", [{**row, "policy_version": "after", "parent": "policy-0001", "created_at": utc_now()}])
+    show_lineage(lineage_of_policy(lake, policy_row(lake, "after")))
+    said = capsys.readouterr().out
+    assert "from policy-0001  iteration 1, sft, rolled back, code" in said and reason not in said
+
+
+def test_a_training_of_one_step_is_drawn_as_points_and_a_long_one_as_a_line(fresh: Place) -> None:
+    (row,) = fresh.lake.read(
+        "training_steps", where={"policy_version": "policy-0001", "step": 10, "iteration": 1}
+    ).to_pylist()
+    steps = {"short": [1], "long": range(FEW + 1)}
+    rows = [{**row, "policy_version": name, "step": step} for name, given in steps.items() for step in given]
+    fresh.lake.append("training_steps", rows)
+    assert drawn(curves(fresh.lake, ["short"])) == 3
+    assert drawn(curves(fresh.lake, ["long"])) == 0
+    assert drawn(curves(fresh.lake, ["long", "short"])) == 3
+
+
+def drawn(spec: Spec) -> int:
+    """How many points a chart shows that are no part of a line."""
+    assert spec
+    svg = vl_convert.vegalite_to_svg(spec)
+    return sum('aria-roledescription="circle"' in mark for mark in re.findall(r"<path [^>]*>", svg))
