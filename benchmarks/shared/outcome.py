@@ -21,14 +21,23 @@ from schemas.tables.verdict import DECISION
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 
-CLOCKS = ("run_id", "wall_s", "observe_ms", "think_ms", "act_ms", "seconds", "data_versions", "code")
-"""Columns that are not compared, beside those that hold an instant: durations, the ids of runs, numbers of commits, and
-the commit of the code."""
+CLOCKS = (
+    "run_id", "wall_s", "observe_ms", "think_ms", "act_ms", "seconds", "data_versions", "code",
+    "samples_per_s", "tokens_per_s", "mfu", "peak_memory_gb",
+)  # fmt: skip
+"""Columns that are not compared, beside those that hold an instant: durations, paces, a process's memory, the ids of
+runs, numbers of commits, and the commit of the code."""
+AVERAGES = (
+    "entropy", "kl", "clipped", "advantage_std", "thought_tokens", "reply_tokens", "truncated", "staleness", "mismatch",
+)  # fmt: skip
+"""Columns of `training_steps` that are averages since the report before, of which a training that is resumed has
+others; loss, gradient norm and learning rate are of the very step, and are compared."""
 ROUNDED = "logprobs"
 """The column of `steps` that is compared within rounding."""
 NUMBERS = ("metrics", "result", "config")
-"""Columns of JSON, of which keys that tell a duration, where a lake is, or numbers of commits, are left out."""
-_CLOCK = re.compile(r"seconds|.*_s|resumed_at|say|waited|lake|trainer_idle|sandbox_idle|versions")
+"""Columns of JSON, of which keys that tell a duration, how often a training was started, where a lake is, or numbers of
+commits, are left out."""
+_CLOCK = re.compile(r"seconds|.*_s|resumed_at|restarts|say|waited|lake|trainer_idle|sandbox_idle|versions")
 WEIGHTS = "weights"
 """The name of what is no table: the sha256 of every stored policy's weights."""
 Rows = Counter[str]
@@ -52,8 +61,8 @@ def outcome(lake: Lake) -> dict[str, Rows]:
 
 
 def differences(undisturbed: Mapping[str, Rows], disturbed: Mapping[str, Rows]) -> dict[str, str]:
-    """By table: how many rows are missing and how many too many, with one of each or what tells the two apart; empty
-    where all agree."""
+    """By table: how many rows are missing and how many too many, in how many of them each column is another, and one of
+    each or what tells the two apart; empty where all agree."""
     found: dict[str, str] = {}
     for name, rows in undisturbed.items():
         missing, surplus = rows - disturbed[name], disturbed[name] - rows
@@ -63,15 +72,19 @@ def differences(undisturbed: Mapping[str, Rows], disturbed: Mapping[str, Rows]) 
 
 
 def _example(name: str, missing: Rows, surplus: Rows) -> str:
-    """A row that differs: what it is known by, and the columns that are others; whole where it has no counterpart."""
+    """Which columns are others in how many rows, and of one row what it is known by with those columns; a row that has
+    no counterpart whole."""
     key = TABLES[name].key if name in TABLES else ("policy_version",)
     others = {tuple(row[part] for part in key): row for row in map(json.loads, surplus)}
+    columns, first = Counter[str](), ""
     for row in map(json.loads, missing):
-        other = others.get(tuple(row[part] for part in key))
-        if other is not None:
-            apart = {column: [row[column], other.get(column)] for column in row if row[column] != other.get(column)}
-            return json.dumps({part: row[part] for part in key} | apart)[:4000]
-    return next(iter(missing or surplus))[:1000]
+        other = others.get(tuple(row[part] for part in key), {})
+        apart = {
+            column: [row[column], other[column]] for column in row if column in other and row[column] != other[column]
+        }
+        columns.update(apart)
+        first = first or (json.dumps({part: row[part] for part in key} | apart)[:4000] if apart else "")
+    return f"{dict(columns)}, such as {first or next(iter(missing or surplus))[:1000]}"
 
 
 def most_apart(undisturbed: Lake, disturbed: Lake) -> float:
@@ -109,7 +122,7 @@ def half_written(lake: Lake) -> int:
 
 def compared(name: str) -> list[str]:
     """The columns of a table that are compared."""
-    left_out = (*CLOCKS, ROUNDED)
+    left_out = (*CLOCKS, *AVERAGES, ROUNDED)
     return [one.name for one in TABLES[name].schema if one.name not in left_out and not pa.types.is_timestamp(one.type)]
 
 
