@@ -162,7 +162,8 @@ def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[St
             raise FlywheelError(
                 f"step {step + 1} of {part.end}: the gradient's norm is {result.norm}, of the batch of "
                 f"samples {', '.join(str(ref.sample) for ref in refs)}.",
-                "Nothing was written; lower train.learning_rate or look at the samples.",
+                "Nothing was written; lower train.learning_rate or look at the samples"
+                + (" and at the policy that it begins from (`flywheel rollback`)." if step == 0 else "."),
             )
         yield result
 
