@@ -191,7 +191,7 @@ def _arm(options: argparse.Namespace, name: str, seed: int) -> Arm:
     """The plain arm collects with all its steps; the other with `SPENT` of them, and goes back with the rest."""
     folder = root_of(options.config, options.words).parents[1] / "reflection"
     folder = folder / f"{root_of(options.config, options.words).name}-{options.trajectories}" / f"{name}-{seed}"
-    words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=1", "promote.unparsable=1"]
+    words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=0.9", "promote.unparsable=1"]
     count = options.trajectories
     if name == "corrections":
         count = max(1, round(SPENT * count))

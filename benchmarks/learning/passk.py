@@ -62,7 +62,7 @@ def _arms(start: Arm, tasks: list[str], options: argparse.Namespace) -> list[Arm
     # every candidate goes on, as the gate asks for greedy success, which Pass@k training gives up for more variety
     overrides = (
         "train.method=grpo",
-        "promote.tolerance=1.0",
+        "promote.tolerance=0.9",
         "promote.unparsable=1",
         *GROUPS,
         *options.overrides,

@@ -89,7 +89,7 @@ def _seed(options: argparse.Namespace, seed: int) -> list[Row]:
 def _start(options: argparse.Namespace, seed: int) -> Arm:
     root = root_of(options.config, options.words)
     folder = root.parents[1] / "people" / f"{root.name}-{options.trajectories}" / f"start-{seed}"
-    words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=1", "promote.unparsable=1"]
+    words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=0.9", "promote.unparsable=1"]
     words.append(f"collect.trajectories_per_task={options.trajectories}")
     arm = Arm("start", seed, options.config, folder, tuple(words))
     arm.turn(options.iterations)

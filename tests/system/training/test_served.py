@@ -44,7 +44,7 @@ def config_in(folder: Path, **train: Any) -> Config:
                 **train,
             },
             "evaluate": {"seeds": 6, "held_out_seeds": 0, "explorer_seeds": 1, "untrained_seeds": 1},
-            "promote": {"tolerance": 0.9, "resolution": 0.5},
+            "promote": {"tolerance": 0.9},
         }
     )
 

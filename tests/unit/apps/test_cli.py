@@ -15,6 +15,7 @@ from apps.environment import DEFAULTS, settle
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
 from tasks.shared.policies import policy_row
+from tests.unit.apps.conftest import make_place
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -280,8 +281,11 @@ def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
 
 
 def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for_one_fault(
-    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch
+    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    place = make_place(tmp_path)
+
     def back(*words: str) -> tuple[int, str]:
         code, _, err = flywheel("rollback", *words, "--config", place.file)
         return code, err
