@@ -72,7 +72,7 @@ FAKE = {
     "environment": "fake", "size": "sandboxes = 4", "tasks": '["click-target", "two-steps"]', "trajectories": "10",
 }  # fmt: skip
 PAGES = {
-    "environment": "miniwob", "size": "pages = 4", "tasks": '["click-test", "click-button"]', "trajectories": "150",
+    "environment": "miniwob", "size": "pages = 4", "tasks": '["click-test", "click-button"]', "trajectories": "400",
 }  # fmt: skip
 ROUNDING = 0.02
 """What a token's log probability may differ by; of one that was -8.24, 0.002 was seen."""
