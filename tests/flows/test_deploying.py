@@ -55,7 +55,7 @@ def test_of_all_that_trains_one_runs_at_a_time_and_the_rest_waits(
     with get_client(sync_client=True) as client:
         assert deploy(client, place(tmp_path, "train.steps=5"), replace=True) == names()
         there = deployment(client, "retrain")
-        assert there.parameters == {"config": "", "overrides": ["train.steps=5"], "like": ""}
+        assert there.parameters == {"config": "", "overrides": ["train.steps=5"], "like": "", "after": ""}
         assert there.job_variables["working_dir"] == str(tmp_path) and there.enforce_parameter_schema
         first, light = run_now(client, "retrain", {}), run_now(client, "report", {})
         assert handed_out(client) == {first, light}
