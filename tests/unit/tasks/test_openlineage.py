@@ -157,7 +157,7 @@ def test_a_collector_that_hangs_holds_no_run_up_and_is_not_asked_again_at_once(t
         for number in range(20):
             with emitted(run, "train", f"iteration {number}"):
                 pass
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 4, "an event alone would be waited for for 5 s"
         assert not flush(run.config.openlineage, 0.1)
         assert flush(run.config.openlineage, 15), "one event waits for its time to be over, and 39 are lost with it"
 
