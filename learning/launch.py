@@ -84,7 +84,8 @@ def join(job: Job, started: Sequence[subprocess.Popen[bytes]] = ()) -> None:
     world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
     if world > 1:
         joined = threading.Event()
-        threading.Thread(target=_expect, args=(started, joined), daemon=True).start()
+        if started:
+            threading.Thread(target=_expect, args=(started, joined), daemon=True).start()
         dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=TIMEOUT)
         joined.set()
     found = {"machines": machines, "gpus": _found(gpus)} if (machines := machines_of()) > 1 else {}

@@ -211,7 +211,7 @@ class Lake:
         try:
             yield names
         finally:
-            self._noted.remove(names)
+            self._noted = [one for one in self._noted if one is not names]
 
     def _read(self, table: str) -> StoredTable:
         stored = self._table(table)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from learning.engines.choice import optimizer_of, without_ignored
 from schemas.config import Config, config_of
 from schemas.failure import LakeError, UsageError
+from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.preflight.descent import require_descent, require_held_out
@@ -69,17 +70,24 @@ def _today(config: Config, lake: Lake) -> Pinned:
     return Pinned(Recipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
 
 
-def _repeated(lake: Lake, like: str) -> Pinned:
-    row = policy_row(lake, like)
+def trained_row(lake: Lake, version: str) -> tuple[PolicyVersion, str]:
+    """The row of a policy whose training can be repeated, and its parent; raises UsageError for one that was not
+    trained from data."""
+    row = policy_row(lake, version)
     if row.parent is None or not row.pins:
-        raise UsageError(f"{like} was not trained from data ({row.method}).", "Name a policy that was trained.")
+        raise UsageError(f"{version} was not trained from data ({row.method}).", "Name a policy that was trained.")
+    return row, row.parent
+
+
+def _repeated(lake: Lake, like: str) -> Pinned:
+    row, parent = trained_row(lake, like)
     if gone := lake.missing(row.pins):
         listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
         raise LakeError(
             f"{like} cannot be made again: of what it was trained from, {listed} is not there any more.",
             "Retrain from today's data without `--like`.",
         )
-    made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, row.parent)) == "muon"
+    made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, parent)) == "muon"
     as_trained = made_by.model_copy(update={"train": without_ignored(made_by.train, small)})
-    recipe = Recipe("", row.parent, row.iteration, row.pins, "retrained", row.policy_version)
+    recipe = Recipe("", parent, row.iteration, row.pins, "retrained", row.policy_version)
     return Pinned(recipe, as_trained.canonical())

@@ -15,18 +15,18 @@ from learning.algorithms.method import Optimizer, Source, method_of
 from learning.engines.choice import is_small
 from schemas.config import Config, config_of
 from schemas.config.training import EpochSection
-from schemas.failure import UsageError
 from schemas.home import home
 from schemas.tables.stage import STAGES
 from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.preflight.preflight import planned
 from tasks.preflight.unread import refuse_unread
+from tasks.retrain import trained_row
 from tasks.running.budget import account, sentence, short
 from tasks.running.console import out
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.paths import lake_if_any
-from tasks.shared.policies import champion, policy_row
+from tasks.shared.policies import champion
 from tasks.shared.status import IterationStatus
 from tasks.shared.suite import catalog_and_made
 from tasks.watch import last_trained, new_since
@@ -160,14 +160,14 @@ def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan
     """
     for probe in planned(config):
         probe.examine()
-    repeated = policy_row(lake, like) if like else None
-    if repeated is not None and (repeated.parent is None or not repeated.pins):
-        raise UsageError(f"{like} was not trained from data ({repeated.method}).", "Name a policy that was trained.")
-    made_by = config_of(json.loads(repeated.config)) if repeated else config
+    made_by, parent = config, champion(lake).policy_version
+    if like:
+        repeated, parent = trained_row(lake, like)
+        made_by = config_of(json.loads(repeated.config))
     recent = [one for one in begun_iterations(lake) if one.finished][-RECENT:]
     steps, decisions = new_since(lake, last_trained(lake))
     return RetrainPlan(
-        parent=(repeated.parent if repeated else None) or champion(lake).policy_version,
+        parent=parent,
         like=like,
         new_steps=steps,
         new_decisions=decisions,

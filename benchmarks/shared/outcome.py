@@ -18,7 +18,6 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.verdict import DECISION
-from storage.blobs import MANIFEST
 from storage.lake import Lake
 
 CLOCKS = (
@@ -150,7 +149,7 @@ def _timeless(value: Any) -> Any:
 def _weights(lake: Lake) -> Rows:
     found: Rows = Counter()
     for policy in lake.rows(PolicyVersion):
-        manifest = json.loads(lake.blobs.store.get(f"{policy.checkpoint}/{MANIFEST}"))
-        sums = {file: digest for file, digest in manifest["files"].items() if file.endswith(".safetensors")}
+        files = lake.blobs.sums(policy.checkpoint)
+        sums = {file: digest for file, digest in files.items() if file.endswith(".safetensors")}
         found[json.dumps({"policy_version": policy.policy_version, **sums}, sort_keys=True)] += 1
     return found

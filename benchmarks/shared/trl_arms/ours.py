@@ -5,13 +5,13 @@ model, as collection does without a server, and the answers are what is trained 
 """
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 
 import torch
 
+from benchmarks.shared.trl_arms.peak import peak_mib
 from benchmarks.shared.trl_arms.reward import worth
 from learning.algorithms.advantages import of_group
 from learning.algorithms.method import method_of
@@ -89,13 +89,6 @@ def _answers(job: Job, group: int) -> list[Rollout]:
             for at, (one, gain) in enumerate(zip(own, gains, strict=True))
         ]  # fmt: skip
     return found
-
-
-def peak_mib() -> float:
-    """The most memory so far: the GPU's where there is one in use, else the process's."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

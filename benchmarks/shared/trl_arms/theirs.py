@@ -5,7 +5,6 @@ whose wheels fit few builds of torch.
 """
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, TrainerCallback
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer  # pyright: ignore
 
+from benchmarks.shared.trl_arms.peak import peak_mib
 from benchmarks.shared.trl_arms.reward import worth
 from models.families.processor import read_processor
 
@@ -101,13 +101,6 @@ def _texts(given: dict[str, Any], *columns: str) -> Dataset:
     ]
     features = Features({**dict.fromkeys(columns, Value("string")), "images": List(Picture())})
     return Dataset.from_list(rows, features=features)
-
-
-def peak_mib() -> float:
-    """The most memory so far: the GPU's where there is one in use, else the process's."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -367,3 +367,16 @@ def test_a_lake_that_may_not_be_written_says_so_and_delta_is_not_asked(
         with pytest.raises(LakeError, match=r"cannot be written: Permission denied\. Check its rights"):
             change("steps", [row("steps", step=1)])
     assert lake.count("steps") == 1
+
+
+def test_who_notes_what_is_read_within_another_who_does_leaves_that_one_its_own(lake: Lake) -> None:
+    with lake.noting() as outer:
+        inner = _noted(lake)
+        lake.count("steps")
+    lake.count("verdicts")
+    assert (outer, inner) == ({"steps"}, set())
+
+
+def _noted(lake: Lake) -> set[str]:
+    with lake.noting() as names:
+        return names
