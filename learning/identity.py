@@ -13,7 +13,7 @@ from learning.job import Job
 
 WORK = (
     "launch", "machines", "restarts", "hung_s", "processes", "threads", "device", "balance", "sequence_plans",
-    "token_cap", "activation_checkpointing",
+    "token_cap", "replicas", "compiled", "activation_checkpointing",
     "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
 """Settings of the training that change who does what, not what is learnt."""

@@ -117,18 +117,26 @@ class Learner:
         self.engine.zero()
         self.objective.zero()
         if not self.objective.needs_sums:
-            return sum((self.add_gradient(piece, batch).double() for piece in batch.pieces), torch.zeros(())).cpu()
+            return self._add_all(batch)
         documents = torch.tensor(batch.documents, device=self.engine.device)
         if len(batch.pieces) == 1:  # one forward pass does for the sums and for the gradient
+            self.engine.share(last=True)
             outputs = self.engine.forward(batch.pieces[0])
             self._measures.forward(outputs)
             loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
             self.objective.loss(batch.pieces[0], outputs, batch).backward()
         else:  # the graphs of all pieces together would not fit where a batch is taken in pieces
             loss = self.objective.weigh(self.sums(batch), documents).cpu()
-            for piece in batch.pieces:
-                self.add_gradient(piece, batch)
+            self._add_all(batch)
         return loss if self.engine.rank == 0 else torch.zeros_like(loss)
+
+    def _add_all(self, batch: Batch) -> Tensor:
+        """Adds the gradient of all pieces; the sum of what they add to the loss."""
+        loss = torch.zeros((), dtype=torch.float64)
+        for number, piece in enumerate(batch.pieces, 1):
+            self.engine.share(last=number == len(batch.pieces))
+            loss = loss + self.add_gradient(piece, batch).double()
+        return loss.cpu()
 
     def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
         """Adds one piece's part of a step's gradient; returns what it adds to the loss."""

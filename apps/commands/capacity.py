@@ -101,7 +101,7 @@ def planned(config: Config, model: Path, gpus: str) -> TrainingPlan:
         frozen=2 if train.memory.frozen == "bfloat16" else 4, freeze_vision=train.memory.freeze_vision,
         offload=train.memory.offload, checkpointing=train.activation_checkpointing,
         logits_chunk=train.memory.logits_chunk, compute=4 if train.precision == "float32" else 2,
-        networks=2 if alone else 1,
+        networks=2 if alone else 1, replicas=train.replicas, whole_gradients=train.memory.whole_gradients,
     )  # fmt: skip
     network, shape = sizes_at(model, train.lora)
     tried, fits = choose(network, there, asked, train.token_cap)

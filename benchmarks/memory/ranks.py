@@ -71,6 +71,8 @@ def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
         freeze_vision=train.memory.freeze_vision,
         checkpointing=train.activation_checkpointing,
         logits_chunk=train.memory.logits_chunk,
+        replicas=train.replicas,
+        whole_gradients=train.memory.whole_gradients,
         repeated=len(works) > 1,
         cuda=False,
     )

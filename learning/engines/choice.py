@@ -78,6 +78,8 @@ def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
     found = {
         "lora.rank": train.lora.rank > 0,
         "token_cap": train.token_cap is not None,
+        "replicas": train.replicas > 1,
+        "compiled": train.compiled,
         "activation_checkpointing": train.activation_checkpointing,
         "precision": train.precision != default.precision,
         "device": train.device == "cuda",

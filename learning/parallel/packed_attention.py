@@ -1,11 +1,14 @@
-"""Attention over packed documents, for any `transformers` model: no padding, no mask, no token of another document.
+"""Attention over packed documents and screens, for any `transformers` model: no padding, no mask, no token of another.
 
-Registered under `NAME` among the library's attention functions; a model loaded with `attn_implementation=NAME` calls it
-in every layer. What is packed is given by the keyword `packed` of the model's forward pass; without it a call is one
-whole sequence (a screen in the vision tower). Inside a sequence-parallel group (`learning.parallel.ulysses`) a rank
-holds a stretch of the tokens on both sides of attention and whole sequences of some heads within it.
+Registered among the library's attention functions: as `NAME`, which a model loaded with `attn_implementation=NAME`
+calls in every layer, and as `SCREENS`, which its vision tower calls once a layer for all screens and all their windows.
+Which documents are packed is given by the keyword `packed` of the model's forward pass; the tower says itself where its
+screens and windows end; a call without either is one whole sequence. Inside a sequence-parallel group
+(`learning.parallel.ulysses`) a rank holds a stretch of the tokens on both sides of attention and whole sequences of
+some heads within it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -20,6 +23,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from learning.parallel.ulysses import to_heads, to_tokens
 
 NAME = "flywheel_packed"
+SCREENS = "flywheel_flash_screens"
+"""The library asks for all screens in one call where a name says `flash`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Packed:
     """The ranks that share them, each holding an even stretch; None for one rank."""
 
 
+@torch.compiler.disable  # one call for any number of documents: compiled, it would be so anew for every packing
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -42,6 +48,8 @@ def packed_attention(
     dropout: float = 0.0,
     is_causal: bool | None = None,
     packed: Packed | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """The library's interface: (1, heads, tokens, width) in, (1, tokens, heads, width) out.
@@ -54,14 +62,19 @@ def packed_attention(
         dropout: 0, or the gradient would depend on the plan.
         is_causal: whether a token sees those after it.
         packed: the documents.
+        cu_seq_lens_q: where windows or screens start, and where the last ends, for the vision tower.
+        max_length_q: the longest of them.
     """
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
-    if packed is None:
+    if packed is None and cu_seq_lens_q is None:
         return _attend(query, key, value, scaling, causal).transpose(1, 2), None
-    parts = [part[0].transpose(0, 1) for part in (query, key, value)]
+    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    if packed is None:
+        assert cu_seq_lens_q is not None and max_length_q is not None
+        return _screens(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
     if packed.group is not None:
-        parts = [to_heads(part, packed.group) for part in parts]
-    seen = _documents(parts[0], parts[1], parts[2], packed.edges, scaling, causal)
+        q, k, v = to_heads((q, k, v), packed.group)
+    seen = _documents(q, k, v, packed.edges, scaling, causal)
     if packed.group is not None:
         seen = to_tokens(seen, packed.group)
     return seen[None], None
@@ -71,26 +84,51 @@ def _documents(
     query: Tensor, key: Tensor, value: Tensor, edges: tuple[int, ...], scaling: float | None, causal: bool
 ) -> Tensor:
     """Each document by itself, (tokens, heads, width)."""
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        return _variable_length(query, key, value, edges, scaling, causal)
-    seen = []
-    for start, end in pairwise(edges):
-        q, k, v = (part[start:end].transpose(0, 1)[None] for part in (query, key, value))
-        seen.append(_attend(q, k, v, scaling, causal)[0].transpose(0, 1))
+    if _has_kernel(query):
+        longest = max(end - start for start, end in pairwise(edges))
+        return _variable_length(query, key, value, _starts(edges, query.device), longest, scaling, causal)
+    return _by_length(query, key, value, [end - start for start, end in pairwise(edges)], scaling, causal)
+
+
+def _screens(
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
+) -> Tensor:
+    """Each window or screen by itself, (patches, heads, width)."""
+    if _has_kernel(query):
+        return _variable_length(query, key, value, starts, longest, scaling, causal)
+    return _by_length(query, key, value, starts.diff().tolist(), scaling, causal)
+
+
+def _has_kernel(query: Tensor) -> bool:
+    return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
+
+
+def _by_length(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
+) -> Tensor:
+    """Without such a kernel: one call for all sequences of a length."""
+    alike: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        if length:
+            alike.setdefault(length, []).append(place)
+    pieces = [part.split(list(lengths)) for part in (query, key, value)]
+    seen: list[Tensor] = [query[:0]] * len(lengths)
+    for places in alike.values():
+        q, k, v = (torch.stack([part[place] for place in places]).transpose(1, 2) for part in pieces)
+        for place, made in zip(places, _attend(q, k, v, scaling, causal).transpose(1, 2).unbind(), strict=True):
+            seen[place] = made
     return torch.cat(seen)
 
 
 def _variable_length(
-    query: Tensor, key: Tensor, value: Tensor, edges: tuple[int, ...], scaling: float | None, causal: bool
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
 ) -> Tensor:
-    """All documents in one call of the GPU's flash kernel."""
+    """All in one call of the GPU's flash kernel."""
     from torch.nn.attention.varlen import varlen_attn
 
-    starts = _starts(edges, query.device)
     # an older torch (2.11) takes fewer keys than queries without being asked
     asked = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
     grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if asked else {}
-    longest = max(end - start for start, end in pairwise(edges))
     made = varlen_attn(
         query,
         key,
@@ -118,4 +156,5 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, ca
     return F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scaling, enable_gqa=grouped)
 
 
-ALL_ATTENTION_FUNCTIONS.register(NAME, packed_attention)
+for _name in (NAME, SCREENS):
+    ALL_ATTENTION_FUNCTIONS.register(_name, packed_attention)

@@ -14,17 +14,29 @@ from torch import Tensor
 from schemas.failure import PlanError
 
 
-def to_heads(tokens: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """(stretch, heads, width) of this rank's tokens to (whole sequence, heads / degree, width); differentiable.
+def to_heads(parts: Sequence[Tensor], group: dist.ProcessGroup) -> list[Tensor]:
+    """Queries, keys and values of this rank's tokens, (stretch, heads, width) each, to (whole sequence, heads / degree,
+    width), in one exchange; differentiable.
+
+    Fewer heads of keys than ranks are repeated, so that each rank has the one that its queries ask.
 
     Raises:
-        PlanError: the group's degree does not divide the heads.
+        PlanError: the group's degree neither divides the heads of one nor is a multiple of them.
     """
     degree = dist.get_world_size(group)
-    if tokens.shape[1] % degree:
-        raise PlanError(f"{tokens.shape[1]} heads on {degree} ranks.", "Take a degree that divides the heads.")
-    parts = tokens.unflatten(1, (degree, -1)).movedim(1, 0)
-    return _swap(parts, group).flatten(0, 1)
+    held = [_for_each(part, degree) for part in parts]
+    sizes = [part.shape[1] // degree for part in held]
+    joint = torch.cat([part.unflatten(1, (degree, -1)) for part in held], dim=2)
+    return list(_swap(joint.movedim(1, 0), group).flatten(0, 1).split(sizes, dim=1))
+
+
+def _for_each(part: Tensor, degree: int) -> Tensor:
+    heads = part.shape[1]
+    if heads % degree == 0:
+        return part
+    if degree % heads:
+        raise PlanError(f"{heads} heads on {degree} ranks.", "Take a degree that divides the heads, or a multiple.")
+    return part.repeat_interleave(degree // heads, dim=1)
 
 
 def to_tokens(heads: Tensor, group: dist.ProcessGroup) -> Tensor:

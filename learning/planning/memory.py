@@ -67,7 +67,7 @@ class Stack:
             return 0.0
         inner = (4 if self.gated else 2) * compute * self.inner
         if self.fused:
-            return ((8 if self.square else 0) + 11 * compute) * self.width + inner
+            return ((8 if self.square else 0) + 9 * compute) * self.width + inner
         found = (8 + 4 * compute) * self.width + 3 * compute * self.queries + 2 * compute * self.keys
         found += (4 + compute) * (self.queries + self.keys) * self.normed
         found += inner * max(1, self.experts) + 2 * compute * self.width * self.experts
@@ -136,6 +136,9 @@ class Recipe:
     offload: bool = False
     checkpointing: bool = False
     logits_chunk: int | None = None
+    replicas: int = 1
+    """Rows of ranks that hold the weights each."""
+    whole_gradients: bool = False
     networks: int = 1
     """2 with a critic that stands alone."""
     repeated: bool = True
@@ -178,11 +181,12 @@ def predict(network: Network, recipe: Recipe) -> Prediction:
 def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
     """What lasts from step to step."""
     trained, frozen = _trained(network, recipe)
-    share = recipe.networks / recipe.ranks
+    share = recipe.networks * recipe.replicas / recipe.ranks
+    summed = recipe.networks if recipe.whole_gradients else share
     return {
         "weights": MASTER * trained * share,
         "frozen weights": recipe.frozen * frozen * share,
-        "gradients": MASTER * trained * share * recipe.repeated,
+        "gradients": MASTER * trained * summed * recipe.repeated,
         "moments": 2 * MASTER * trained * share,
     }
 
@@ -220,7 +224,11 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
             "gradients under way": head + back,
         },
         "the root's way back": {
-            **({} if recipe.repeated else {"gradients": MASTER * trained * recipe.networks / recipe.ranks}),
+            **(
+                {}
+                if recipe.repeated
+                else {"gradients": MASTER * trained * recipe.networks * recipe.replicas / recipe.ranks}
+            ),
             "gathered": root if not full else 0.0,
             "gradients under way": max((compute + MASTER) * outside, compute * (network.outside + outside))
             + MASTER * summed,

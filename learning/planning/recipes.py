@@ -162,8 +162,10 @@ def pace(language: Cost, vision: Cost, network: Network, gpus: Gpus, recipe: Rec
     met = samples * float(language.of(SAMPLE)) + screens * float(vision.of(int(SAMPLE / 2 * network.merge)))
     passes = (1 + forwards + recipe.checkpointing) * 2 + (2 if recipe.rank else 4)
     computing = recipe.networks * passes * met / by.operations
-    link = (by.near if gpus.nodes == 1 else by.far) * 1e9
-    moved = 0.0 if gpus.ranks == 1 else (2 if recipe.rank else 3) * recipe.networks * recipe.compute * network.weights
+    within = gpus.nodes == 1 or recipe.replicas % gpus.nodes == 0  # weights are gathered from neighbours alone
+    link = (by.near if within else by.far) * 1e9
+    gathers = 0 if gpus.ranks == recipe.replicas else 2 if recipe.rank else 3
+    moved = gathers * recipe.networks * recipe.compute * network.weights
     fixed = by.block * (network.language.blocks + network.vision.blocks)
     return gpus.ranks * recipe.tokens / (max(computing, moved / link) + fixed)
 
@@ -172,6 +174,12 @@ def _variants(
     network: Network, gpus: Gpus, asked: Recipe, caps: tuple[int, ...]
 ) -> Iterator[tuple[Recipe, dict[str, str]]]:
     """Recipes from the fastest on, each with its keys and why; what is asked for stays in all of them."""
+
+    if gpus.nodes > 1 and asked.replicas == 1:
+        rows = {f"train.replicas={gpus.nodes}": "each node holds the weights, so that none are gathered between nodes"}
+        for recipe, why in _variants(network, gpus, replace(asked, replicas=gpus.nodes), caps):
+            if not recipe.offload or asked.offload:
+                yield recipe, rows | why
 
     def at(cap: int, **knobs: object) -> Recipe:
         sizes = {"tokens": cap, "targets": cap // TARGETS, "patches": cap * network.merge}

@@ -85,7 +85,8 @@ class MicroBatch:
 
 
 def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ...]:
-    """Powers of two up to `ranks` that divide both head counts: Ulysses gives every rank whole heads.
+    """Powers of two up to `ranks` that divide the query heads, and divide the key heads or are a multiple of them:
+    Ulysses gives every rank whole heads, and keys of fewer heads than ranks go to several.
 
     Raises:
         PlanError: no ranks, or not a power of two of them.
@@ -93,4 +94,5 @@ def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ..
     if ranks < 1 or ranks & (ranks - 1):
         raise PlanError(f"{ranks} ranks.", "Sequence plans need a power of two.")
     powers = [1 << power for power in range(ranks.bit_length())]
-    return tuple(degree for degree in powers if query_heads % degree == 0 and key_heads % degree == 0)
+    shared = [degree for degree in powers if key_heads % degree == 0 or degree % key_heads == 0]
+    return tuple(degree for degree in shared if query_heads % degree == 0)

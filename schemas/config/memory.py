@@ -17,6 +17,9 @@ class MemoryConfig(Section):
     offload: bool = False
     """Whether the fp32 weights, their gradients and moments lie in the machine's memory, and the optimiser steps there;
     the GPU holds what it computes with. For a GPU, and without adapters."""
+    whole_gradients: bool = False
+    """Whether each process keeps the whole gradient of a step that is taken in several micro-batches, 4 bytes a trained
+    weight, and shares it out after the last one instead of after each."""
     logits_chunk: Count | None = None
     """Targets whose logits are computed at a time; what is above is computed again on the way back, chunk by chunk. If
     not set, the logits of all targets of a micro-batch are held together."""

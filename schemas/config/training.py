@@ -254,6 +254,13 @@ class TrainConfig(StepSection):
     there is no `token_cap`, or the processes are not a power of two, nothing is shared. Not for the small policy."""
     token_cap: Count | None = None
     """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
+    replicas: Count = 1
+    """Rows of processes, neighbours each, that hold the weights each and share them out within (HSDP): with as many as
+    there are machines, weights are gathered within one, and gradients alone go between them, once a step. 1: all
+    processes share one copy. Not for the small policy."""
+    compiled: bool = False
+    """Compile each block (`torch.compile`): the first steps take minutes, the others less time. Not for the small
+    policy."""
     activation_checkpointing: bool = False
     """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -32,6 +32,7 @@ from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
 from learning.engines.fsdp.loading import empty_model, fill_from
 from learning.engines.fsdp.model import (
+    check_compiler,
     check_offload,
     device_of,
     freeze,
@@ -83,6 +84,7 @@ class FsdpEngine(Engine):
         self.dtype, self.device = dtype, device_of(job.train)
         start_group(world, self.device)
         check_offload(job.train, self.device)
+        check_compiler(job.train, self.device)
         self._model = empty_model(job.parent, dtype)
         self._written = self._model.config.dtype or torch.bfloat16  # later `save_pretrained` makes a word of it
         freeze(self._model, job.train)
@@ -173,6 +175,17 @@ class FsdpEngine(Engine):
         """As the model's own tokenizer counts a thought."""
         found = self._measures[document]
         return (found.thought, found.targets) if found else (None, None)
+
+    def share(self, last: bool) -> None:
+        """Between rows of ranks gradients are summed after a step's last piece; within a row after each, or also then.
+
+        What waits is a rank's shard of the gradient, or, with `train.memory.whole_gradients`, all of it.
+        """
+        net, train = cast(FSDPModule, self._net), self._job.train
+        if train.memory.whole_gradients:
+            net.set_requires_gradient_sync(last)
+        elif train.replicas > 1:
+            net.set_requires_all_reduce(last)
 
     def zero(self) -> None:
         """Forgets gradients."""

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from learning.engines.fsdp.adapters import is_adapter, unadapted
-from learning.parallel.packed_attention import NAME
+from learning.parallel.packed_attention import NAME, SCREENS
 from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
 from schemas.failure import CheckpointError
 
@@ -53,12 +53,13 @@ def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
         model.tie_weights()
     except Exception as error:  # whatever the library raises, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", _HINT) from error
-    check_interface(model, directory)
+    prepare_interface(model, directory)
     return model
 
 
-def check_interface(model: Any, directory: Path) -> None:
-    """Raises `CheckpointError` for a model that does not take encoded screens or packed documents."""
+def prepare_interface(model: Any, directory: Path) -> None:
+    """Lets the vision tower ask for all screens at once; raises `CheckpointError` for a model that does not take
+    encoded screens or packed documents."""
     core, text = model.base_model, model.config.get_text_config()
     lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
     if lacks:
@@ -68,6 +69,7 @@ def check_interface(model: Any, directory: Path) -> None:
         )
     if any("sliding" in kind for kind in getattr(text, "layer_types", None) or ()):
         raise CheckpointError(f"{directory}: sliding-window attention.", "The trainer runs full attention only.")
+    model.config.vision_config._attn_implementation = SCREENS
 
 
 def materialize(net: nn.Module, device: torch.device) -> None:

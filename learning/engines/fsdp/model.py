@@ -1,6 +1,7 @@
 """A directory's model made ready to be trained: its device, its attention, its shards, its optimiser."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
-from learning.engines.fsdp.loading import check_interface, materialize
+from learning.engines.fsdp.loading import materialize, prepare_interface
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
@@ -37,6 +38,18 @@ def device_of(train: TrainConfig) -> torch.device:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     torch.cuda.set_device(device)
     return device
+
+
+def check_compiler(train: TrainConfig, device: torch.device) -> None:
+    """Raises `UsageError` if blocks are to be compiled and there is nothing to compile them with."""
+    if (
+        train.compiled
+        and device.type == "cpu"
+        and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++")))
+    ):
+        raise UsageError(
+            "`train.compiled`: a C++ compiler is needed, and there is no g++ here.", "Install it (Debian: g++)."
+        )
 
 
 def check_offload(train: TrainConfig, device: torch.device) -> None:
@@ -62,7 +75,7 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
         )
     except Exception as error:  # whatever the library raises, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
-    check_interface(model, directory)
+    prepare_interface(model, directory)
     return model
 
 
@@ -89,7 +102,7 @@ def shard(
 
     if train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
-    mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
+    mesh = _mesh(device, world, train.replicas)
     compute = torch.bfloat16 if in_half(train, device) else dtype
     frozen = torch.bfloat16 if train.memory.frozen == "bfloat16" else dtype
     mixed = compute != dtype or frozen != dtype
@@ -98,6 +111,8 @@ def shard(
     net = TwoPhases(model, exchange, train.memory.logits_chunk).train()
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
         _widen(block, dtype, frozen)
+        if train.compiled:
+            block.forward = torch.compile(block.forward, dynamic=True)  # dynamic: each packing has another length
         fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
     _widen(net, dtype, frozen)
     fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload)
@@ -108,6 +123,19 @@ def shard(
     if any(weight.is_meta for weight in net.parameters()):
         materialize(net, torch.device("cpu") if train.memory.offload else device)
     return net
+
+
+def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
+    """All ranks in a row that shares out the weights, or several such rows, of neighbours each.
+
+    Raises:
+        UsageError: the ranks do not make so many rows.
+    """
+    if replicas == 1:
+        return init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
+    if world % replicas:
+        raise UsageError(f"`train.replicas` is {replicas}, and {world} processes train.", "Take a divisor of them.")
+    return init_device_mesh(device.type, (replicas, world // replicas), mesh_dim_names=("replicas", "ranks"))
 
 
 def in_half(train: TrainConfig, device: torch.device) -> bool:

@@ -7,7 +7,9 @@ without samples reads one token of padding, with no target: both then take part 
 gradient.
 """
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -19,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
 from learning.engines.fsdp.chats import Chat, Chats, Measure
+from learning.engines.fsdp.screens import Seen, seen_of
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import Packed
 from learning.parallel.ulysses import GroupPool
@@ -33,7 +36,9 @@ class Work:
     pixels: Tensor
     """(patches, width of a patch) of the screens it encodes; a blank one's if it has none."""
     grids: Tensor
-    """(screens, 3)."""
+    """(screens, 3), on the CPU where the tower's `looks` are known."""
+    looks: Seen
+    """What the tower would work out of the grids."""
     seen: int
     """Tokens that the vision tower makes of them; 0 for a blank one."""
     way: Route
@@ -54,16 +59,28 @@ class Work:
     temperatures: Tensor | None
     """(m,) that logits are divided by; None for 1."""
 
+    def pinned(self) -> "Work":
+        """The same where a GPU fetches it from while it computes."""
+        self.pixels, self.ids, self.positions = (one.pin_memory() for one in (self.pixels, self.ids, self.positions))
+        return self
+
     def to(self, device: torch.device) -> "Work":
         """The same on a device."""
         for name in _TENSORS:
             held = getattr(self, name)
             setattr(self, name, None if held is None else held.to(device, non_blocking=True))
+        self.looks = {name: _moved(one, device) for name, one in self.looks.items()}
+        if not self.looks:
+            self.grids = self.grids.to(device)
         self.way = Route(self.way.order.to(device), self.way.sent, self.way.received, self.way.place.to(device))
         return self
 
 
-_TENSORS = ("pixels", "grids", "ids", "positions", "places", "targets", "tokens", "rows", "temperatures")
+def _moved(one: Tensor | int, device: torch.device) -> Tensor | int:
+    return one.to(device, non_blocking=True) if isinstance(one, Tensor) else one
+
+
+_TENSORS = ("pixels", "ids", "positions", "places", "targets", "tokens", "rows", "temperatures")
 
 
 class TwoPhases(nn.Module):
@@ -83,7 +100,9 @@ class TwoPhases(nn.Module):
         """The log probability of each of this rank's targets, (m,), the hidden states behind it, (m, width), and, with
         gradient, the entropy of the distribution that it is of, (m,)."""
         core = self.model.base_model
-        seen = core.get_image_features(pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True)
+        seen = core.get_image_features(
+            pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.looks
+        )
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
         rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
         parts = self._exchange(rows, work.way).chunk(1 + len(levels), dim=1)
@@ -124,6 +143,10 @@ def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:
     return repeat(None) if values is None else values.split(size)
 
 
+MOST_DECODERS = 8
+"""Threads of a rank that decode screens, at most."""
+
+
 class WorkMaker:
     """Makes one rank's `Work` of a plan: it encodes the texts, and decodes the screens, of that work and no other.
 
@@ -148,6 +171,8 @@ class WorkMaker:
     ) -> None:
         self._core, self._chats, self._samples, self._starts = model.base_model, chats, samples, starts
         self._rank, self._world, self._groups = rank, world, groups
+        share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", world))
+        self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
 
     def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> Work:
         """This rank's work.
@@ -158,17 +183,19 @@ class WorkMaker:
             measures: their lengths.
         """
         pixels, grids, seen = self._screens(batch, measures)
+        looks = seen_of(self._core.visual, grids)
         pieces = fragments(batch, [measure.item for measure in measures])
         way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
         group = next(one for one in batch.groups if one.holds(self._rank))
-        return self._text(group, chosen, measures, (pixels, grids, seen, way))
+        work = self._text(group, chosen, measures, (pixels, grids, looks, seen, way))
+        return work.pinned() if torch.cuda.is_available() else work
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
         """Patches, grids and tokens of the screens that this rank encodes."""
         chosen = [measures[sample] for sample in batch.samples]
         shown = [screen for one in chosen for screen in zip(one.digests, one.item.screens, strict=True)]
         mine = [screen for screen, rank in zip(shown, batch.encoders, strict=True) if rank == self._rank]
-        made = [self._chats.pixels(digest) for digest, _ in mine] or [self._chats.blank()]
+        made = list(self._decoders.map(self._chats.pixels, (digest for digest, _ in mine))) or [self._chats.blank()]
         tokens = sum(piece.tokens for _, piece in mine)
         return torch.cat([pixels for pixels, _ in made]), torch.stack([grid for _, grid in made]), tokens
 
@@ -177,7 +204,7 @@ class WorkMaker:
         group: Group,
         chosen: Sequence[int],
         measures: Sequence[Measure],
-        seen: tuple[Tensor, Tensor, int, Route],
+        seen: tuple[Tensor, Tensor, Seen, int, Route],
     ) -> Work:
         """This rank's stretch of its group's documents."""
         items = [measure.item for measure in measures]

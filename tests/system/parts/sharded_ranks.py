@@ -16,9 +16,18 @@ from learning.job import Job, read_job
 from learning.learner import Learner
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import MicroBatch, plan_step
+from schemas.config.memory import MemoryConfig
 
 SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
 """Every way to part four ranks into groups."""
+WHOLE = MemoryConfig(whole_gradients=True)
+WAYS: dict[str, dict[str, Any]] = {
+    "activations computed twice": {"activation_checkpointing": True},
+    "two rows of two": {"replicas": 2},
+    "gradients shared out once": {"memory": WHOLE},
+    "two rows, gradients shared out once": {"replicas": 2, "memory": WHOLE},
+    "each rank all weights": {"replicas": 4},
+}
 
 
 def double(job: Job, samples: Sequence[Any], rank: int, world: int) -> tuple[Learner, FsdpEngine]:
@@ -91,10 +100,12 @@ def main() -> None:
     for name, plan in plans.items():
         check(name, learner, engine, count, plan, reference)
     learner.close()
-    again = job.train.model_copy(update={"activation_checkpointing": True})
-    saving, engine = double(job.model_copy(update={"train": again}), samples, rank, world)
-    check("activations computed twice", saving, engine, count, list(plans.values())[-1], reference)
-    saving.close()
+    for name, update in WAYS.items() if world == 4 else ():
+        train = job.train.model_copy(update=update)
+        other, engine = double(job.model_copy(update={"train": train}), samples, rank, world)
+        check(name, other, engine, count, plans.get("micro-batches of several shapes"), reference)
+        check(f"{name}, once more", other, engine, count, None, reference)
+        other.close()
     dist.destroy_process_group()
     os._exit(0)
 

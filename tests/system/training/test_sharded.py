@@ -55,9 +55,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.slow
-def test_the_gradient_of_four_ranks_does_not_depend_on_the_plan(folder: Path) -> None:
+def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds_what(folder: Path) -> None:
     said = run("tests.system.parts.sharded_ranks", folder)
-    assert said.count(": ") == 11, said
+    assert said.count(": ") == 20, said
 
 
 @IN_FULL
@@ -65,7 +65,7 @@ def test_the_gradient_of_four_ranks_does_not_depend_on_the_plan(folder: Path) ->
 def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -> None:
     prepared(tmp_path, "qwen3_vl")
     said = run("tests.system.parts.sharded_ranks", tmp_path, ranks=3)
-    assert said.count(": ") == 5, said
+    assert said.count(": ") == 4, said
 
 
 @IN_FULL

@@ -16,7 +16,7 @@ dist.init_process_group("gloo")
 torch.set_num_threads(1)
 rank, world = dist.get_rank(), dist.get_world_size()
 shape = [int(part) for part in sys.argv[1].split("+")]
-seed = int(sys.argv[2])
+seed, keys = int(sys.argv[2]), int(sys.argv[3])
 torch.manual_seed(seed)
 HEADS, WIDTH, HIDDEN = 4, 3, 12
 documents = [torch.randn(int(size), HIDDEN, dtype=torch.float64) for size in torch.randint(1, 9, (7,))]
@@ -31,8 +31,10 @@ def attend(q, k, v, segments):
 
 def loss_of(weights, tokens, goal, real, segments, group):
     q, k, v = (tokens @ weights[0]).view(len(tokens), 3, HEADS, WIDTH).unbind(1)
+    k, v = k[:, :keys], v[:, :keys]
     if group is not None:
-        q, k, v = (to_heads(part, group) for part in (q, k, v))
+        q, k, v = to_heads((q, k, v), group)
+    k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], dim=1) for part in (k, v))
     seen = attend(q, k, v, segments)
     if group is not None:
         seen = to_tokens(seen, group)
@@ -76,5 +78,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"] if FULL else ["4", "2+1+1"])
-def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(tmp_path: Path, shape: str):
-    run_text(SCRIPT, tmp_path, shape, 3)
+@pytest.mark.parametrize("keys", [4, 2, 1] if FULL else [2])
+def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(tmp_path: Path, shape: str, keys: int):
+    """Also where there are fewer heads of keys than ranks in a group."""
+    run_text(SCRIPT, tmp_path, shape, 3, keys)

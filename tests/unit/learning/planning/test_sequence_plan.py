@@ -72,8 +72,10 @@ def test_the_programme_of_the_paper_finds_feasible_plans_near_the_default_planne
     assert answer.batch.milliseconds - 1e-3 <= made.milliseconds <= 1.04 * answer.batch.milliseconds
 
 
-def test_degrees_must_divide_both_head_counts():
+def test_degrees_divide_the_query_heads_and_divide_or_repeat_the_key_heads():
     assert legal_degrees(8, query_heads=28, key_heads=4) == (1, 2, 4)
+    assert legal_degrees(16, query_heads=32, key_heads=4) == (1, 2, 4, 8, 16)
+    assert legal_degrees(8, query_heads=8, key_heads=6) == (1, 2)
     with pytest.raises(PlanError, match="6 ranks"):
         legal_degrees(6, 4, 4)
 

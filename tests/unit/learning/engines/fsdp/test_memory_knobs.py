@@ -46,6 +46,28 @@ def test_logits_in_chunks_give_the_same_gradient(tmp_path: Path) -> None:
     assert all(torch.allclose(full[name], chunked[name], rtol=1e-4, atol=1e-7) for name in full)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("knobs", [{"activation_checkpointing": True, "token_cap": 700}])
+def test_compiled_blocks_give_the_same_gradient(knobs: dict[str, Any], tmp_path: Path) -> None:
+    """In fp32, whose norms it rounds in another order."""
+    plan = job(tmp_path, "qwen2_5_vl", **knobs)
+    compiled = plan.model_copy(update={"train": plan.train.model_copy(update={"compiled": True})})
+    plain, fast = gradient(plan), gradient(compiled)
+    assert plain.keys() == fast.keys()
+    assert all(torch.allclose(plain[name], fast[name], rtol=1e-3, atol=1e-6) for name in plain)
+
+
+def test_rows_of_ranks_that_do_not_divide_them_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"train\.replicas` is 2, and 1 processes"):
+        FsdpEngine(job(tmp_path, "qwen3_vl", replicas=2), 0, 1)
+
+
+def test_blocks_are_not_compiled_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"train\.compiled`: a C\+\+ compiler"):
+        FsdpEngine(job(tmp_path, "qwen3_vl", compiled=True), 0, 1)
+
+
 def test_a_bf16_base_beside_adapters_gives_the_gradient_of_an_fp32_one(tmp_path: Path) -> None:
     """The directory is bf16, so nothing is rounded, and a CPU computes in fp32 either way."""
     plan = job(tmp_path, "qwen3_vl", lora=LORA)

@@ -1,0 +1,64 @@
+"""What a vision tower asks of the sizes of its screens, made beside the training and not within it.
+
+Where each screen's windows lie, which patch stands where and between which learnt positions: `transformers` would work
+that out of the grids at every forward pass, with loops over numbers that a GPU has to hand back first. It takes what
+was worked out before, on the CPU, in the thread that also decodes the screens.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+Seen = dict[str, Tensor | int]
+"""By the names under which the model takes them."""
+
+
+def seen_of(tower: Any, grids: Tensor) -> Seen:
+    """What the tower would make of these grids itself; nothing for a tower that is not known here.
+
+    Args:
+        tower: the vision tower of Qwen2.5-VL, Qwen3-VL or its mixture of experts; its weights are not looked at.
+        grids: (screens, 3) patches of each screen in time, rows, columns, on the CPU.
+    """
+    made = _MAKERS.get(tower.config.model_type)
+    return {f"image_{name}": one for name, one in made(tower, grids).items()} if made else {}
+
+
+def _each(tower: Any, grids: Tensor) -> Seen:
+    """Patches of a screen see those of their screen."""
+    from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids
+
+    edges = get_vision_cu_seqlens(grids)
+    places = get_vision_position_ids(grids, tower.spatial_merge_size)
+    return {"position_ids": places, "cu_seqlens": edges, "max_seqlen": _longest(edges)}
+
+
+def _windowed(tower: Any, grids: Tensor) -> Seen:
+    """In most layers those of their window alone."""
+    from transformers.vision_utils import get_vision_window_index
+
+    order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
+    windows: Seen = {"window_index": order, "cu_window_seqlens": edges, "max_window_seqlen": _longest(edges)}
+    return {**_each(tower, grids), **windows}
+
+
+def _between(tower: Any, grids: Tensor) -> Seen:
+    """Learnt positions are of a square table, between whose entries a patch lies."""
+    from transformers.vision_utils import get_vision_interpolation_indices_and_weights
+
+    entries, weights = get_vision_interpolation_indices_and_weights(
+        grids,
+        num_grid_per_side=tower.num_grid_per_side,
+        mode=tower.interpolation_mode,
+        align_corners=tower.interpolation_align_corners,
+        spatial_merge_size=tower.config.spatial_merge_size,
+    )
+    return {**_each(tower, grids), "interp_indices": entries, "interp_weights": weights}
+
+
+_MAKERS = {"qwen2_5_vl": _windowed, "qwen2_5_vl_vision": _windowed, "qwen3_vl": _between, "qwen3_vl_vision": _between}
+_MAKERS |= {"qwen3_vl_moe": _between, "qwen3_vl_moe_vision": _between}
+
+
+def _longest(edges: Tensor) -> int:
+    return int(edges.diff().max())

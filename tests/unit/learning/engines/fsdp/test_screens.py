@@ -1,0 +1,81 @@
+"""The vision tower over all screens at once is what it is over each by itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from learning.engines.fsdp.model import load_model
+from learning.engines.fsdp.screens import seen_of
+from learning.parallel.packed_attention import SCREENS, packed_attention
+from models.random_vlm import KINDS, build_random
+
+GRIDS = torch.tensor([[1, 8, 12], [1, 2, 2], [1, 10, 14], [1, 8, 12]])
+"""Screens of several sizes; their edges cut windows of Qwen2.5-VL short."""
+
+
+def tower(folder: Path, kind: Any) -> Any:
+    if not folder.exists():
+        build_random(kind, ["Click it."], 0, folder, vision_layers=3)
+    return load_model(folder).double()
+
+
+def features(model: Any, pixels: torch.Tensor, grids: torch.Tensor, **looks: Any) -> list[torch.Tensor]:
+    seen = model.base_model.get_image_features(pixel_values=pixels, image_grid_thw=grids, return_dict=True, **looks)
+    deeper = getattr(seen, "deepstack_features", None) or ()
+    return [torch.cat(list(seen.pooler_output)), *(torch.cat(list(one)) for one in deeper)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_and_gradients_of_many_screens_are_those_of_each(kind: str, tmp_path: Path) -> None:
+    model = tower(tmp_path / kind, kind)
+    rows = torch.randn(int(GRIDS.prod(-1).sum()), 6 * model.config.vision_config.patch_size**2, dtype=torch.float64)
+    model.config.vision_config._attn_implementation = "sdpa"
+    each = [
+        features(model, pixels, grid[None])
+        for pixels, grid in zip(rows.split(GRIDS.prod(-1).tolist()), GRIDS, strict=True)
+    ]
+    alone = [torch.cat(level) for level in zip(*each, strict=True)]
+    sum(level.square().sum() for level in alone).backward()
+    wanted = {name: one.grad.clone() for name, one in model.base_model.visual.named_parameters()}
+    model.zero_grad()
+    model.config.vision_config._attn_implementation = SCREENS
+    together = features(model, rows, GRIDS, **seen_of(model.base_model.visual, GRIDS))
+    assert all(torch.allclose(one, other, atol=1e-10) for one, other in zip(alone, together, strict=True))
+    sum(level.square().sum() for level in together).backward()
+    found = {name: one.grad for name, one in model.base_model.visual.named_parameters()}
+    assert all(torch.allclose(wanted[name], found[name], rtol=1e-8, atol=1e-8) for name in wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_asks_for_all_screens_and_all_their_windows_in_one_call(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    calls = []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        return packed_attention(*given, **named)
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, SCREENS, counted)
+    model = tower(tmp_path / kind, kind)
+    grids = torch.tensor([[1, 78, 138]])  # 1932 x 1092 pixels in patches of 14
+    rows = torch.zeros(int(grids.prod()), 6 * model.config.vision_config.patch_size**2, dtype=torch.float64)
+    with torch.no_grad():
+        features(model, rows, grids, **seen_of(model.base_model.visual, grids))
+    assert len(calls) == model.config.vision_config.depth == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_made_beforehand_leaves_the_tower_nothing_to_work_out_of_the_grids(kind: str, tmp_path: Path) -> None:
+    """Its forward pass then never hands numbers back from a GPU: with grids that say nothing it gives the same."""
+    model = tower(tmp_path / kind, kind)
+    rows = torch.randn(int(GRIDS.prod(-1).sum()), 6 * model.config.vision_config.patch_size**2, dtype=torch.float64)
+    made = {name.removeprefix("image_"): one for name, one in seen_of(model.base_model.visual, GRIDS).items()}
+    with torch.no_grad():
+        known = model.base_model.visual(rows, grid_thw=GRIDS).pooler_output
+        blind = model.base_model.visual(rows, grid_thw=GRIDS * 0, **made).pooler_output
+    assert torch.equal(known, blind)
