@@ -123,7 +123,7 @@ def test_a_sample_beyond_the_cap_is_an_error_before_the_step():
 
 
 def test_a_sample_that_the_heads_do_not_let_enough_ranks_share_is_named_with_the_degrees():
-    shape = Shape(LINEAR, LINEAR, query_heads=4, key_heads=2, exchanged=64)
+    shape = Shape(LINEAR, LINEAR, query_heads=6, key_heads=2, exchanged=64)
     cost = cluster_cost(shape, 4, 4, 100, CPU)
     check_fit(200, 7, cost, 100)
     with pytest.raises(PlanError, match=r"sample 7.*201 tokens.*groups of 1, 2\)"):
