@@ -124,7 +124,7 @@ class Learner:
             outputs = self.engine.forward(batch.pieces[0])
             self._measures.forward(outputs)
             loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
-            self.objective.loss(batch.pieces[0], outputs, batch).backward()
+            _backward(self.objective.loss(batch.pieces[0], outputs, batch), outputs)
         else:  # the graphs of all pieces together would not fit where a batch is taken in pieces
             loss = self.objective.weigh(self.sums(batch), documents).cpu()
             self._add_all(batch)
@@ -143,7 +143,7 @@ class Learner:
         outputs = self.engine.forward(piece)
         self._measures.forward(outputs)
         loss = self.objective.loss(piece, outputs, batch)
-        loss.backward()
+        _backward(loss, outputs)
         return loss.detach()
 
     def metrics(self) -> dict[str, float]:
@@ -189,3 +189,7 @@ class Learner:
         for one in outputs:
             sums.index_add_(0, one.rows, one.logprobs.detach().double())
         return self.engine.sum(sums)
+
+
+def _backward(loss: Tensor, outputs: Outputs) -> None:
+    (loss if outputs.auxiliary is None else loss + outputs.auxiliary.to(loss)).backward()

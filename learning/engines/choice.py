@@ -80,6 +80,7 @@ def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
         "token_cap": train.token_cap is not None,
         "replicas": train.replicas > 1,
         "compiled": train.compiled,
+        "experts": train.experts != default.experts,
         "activation_checkpointing": train.activation_checkpointing,
         "precision": train.precision != default.precision,
         "device": train.device == "cuda",

@@ -68,6 +68,8 @@ class Outputs:
     """(m,) the number of its document in the step; of documents with questions -1."""
     entropy: Tensor | None = None
     """(k,) in nats, without gradient, of the distributions that targets were chosen from; None where nobody counts."""
+    auxiliary: Tensor | None = None
+    """() what the network itself adds to the step's loss, of which nothing is reported."""
 
 
 class Body(ABC):

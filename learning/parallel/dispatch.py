@@ -5,7 +5,7 @@ Between two phases with plans A and B a sample's outputs go straight from its ra
 takes the same way back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +64,20 @@ def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Rout
 
 def all_to_all(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
     """The rows (n, ...) that this rank holds under the second plan; differentiable; all ranks of the group call it."""
-    return _Exchange.apply(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
+    return exchange(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
+
+
+def exchange(
+    rows: Tensor, sent: Sequence[int], received: Sequence[int], group: dist.ProcessGroup | None = None
+) -> Tensor:
+    """The rows (sum of `received`, ...) that come from every rank for the rows (sum of `sent`, ...), in the order of
+    their receivers, that go; differentiable; all ranks of the group call it."""
+    return _Exchange.apply(rows, sent, received, group)  # type: ignore[return-value]
 
 
 class _Exchange(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, sent: Sequence[int], received: Sequence[int], group: Any) -> Tensor:
         ctx.way = (sent, received, group)
         return _exchanged(rows, sent, received, group)
 
@@ -79,7 +87,7 @@ class _Exchange(torch.autograd.Function):
         return _exchanged(gradients[0], received, sent, group), None, None, None
 
 
-def _exchanged(rows: Tensor, sent: tuple[int, ...], received: tuple[int, ...], group: Any) -> Tensor:
+def _exchanged(rows: Tensor, sent: Sequence[int], received: Sequence[int], group: Any) -> Tensor:
     arrived = rows.new_empty((sum(received), *rows.shape[1:]))
     dist.all_to_all_single(arrived, rows.contiguous(), list(received), list(sent), group=group)
     return arrived

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.config.experts import ExpertsConfig
 from schemas.config.memory import MemoryConfig
 from schemas.config.operations import Launch, MachinesConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole
@@ -308,6 +309,7 @@ class TrainConfig(StepSection):
     """With `sft` and `rft`: share of the samples that is perception data (`annotate.perception`), where there is
     any."""
     lora: LoraConfig = LoraConfig()
+    experts: ExpertsConfig = ExpertsConfig()
     memory: MemoryConfig = MemoryConfig()
     ct_every: Whole = 0
     """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised
@@ -362,6 +364,10 @@ class TrainConfig(StepSection):
             raise ValueError("memory.freeze_vision is set, and lora.vision trains the vision tower: take one")
         if self.memory.offload and self.lora.rank:
             raise ValueError("memory.offload is set, and adapters have little to offload: take memory.frozen=bfloat16")
+        if self.experts.apart and (self.replicas > 1 or self.memory.offload):
+            raise ValueError(
+                "experts.apart is set, and with replicas or memory.offload experts stay together: take one"
+            )
         if self.memory.offload and self.device == "cpu":
             raise ValueError("memory.offload is set and device is cpu: there is nowhere else to hold weights")
         return self

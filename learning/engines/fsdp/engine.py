@@ -3,8 +3,8 @@
 Weights, gradients and moments are fp32 and sharded block by block over all ranks (FSDP2, `fully_shard`); a GPU computes
 in bf16 unless `train.precision` says otherwise. A step is planned from lengths alone (`learning.planning.step_plan`),
 one step ahead in a thread that also encodes what this rank will process (`learning.engines.fsdp.phases`). A loss is a
-function of all target tokens of the batch, whoever computes them, so it does not depend on the plan. Auxiliary losses
-of mixtures of experts are left out: they would depend on it.
+function of all target tokens of the batch, whoever computes them, so it does not depend on the plan; the auxiliary
+loss of a mixture of experts (`train.experts.balance`) is a mean over documents for the same reason.
 """
 
 import math
@@ -168,8 +168,8 @@ class FsdpEngine(Engine):
     def forward(self, piece: Work) -> Outputs:
         """One forward pass of both phases; all ranks take part."""
         work = piece.to(self.device)
-        logprobs, hidden, entropy = self._net(work)
-        return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows, entropy)
+        logprobs, hidden, entropy, auxiliary = self._net(work)
+        return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows, entropy, auxiliary)
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
         """As the model's own tokenizer counts a thought."""

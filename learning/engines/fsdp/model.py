@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
+from learning.engines.fsdp.experts import experts_of, keep_apart
 from learning.engines.fsdp.loading import materialize, prepare_interface
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
@@ -108,14 +109,15 @@ def shard(
     mixed = compute != dtype or frozen != dtype
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
-    net = TwoPhases(model, exchange, train.memory.logits_chunk).train()
+    _check_experts(model, train)
+    net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
+    _widen(net, dtype, frozen)
+    apart = keep_apart(model, mesh) if train.experts.apart else None
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
-        _widen(block, dtype, frozen)
         if train.compiled:
             block.forward = torch.compile(block.forward, dynamic=True)  # dynamic: each packing has another length
-        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
-    _widen(net, dtype, frozen)
-    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload)
+        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=apart)
+    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=apart)
     for module in net.modules():
         if isinstance(module, FSDPModule):  # sums, no means: a rank's part of the loss is its part of the batch's
             module.set_gradient_divide_factor(1.0)
@@ -123,6 +125,11 @@ def shard(
     if any(weight.is_meta for weight in net.parameters()):
         materialize(net, torch.device("cpu") if train.memory.offload else device)
     return net
+
+
+def _check_experts(model: Any, train: TrainConfig) -> None:
+    if train.experts.balance and not any(experts_of(model)):
+        raise UsageError("`train.experts.balance`: the model has no experts.", "Remove it.")
 
 
 def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:

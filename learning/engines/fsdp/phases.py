@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
 from learning.engines.fsdp.chats import Chat, Chats, Measure
+from learning.engines.fsdp.experts import imbalance
 from learning.engines.fsdp.screens import Seen, seen_of
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import Packed
@@ -48,6 +49,12 @@ class Work:
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: Packed
+    documents: int
+    """Of the step."""
+    owners: Tensor
+    """(n,) the number of each token's document among those packed; of padding, how many they are."""
+    lengths: Tensor
+    """(packed documents,) in tokens."""
     places: Tensor
     """(m,) which of its tokens are followed by a target."""
     targets: Tensor
@@ -80,7 +87,7 @@ def _moved(one: Tensor | int, device: torch.device) -> Tensor | int:
     return one.to(device, non_blocking=True) if isinstance(one, Tensor) else one
 
 
-_TENSORS = ("pixels", "ids", "positions", "places", "targets", "tokens", "rows", "temperatures")
+_TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "targets", "tokens", "rows", "temperatures")
 
 
 class TwoPhases(nn.Module):
@@ -90,15 +97,18 @@ class TwoPhases(nn.Module):
         model: what computes.
         exchange: the all-to-all between the phases.
         chunk: targets whose logits are held at a time; None for all of them.
+        balance: the weight of the auxiliary loss of a mixture of experts.
     """
 
-    def __init__(self, model: Any, exchange: AllToAll = all_to_all, chunk: int | None = None) -> None:
+    def __init__(
+        self, model: Any, exchange: AllToAll = all_to_all, chunk: int | None = None, balance: float = 0.0
+    ) -> None:
         super().__init__()
-        self.model, self._exchange, self._chunk = model, exchange, chunk
+        self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Tensor | None]:
+    def forward(self, work: Work) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """The log probability of each of this rank's targets, (m,), the hidden states behind it, (m, width), and, with
-        gradient, the entropy of the distribution that it is of, (m,)."""
+        gradient, the entropy of the distribution that it is of, (m,), and this rank's part of the auxiliary loss."""
         core = self.model.base_model
         seen = core.get_image_features(
             pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.looks
@@ -115,10 +125,19 @@ class TwoPhases(nn.Module):
             mm_encoder_outputs={"image": seen},
             packed=work.packed,
             use_cache=False,
+            **({"output_router_logits": True} if self._balance else {}),
         )
         hidden = out.last_hidden_state[0, work.places]
         logprobs, entropy = self._logprobs(hidden, work.targets, work.temperatures)
-        return logprobs, hidden, entropy
+        return logprobs, hidden, entropy, self._auxiliary(out, work)
+
+    def _auxiliary(self, out: Any, work: Work) -> Tensor | None:
+        """The mean over the step's documents of how unevenly they use experts, weighed."""
+        if not self._balance or not torch.is_grad_enabled():
+            return None
+        chosen = self.model.config.get_text_config().num_experts_per_tok
+        found = imbalance(out.router_logits, work.owners, work.lengths, chosen, work.packed.group)
+        return self._balance / work.documents * found
 
     def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Log probabilities and, with gradient, entropies, (m,) each; more targets than a chunk go through the head one
@@ -225,7 +244,10 @@ class WorkMaker:
         ranks = self._groups.of(group.first, group.degree) if self._groups and group.degree > 1 else None
         held = positions[:, None, here] if axes > 1 else positions[:, here]
         asked = (places, targets[here][places], tokens, rows, temperatures)
-        return Work(*seen, ids[None, here], held, Packed(edges, ranks), *asked)
+        lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
+        owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
+        packed = Packed(edges, ranks)
+        return Work(*seen, ids[None, here], held, packed, len(chosen), owners, lengths, *asked)
 
     def _named(
         self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice

@@ -14,6 +14,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
+from schemas.config.experts import ExpertsConfig
 from schemas.config.memory import MemoryConfig
 from schemas.config.training import LoraConfig, TrainConfig
 from schemas.failure import UsageError
@@ -60,6 +61,13 @@ def test_compiled_blocks_give_the_same_gradient(knobs: dict[str, Any], tmp_path:
 def test_rows_of_ranks_that_do_not_divide_them_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"train\.replicas` is 2, and 1 processes"):
         FsdpEngine(job(tmp_path, "qwen3_vl", replicas=2), 0, 1)
+
+
+@pytest.mark.parametrize("knob", ["apart", "balance"])
+def test_a_model_without_experts_is_not_trained_as_if_it_had_some(knob: str, tmp_path: Path) -> None:
+    experts = ExpertsConfig.model_validate({knob: 1})
+    with pytest.raises(UsageError, match=rf"train\.experts\.{knob}`: the model has no experts"):
+        FsdpEngine(job(tmp_path, "qwen3_vl", experts=experts), 0, 1)
 
 
 def test_blocks_are_not_compiled_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,127 @@
+"""Mixtures of experts: each rank its own experts and the tokens that ask them, and the loss that spreads tokens.
+
+Experts apart (GShard, arXiv 2006.16668): a token's copies go to the ranks of the experts that its router chose, in one
+all-to-all, and what they make of it comes back in another. Weights are never gathered, and a rank's gradient of its
+experts is that of all ranks' tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
+
+from learning.parallel.dispatch import exchange
+from schemas.failure import UsageError
+
+APART = "flywheel_apart"
+
+
+def experts_of(model: Any) -> Iterator[nn.Module]:
+    """The modules that hold a layer's experts, their weights as (experts, rows, columns)."""
+    return (one for one in model.modules() if hasattr(one, "gate_up_proj") and hasattr(one, "num_experts"))
+
+
+def keep_apart(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
+    """Gives each rank its share of every layer's experts; those weights, which are not to be sharded once more.
+
+    Raises:
+        UsageError: the ranks do not divide the experts, or there are none.
+    """
+    held: set[nn.Parameter] = set()
+    for module in experts_of(model):
+        if module.num_experts % mesh.size():  # type: ignore[operator]
+            raise UsageError(
+                f"`train.experts.apart`: {module.num_experts} experts on {mesh.size()} processes.",
+                "Take a number of processes that divides them.",
+            )
+        for name, weight in list(module.named_parameters(recurse=False)):
+            part = distribute_tensor(weight.detach(), mesh, [Shard(0)], src_data_rank=None)
+            setattr(module, name, nn.Parameter(part, requires_grad=weight.requires_grad))
+            held.add(getattr(module, name))
+    if not held:
+        raise UsageError("`train.experts.apart`: the model has no experts.", "Remove it.")
+    model.config.get_text_config()._experts_implementation = APART
+    return held
+
+
+def apart(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """The library's interface: what the experts make of each token, weighed and summed; all ranks call it.
+
+    Args:
+        module: a layer's experts, of which this rank holds a share.
+        hidden: (n, width).
+        chosen: (n, k) numbers of experts.
+        weights: (n, k).
+    """
+    world = dist.get_world_size()
+    each = module.num_experts // world
+    asked = chosen.reshape(-1)
+    order = torch.argsort(asked, stable=True)
+    sent = torch.bincount(asked // each, minlength=world)
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent)
+    leaving, coming = torch.stack([sent, received]).tolist()
+    rows = exchange(hidden[order // chosen.shape[1]], leaving, coming)
+    numbers = exchange(asked[order], leaving, coming) - each * dist.get_rank()
+    made = _local(module, each, rows, numbers)
+    back = exchange(made, coming, leaving) * weights.reshape(-1)[order, None].to(made.dtype)
+    return torch.zeros_like(hidden).index_add(0, order // chosen.shape[1], back.to(hidden.dtype))
+
+
+def _local(module: Any, each: int, rows: Tensor, numbers: Tensor) -> Tensor:
+    """What this rank's experts make of rows, one expert each."""
+    held = _Held(module, each, rows.dtype)
+    if not len(rows):  # every weight still gets a gradient
+        return rows + 0.0 * (held.gate_up_proj.sum() + held.down_proj.sum())
+    plain: Any = type(module).forward.__wrapped__ if rows.dtype == torch.float64 else grouped_mm_experts_forward
+    return plain(held, rows, numbers[:, None], torch.ones_like(numbers, dtype=rows.dtype)[:, None])
+
+
+class _Held:
+    """A layer's experts as the library's functions take them, with this rank's alone."""
+
+    def __init__(self, module: Any, each: int, dtype: torch.dtype) -> None:
+        self._module, self.num_experts = module, each
+        self.gate_up_proj, self.down_proj = (
+            (one.to_local() if isinstance(one, DTensor) else one).to(dtype)
+            for one in (module.gate_up_proj, module.down_proj)
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def imbalance(
+    logits: Sequence[Tensor], owners: Tensor, lengths: Tensor, chosen: int, group: dist.ProcessGroup | None
+) -> Tensor:
+    """This rank's part of how unevenly documents use experts, summed over documents and averaged over layers.
+
+    Of a document and a layer it is E sum_e f_e P_e: f_e is the share of tokens that chose expert e, P_e the mean of its
+    probability (Switch, eqs. 4 to 6; with `chosen` experts a token it is `chosen` at the least).
+
+    Args:
+        logits: (n, E) of the routers, by layer.
+        owners: (n,) the number of each token's document here; of padding, the number of documents.
+        lengths: (documents,) tokens of each, on all ranks of the group.
+        chosen: experts of a token.
+        group: the ranks that share these documents.
+    """
+    kind = torch.float64 if logits[0].dtype == torch.float64 else torch.float32
+    shares = torch.stack([F.softmax(one, dtype=kind, dim=-1) for one in logits])
+    layers, _, experts = shares.shape
+    count = len(lengths)
+    picked = torch.zeros_like(shares).scatter_(-1, shares.topk(chosen, dim=-1).indices, 1.0)
+    used = shares.new_zeros(layers, count + 1, experts).index_add_(1, owners, picked)
+    if group is not None:
+        dist.all_reduce(used, group=group)
+    mean = shares.new_zeros(layers, count + 1, experts).index_add(1, owners, shares)[:, :count]
+    return experts * (used[:, :count] * mean / lengths[:, None].square()).sum() / layers
+
+
+ALL_EXPERTS_FUNCTIONS.register(APART, apart)
