@@ -1,6 +1,6 @@
 """Our trainer beside TRL's on a CPU: the same model, data and tokens; samples a second, first loss, peak memory.
 
-`python -m benchmarks.trl [--short] [--rounds N] --json PATH`
+`python -m benchmarks.trl [--short] [--rounds N] [--steps N] --json PATH`
 
 The model is a random Qwen3-VL of about 21 million weights with its real processor. TRL (its own environment under
 FLYWHEEL_HOME, with the same torch and transformers) gets the prompts as our family writes them and the same replies, so
@@ -35,7 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _options(words)
     python = trl_python()
     with TemporaryDirectory(prefix="flywheel-trl-") as folder:
-        works = write_workload(Path(folder), list(BARS), Scale(dict(SMALL), steps=2) if options.short else Scale())
+        scale = Scale(dict(SMALL), steps=2) if options.short else Scale(steps=options.steps)
+        works = write_workload(Path(folder), list(BARS), scale)
         runs = [
             {"work": work.name, "arm": arm, **run(work, arm, python)}
             for number in range(1 if options.short else options.rounds)
@@ -51,6 +52,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.trl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often every arm runs")
+    parser.add_argument("--steps", type=int, default=Scale().steps, help="of 8 samples, in each run")
     return add_options(parser).parse_args(words)
 
 
