@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.checkpoint import ettr
-from benchmarks.sandbox import drawn_evenly
+from benchmarks.sandbox.rounds import drawn_evenly
 from benchmarks.sequence_plan import bucket_row
 
 

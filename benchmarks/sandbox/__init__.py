@@ -1,0 +1,1 @@
+"""How fast trajectories are made, beside MiniWoB++'s own environment and BrowserGym."""
