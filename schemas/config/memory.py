@@ -17,6 +17,9 @@ class MemoryConfig(Section):
     offload: bool = False
     """Whether the fp32 weights, their gradients and moments lie in the machine's memory, and the optimiser steps there;
     the GPU holds what it computes with. For a GPU, and without adapters."""
+    moments: Literal["float32", "8bit"] = "float32"
+    """What AdamW's two moments of a trained weight are held in, 4 bytes each or 1; with `8bit` steps are rounded, so
+    what is learnt differs a little. The next training takes kept moments up if it holds them in the same."""
     logits_chunk: Count | None = None
     """Targets whose logits are computed at a time; what is above is computed again on the way back, chunk by chunk. If
     not set, the logits of all targets of a micro-batch are held together."""

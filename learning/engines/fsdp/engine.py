@@ -210,6 +210,12 @@ class FsdpEngine(Engine):
             moments_of(self._optimizer, weight)["step"].fill_(step)
 
     @property
+    def moments_kind(self) -> str:
+        """AdamW's, and what they are held in where that is not fp32."""
+        held = self._job.train.memory.moments
+        return self.optimizer if held == "float32" else f"{self.optimizer} {held}"
+
+    @property
     def adapted(self) -> bool:
         """Whether adapters are trained."""
         return self._job.train.lora.rank > 0

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
 from learning.engines.fsdp.loading import check_interface, materialize
+from learning.engines.fsdp.moments import AdamW8bit
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
@@ -122,12 +123,14 @@ def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None
 
 
 def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW; vectors (norms, biases) do not decay."""
+    """AdamW, its moments as `train.memory.moments` says; vectors (norms, biases) do not decay."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
+    if train.memory.moments == "8bit":
+        return AdamW8bit(groups, lr=0.0, betas=BETAS)
     return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda" and not train.memory.offload)
 
 
@@ -151,7 +154,7 @@ def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
         if weight.requires_grad:
             moments = moments_of(optimizer, weight)
             found[f"model.{name}"] = weight
-            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
+            found |= {f"optimizer.{kind}.{name}": part for kind, part in moments.items() if kind != "step"}
     return found
 
 
