@@ -16,6 +16,7 @@ from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
 from learning.engines.fsdp.loading import check_interface, materialize
 from learning.engines.fsdp.moments import AdamW8bit
+from learning.engines.fsdp.nf4 import hold_in_four_bits
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
@@ -92,7 +93,9 @@ def shard(
         model.activation_checkpointing_enable({"use_reentrant": False})
     mesh = init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
     compute = torch.bfloat16 if in_half(train, device) else dtype
-    frozen = torch.bfloat16 if train.memory.frozen == "bfloat16" else dtype
+    frozen = dtype if train.memory.frozen == "float32" else torch.bfloat16
+    if train.memory.frozen == "nf4":
+        hold_in_four_bits(model)
     mixed = compute != dtype or frozen != dtype
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
@@ -118,7 +121,7 @@ def in_half(train: TrainConfig, device: torch.device) -> bool:
 
 def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None:
     for weight in module.parameters():
-        if not isinstance(weight, DTensor):
+        if not isinstance(weight, DTensor) and weight.is_floating_point():
             weight.data = weight.data.to(trained if weight.requires_grad else frozen)
 
 
