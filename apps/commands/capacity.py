@@ -57,7 +57,10 @@ def plan(
     overrides: Overrides = None,
     config: ConfigFile = None,
     method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
-    lora: Annotated[bool, typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights.")] = False,
+    lora: Annotated[
+        bool,
+        typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights, unless other keys say otherwise."),
+    ] = False,
     write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
     as_json: AsJson = False,
 ) -> None:

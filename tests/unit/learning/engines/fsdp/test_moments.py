@@ -72,11 +72,26 @@ def test_weights_with_fp32_moments_take_the_steps_of_torch() -> None:
     assert torch.allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("small", [3e-2, 3e-4, 3e-6])
+def test_a_weight_whose_gradients_are_far_below_those_of_its_block_moves_as_with_fp32_moments(small: float) -> None:
+    """A second moment that is rounded to 0 would let its first one, divided by nothing, move it without bounds."""
+    moved = []
+    for kind in (torch.optim.AdamW, AdamW8bit):
+        weight = torch.nn.Parameter(torch.zeros(16, 256))
+        adam = kind([weight], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)
+        for size in (1.0, 1.0, 0.0):
+            weight.grad = torch.full((16, 256), small * size)
+            weight.grad[:, 0] = 1.0
+            adam.step()
+        moved.append(weight.detach())
+    assert torch.allclose(*moved, rtol=0.05 if small > 1e-5 else 0.3)
+
+
 def losses(folder: Path, steps: int, memory: MemoryConfig) -> list[float]:
     plan = job(folder, "qwen3_vl", steps=steps, memory=memory)
     learner = Learner(plan, read_samples(plan.samples), 0, 1)
     refs = [[SampleRef(step * 8 + at, (step * 8 + at) % 12) for at in range(8)] for step in range(steps)]
-    found = [float(learner.step(learner.prepare(one), 1e-3).loss) for one in refs]
+    found = [float(learner.step(learner.prepare(one), 2e-3).loss) for one in refs]
     held = [
         part for name, part in learner.state().items() if name.startswith("optimizer.") and part.dtype == torch.uint8
     ]  # type: ignore[union-attr]
@@ -86,8 +101,8 @@ def losses(folder: Path, steps: int, memory: MemoryConfig) -> list[float]:
 
 
 def test_the_losses_stay_within_two_percent_of_those_with_fp32_moments(tmp_path: Path) -> None:
-    """Over 40 steps that more than halve the loss; measured: 0.2 percent at most."""
-    full, eight = (losses(tmp_path, 40, memory) for memory in (MemoryConfig(), EIGHT))
+    """Over 24 steps that more than halve the loss; measured: 0.1 percent at most."""
+    full, eight = (losses(tmp_path, 24, memory) for memory in (MemoryConfig(), EIGHT))
     assert full[-1] < full[0] / 2
     assert all(abs(one / other - 1) < 0.02 for one, other in zip(eight, full, strict=True))
 
