@@ -49,7 +49,7 @@ def keep_masters(
     kinds = (WEIGHTS, MOMENTS) if keep == "masters+moments" else (WEIGHTS,)
     own = {name: part for name, part in engine.masters().items() if name.startswith(kinds)}
     extra = {
-        "optimizer": engine.optimizer,
+        "optimizer": engine.moments_kind,
         "moments": len(kinds) == 2,
         "steps": steps,
         "auxiliary": bool(auxiliary),
@@ -62,7 +62,7 @@ def keep_masters(
 def take_up_masters(engine: Engine, parent: Path) -> int:
     """Puts what the parent's training ended with in the place of its rounded weights; all ranks call it.
 
-    Moments are taken up if they were kept by a training with the same optimiser.
+    Moments are taken up if they were kept by a training with the same optimiser that held them in the same.
 
     Returns:
         How many steps the moments have had; 0 if there are none, and then they begin with zeros.
@@ -77,7 +77,7 @@ def take_up_masters(engine: Engine, parent: Path) -> int:
                 send(warning=f"{problem}: this training begins from the files.")
             return 0
         extra = checkpoints.manifest().extra
-        moments = extra["moments"] and extra["optimizer"] == engine.optimizer and not engine.adapted
+        moments = extra["moments"] and extra["optimizer"] == engine.moments_kind and not engine.adapted
         kinds = (WEIGHTS, MOMENTS) if moments else (WEIGHTS,)
         state = {name: part for name, part in engine.weights().items() if name.startswith(kinds)}
         checkpoints.load(state, partial=True)

@@ -46,7 +46,7 @@ class TrainingPlan:
     seconds_per_step: float
     """Of as many tokens as all GPUs hold at once."""
     would_fit: dict[str, float]
-    """What would make it fit, and the GiB of a GPU with it."""
+    """What would make it fit, or fit without the machine's memory, and the GiB of a GPU with it."""
     assumed: tuple[str, ...]
     written: str | None
 
@@ -57,7 +57,10 @@ def plan(
     overrides: Overrides = None,
     config: ConfigFile = None,
     method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
-    lora: Annotated[bool, typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights.")] = False,
+    lora: Annotated[
+        bool,
+        typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights, unless other keys say otherwise."),
+    ] = False,
     write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -66,7 +69,7 @@ def plan(
     if write is not None and write.exists():
         raise UsageError(f"`--write`: there is a {write} already.", "Name another file; nothing was written.")
     given += [f"train.method={method}"] if method else []
-    given += [f"train.lora.rank={RANK}", "train.memory.frozen=bfloat16"] if lora else []
+    given = [f"train.lora.rank={RANK}", "train.memory.frozen=bfloat16", *given] if lora else given
     found = planned(resolve(config, given), model, gpus)
     if write is not None and found.fits:
         _write(write, config, [*given, *_keys(found, model)])
@@ -86,28 +89,36 @@ def planned(config: Config, model: Path, gpus: str) -> TrainingPlan:
         UsageError: the GPUs or an option cannot be read, or a knob is set that the plan chooses.
         CheckpointError: the directory holds no model that can be trained.
     """
-    from learning.planning.recipes import choose, read_gpus, suggestions
+    from learning.planning.recipes import choose, instead_of_offloading, read_gpus, suggestions
 
     there = read_gpus(gpus)
     train = config.train
     _refuse_small(model)
     from learning.algorithms.method import Source, method_of
     from learning.engines.fsdp.census import sizes_at
-    from learning.planning.memory import Recipe
+    from learning.planning.memory import EIGHT_BIT, MASTER, Recipe
 
     alone = train.method == "ppo" and train.ppo.critic == "alone"
     asked = Recipe(
         ranks=there.ranks, tokens=0, targets=0, patches=0, rank=train.lora.rank,
-        frozen=2 if train.memory.frozen == "bfloat16" else 4, freeze_vision=train.memory.freeze_vision,
+        frozen=4 if train.memory.frozen == "float32" else 2, freeze_vision=train.memory.freeze_vision,
+        four_bits=train.memory.frozen == "nf4", moment=EIGHT_BIT if train.memory.moments == "8bit" else MASTER,
         offload=train.memory.offload, checkpointing=train.activation_checkpointing,
         logits_chunk=train.memory.logits_chunk, compute=4 if train.precision == "float32" else 2,
         networks=2 if alone else 1, replicas=train.replicas, whole_gradients=train.memory.whole_gradients,
     )  # fmt: skip
     network, shape = sizes_at(model, train.lora)
+    if asked.four_bits and network.language.experts:
+        raise UsageError(
+            "`train.memory.frozen=nf4`: the experts of this model are no linear layers.",
+            "Take train.memory.frozen=bfloat16.",
+        )
     tried, fits = choose(network, there, asked, train.token_cap)
     others = {}
+    if fits and tried.recipe.offload and not asked.offload:
+        others = {one.change: one.peak / GIB for one in instead_of_offloading(network, there, asked, train.token_cap)}
     if not fits:
-        adapted, _ = sizes_at(model, train.lora.model_copy(update={"rank": RANK}))
+        adapted, _ = sizes_at(model, train.lora.model_copy(update={"rank": train.lora.rank or RANK}))
         found = suggestions(network, adapted, there, asked, train.token_cap, RANK)
         others = {one.change: one.peak / GIB for one in found}
     source = method_of(train).source

@@ -26,16 +26,20 @@ from schemas.config.training import TrainConfig
 RANKS = 4
 LORA = {"rank": 8}
 HALF = {"frozen": "bfloat16"}
+FOUR = {"frozen": "nf4"}
+EIGHT = {"moments": "8bit"}
 TWICE = {"activation_checkpointing": True}
 LONG, SHORT = 8, 4
 """Samples of a step: two for each rank, of many screens, or one, of small ones."""
 RECIPES: dict[str, tuple[int, dict[str, Any]]] = {
     "all weights": (LONG, {}),
     "all weights, activations twice": (SHORT, TWICE),
+    "all weights, 8-bit moments, activations twice": (SHORT, {**TWICE, "memory": EIGHT}),
     "all weights, activations twice, logits in chunks": (LONG, {**TWICE, "memory": {"logits_chunk": 8}}),
     "all but a bf16 vision tower, activations twice": (SHORT, {**TWICE, "memory": {"freeze_vision": True, **HALF}}),
     "adapters, activations twice": (SHORT, {**TWICE, "lora": LORA}),
     "adapters, bf16 beside them, activations twice": (SHORT, {**TWICE, "lora": LORA, "memory": HALF}),
+    "adapters, 4 bits beside them, activations twice": (SHORT, {**TWICE, "lora": LORA, "memory": FOUR}),
     "adapters, bf16 beside them": (LONG, {"lora": LORA, "memory": HALF}),
 }
 FULL, ADAPTED = "all weights, activations twice", "adapters, bf16 beside them, activations twice"

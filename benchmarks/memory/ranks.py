@@ -21,12 +21,13 @@ import torch.distributed as dist
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.census import network_of
+from learning.engines.fsdp.census import sizes_at
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model, shard
 from learning.job import Job, read_job
 from learning.learner import Learner
-from learning.planning.memory import Recipe, predict
+from learning.planning.memory import EIGHT_BIT, MASTER, Recipe, predict
+from schemas.config.memory import MemoryConfig
 
 STEPS = 2
 """Of one batch; the second has moments from its beginning."""
@@ -67,7 +68,9 @@ def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
         patches=max(work[2] for work in works),
         compute=2 if train.precision == "bfloat16" else 4,
         rank=train.lora.rank,
-        frozen=2 if train.memory.frozen == "bfloat16" else 4,
+        frozen=4 if train.memory.frozen == "float32" else 2,
+        four_bits=train.memory.frozen == "nf4",
+        moment=EIGHT_BIT if train.memory.moments == "8bit" else MASTER,
         freeze_vision=train.memory.freeze_vision,
         checkpointing=train.activation_checkpointing,
         logits_chunk=train.memory.logits_chunk,
@@ -88,7 +91,8 @@ def trained(job: Job, rank: int, world: int) -> tuple[Learner, list[Any], int]:
 
 def read_whole(job: Job, world: int) -> Callable[[], object]:
     """The weights as they were read before: whole, by every process."""
-    return lambda: shard(load_model(job.parent), torch.device("cpu"), world, torch.float32, job.train)
+    plain = job.train.model_copy(update={"memory": MemoryConfig()})
+    return lambda: shard(load_model(job.parent), torch.device("cpu"), world, torch.float32, plain)
 
 
 def main() -> None:
@@ -114,7 +118,7 @@ def main() -> None:
     written.mkdir(exist_ok=True)
     learner.engine.write(written)
     wrote = held("VmHWM")
-    network = network_of(learner.engine._model)
+    network, _ = sizes_at(job.parent, job.train.lora)
     found = predict(network, recipe_of(job, works, world))
     mine = {
         "weights": network.weights,

@@ -201,6 +201,11 @@ class Engine(ABC):
         """Goes on from what was loaded into `state`, which was saved after so many steps."""
 
     @property
+    def moments_kind(self) -> str:
+        """Whose moments these are, and in what numbers: only those of the same kind are taken up from a parent."""
+        return self.optimizer
+
+    @property
     def adapted(self) -> bool:
         """Whether adapters are trained in place of the weights."""
         return False

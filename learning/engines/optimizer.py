@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from learning.engines.fsdp.moments import AdamW8bit
 from schemas.config.training import TrainConfig
 
 
@@ -30,7 +31,9 @@ def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> flo
 def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
     """AdamW's state of a weight, begun with zeros if there was no step yet."""
     state = adam.state[weight]
-    if not state:
+    if not state and isinstance(adam, AdamW8bit):
+        state.update(adam.begun(weight))
+    elif not state:
         state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device if adam.defaults["fused"] else "cpu")
         for name in ("exp_avg", "exp_avg_sq"):
             state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)

@@ -1,12 +1,13 @@
 """What a training takes on one GPU, in bytes, from the sizes of a model alone: every part by its own formula.
 
 Sharded over R ranks (ZeRO-3, Rajbhandari et al., arXiv 1910.02054, section 5; FSDP2 is its form here) a trained weight
-takes 4 bytes of itself, 4 of its gradient and 8 of AdamW's two moments, each divided by R; a frozen one takes 4 / R or
-2 / R. On top comes what a step holds for a while. Its formulas are those of the engine's own code
-(`learning.engines.fsdp`), with c bytes per number computed with:
+takes 4 bytes of itself, 4 of its gradient and 8 of AdamW's two moments (2 and their scales in 8 bits), each divided by
+R; a frozen one takes 4 / R, 2 / R, or 0.56 / R in 4 bits. On top comes what a step holds for a while. Its formulas are
+those of the engine's own code (`learning.engines.fsdp`), with c bytes per number computed with:
 
 - The weights outside of blocks (tables, head, mergers) stay gathered through a step; a block is gathered twice over
   while it is unpacked, c each, and on the way back its gradient stands beside the buffer that is summed over the ranks.
+- A block in 4 bits is gathered as its bytes; one of its matrices at a time is there in c each, on both ways.
 - A block keeps per token what autograd saves of its operations. The counts are exact for the classes of `transformers`
   (`Stack.saved`; a test holds them against what is really saved). With checkpointing a block keeps its input, c per
   number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
@@ -20,6 +21,10 @@ from dataclasses import dataclass
 
 MASTER = 4
 """Bytes of a trained weight, and of each number kept for it."""
+EIGHT_BIT = 1 + 4 / 256
+"""Bytes of a moment in 8 bits, with its share of a block's scale."""
+NF4 = 0.5 + 4 / 64
+"""Bytes of a frozen weight in 4 bits, likewise."""
 LOGIT = 12
 """Bytes per target and word of the vocabulary, in fp32: log probabilities, their gradient, the logits' gradient."""
 FRAGMENTS = 0.05
@@ -132,6 +137,10 @@ class Recipe:
     """Of adapters; 0: all weights are trained."""
     frozen: int = MASTER
     """Bytes of a frozen weight."""
+    four_bits: bool = False
+    """Whether frozen weights of the language model's blocks are in 4 bits instead."""
+    moment: float = MASTER
+    """Bytes of each of a trained weight's two moments: 4, or `EIGHT_BIT`."""
     freeze_vision: bool = False
     offload: bool = False
     checkpointing: bool = False
@@ -185,10 +194,24 @@ def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
     summed = recipe.networks if recipe.whole_gradients else share
     return {
         "weights": MASTER * trained * share,
-        "frozen weights": recipe.frozen * frozen * share,
+        "frozen weights": (recipe.frozen * frozen - (recipe.frozen - NF4) * _in_four_bits(network, recipe)) * share,
         "gradients": MASTER * trained * summed * recipe.repeated,
-        "moments": 2 * MASTER * trained * share,
+        "moments": 2 * _moment(recipe) * trained * share,
     }
+
+
+def _in_four_bits(network: Network, recipe: Recipe) -> int:
+    """How many weights are; a block's norms, which are not, are a thousandth of it."""
+    return network.language.blocks * network.language.weights if recipe.four_bits else 0
+
+
+def _moment(recipe: Recipe) -> float:
+    """Bytes of a moment. Of adapters one half has rows as long as their rank, which are a block each, if of 16 or more
+    numbers, and else stay in fp32."""
+    if not recipe.rank or recipe.moment == MASTER:
+        return recipe.moment
+    short = 1 + MASTER / min(256, recipe.rank) if recipe.rank >= 16 else MASTER
+    return (recipe.moment + short) / 2
 
 
 def _trained(network: Network, recipe: Recipe) -> tuple[int, int]:
@@ -203,17 +226,18 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
     """What is held for a while, at each of the moments that may be the worst."""
     compute, root = recipe.compute, recipe.compute * network.outside
     full = recipe.rank == 0
-    block = max(network.language.weights, network.vision.weights)
+    block, dense = _gathered(network, recipe)
     trained, _ = _trained(network, recipe)
     saved, again = _activations(network, recipe)
     chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
     head = compute * network.head if full else 0.0
-    summed = max(block if full else 0, network.language.adapted, network.vision.adapted)
+    largest = max(network.language.weights, network.vision.weights) if full else 0
+    summed = max(largest, network.language.adapted, network.vision.adapted)
     outside = network.outside - (network.outside_vision if recipe.freeze_vision else 0) if full else 0
-    back = max(2 * compute * block, compute * (block + summed), (compute + MASTER) * summed) + MASTER * summed
+    back = max(2 * block + dense, block + dense + compute * summed, (compute + MASTER) * summed) + MASTER * summed
     return {
         "logits": {
-            "gathered": root + compute * block,
+            "gathered": root + block + dense,
             "activations": saved,
             "logits": LOGIT * network.vocabulary * chunk,
             "gradients under way": head * (recipe.logits_chunk is not None and chunk < recipe.targets),
@@ -234,6 +258,14 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
             + MASTER * summed,
         },
     }
+
+
+def _gathered(network: Network, recipe: Recipe) -> tuple[float, float]:
+    """Bytes of the largest block as it is gathered, and of a matrix that is made of 4 bits meanwhile."""
+    compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
+    if not recipe.four_bits:
+        return max(compute * language.weights, seen), 0.0
+    return max((NF4 * language.weights, compute * language.width * language.inner), (seen, 0.0), key=sum)
 
 
 def _activations(network: Network, recipe: Recipe) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from learning.planning.balance import Cost
-from learning.planning.memory import Network, Prediction, Recipe, predict
+from learning.planning.memory import EIGHT_BIT, Network, Prediction, Recipe, predict
 from schemas.failure import UsageError
 
 USABLE = 0.975
@@ -137,11 +137,29 @@ def suggestions(
         others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
         if not asked.freeze_vision:
             others["train.memory.freeze_vision=true"] = (network, replace(asked, freeze_vision=True, frozen=2))
-    for change, (sizes, recipe) in others.items():
-        tried, fits = choose(sizes, gpus, recipe, cap)
-        if fits:
-            found.append(Suggestion(change, tried.prediction.peak))
+    found += _fitting(others, gpus, cap)
+    if not network.language.experts and not any(
+        one.change.startswith("--lora") for one in found
+    ):  # else it rounds more
+        four = replace(asked, rank=asked.rank or rank, frozen=2, four_bits=True)
+        change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters beside 4 bits"
+        found += _fitting({change: (adapted, four)}, gpus, cap)
     return found
+
+
+def instead_of_offloading(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) -> list[Suggestion]:
+    """Moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as for `choose`."""
+    for recipe, _ in _variants(network, gpus, replace(asked, moment=EIGHT_BIT), (cap,) if cap else CAPS):
+        peak = predict(network, recipe).peak
+        if not recipe.offload and peak <= gpus.room:
+            return [Suggestion("train.memory.moments=8bit, without train.memory.offload", peak)]
+    return []
+
+
+def _fitting(others: dict[str, tuple[Network, Recipe]], gpus: Gpus, cap: int | None) -> list[Suggestion]:
+    """Those of some changes with which a training fits."""
+    tried = {change: choose(sizes, gpus, recipe, cap) for change, (sizes, recipe) in others.items()}
+    return [Suggestion(change, one.prediction.peak) for change, (one, fits) in tried.items() if fits]
 
 
 def pace(language: Cost, vision: Cost, network: Network, gpus: Gpus, recipe: Recipe, forwards: int, by: Speed) -> float:

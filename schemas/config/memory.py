@@ -8,9 +8,11 @@ from schemas.config.section import Count, Section
 class MemoryConfig(Section):
     """What a training holds and where (docs/memory.md); not for the small policy. `flywheel plan` chooses these."""
 
-    frozen: Literal["float32", "bfloat16"] = "float32"
+    frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
     """What weights that are not trained are held in, 4 bytes or 2 each: those beside adapters, and those of a frozen
-    vision tower. They are computed with as `train.precision` says."""
+    vision tower. They are computed with as `train.precision` says. `nf4` is for training adapters (QLoRA): linear
+    layers in the language model's blocks are rounded to 4 bits, 0.56 bytes, everything else is in bfloat16; the policy
+    that is written has the rounded weights with the adapters in them."""
     freeze_vision: bool = False
     """Whether the vision tower, its merger included, stays as it is: it then has no gradients, moments and kept
     activations."""
@@ -20,6 +22,9 @@ class MemoryConfig(Section):
     whole_gradients: bool = False
     """Whether each process keeps the whole gradient of a step that is taken in several micro-batches, 4 bytes a trained
     weight, and shares it out after the last one instead of after each."""
+    moments: Literal["float32", "8bit"] = "float32"
+    """What AdamW's two moments of a trained weight are held in, 4 bytes each or 1; with `8bit` steps are rounded, so
+    what is learnt differs a little. The next training takes kept moments up if it holds them in the same."""
     logits_chunk: Count | None = None
     """Targets whose logits are computed at a time; what is above is computed again on the way back, chunk by chunk. If
     not set, the logits of all targets of a micro-batch are held together."""

@@ -358,6 +358,8 @@ class TrainConfig(StepSection):
 
     @model_validator(mode="after")
     def _held(self) -> "TrainConfig":
+        if self.memory.frozen == "nf4" and not self.lora.rank:
+            raise ValueError("memory.frozen is nf4, and weights in 4 bits are not trained: set lora.rank")
         if self.memory.frozen != "float32" and not (self.lora.rank or self.memory.freeze_vision):
             raise ValueError("memory.frozen is bfloat16 and nothing is frozen: set lora.rank or memory.freeze_vision")
         if self.memory.freeze_vision and self.lora.rank and self.lora.vision:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from learning.engines.fsdp.nf4 import PACKED, is_packed, unpacked
 from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
 
@@ -79,12 +80,14 @@ def is_adapter(name: str) -> bool:
 
 
 def unadapted(name: str) -> str:
-    """The name of a weight as it is without adapters beside it."""
-    return name.replace(_BASE, ".")
+    """The name of a weight as it is without adapters beside it, and not in 4 bits."""
+    name = name.replace(_BASE, ".")
+    return f"{name.removesuffix(PACKED)}weight" if name.endswith(f".{PACKED}") else name
 
 
 def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights by their names without adapters, as this rank holds them; those that adapters change as they were."""
+    """The weights by their names without adapters, as this rank holds them: those that adapters change as they were,
+    those in 4 bits as bytes."""
     for name, weight in model.named_parameters():
         if not is_adapter(name):
             yield unadapted(name), weight
@@ -94,15 +97,22 @@ def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
 def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The same with the adapters in them; all ranks go through them."""
     for name, weight in model.named_parameters():
-        if name.endswith(f"{_BASE}weight"):
-            layer = model.get_submodule(name.removesuffix(f"{_BASE}weight"))
+        before, base, kind = name.rpartition(_BASE)
+        if base and kind in ("weight", PACKED):
+            layer = model.get_submodule(before)
             down, up = (whole(part[_NAME].weight) for part in (layer.lora_A, layer.lora_B))
             delta = layer.scaling[_NAME] * (up @ down)
             if isinstance(weight, DTensor):  # every rank has it whole, and keeps its own rows
                 delta = distribute_tensor(delta, weight.device_mesh, weight.placements, src_data_rank=None)
-            yield unadapted(name), weight + delta
+            yield unadapted(name), unpacked(weight) + delta
         elif not is_adapter(name):
-            yield unadapted(name), weight.detach()
+            yield unadapted(name), unpacked(weight.detach())
+
+
+def in_full(model: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+    """The same in a precision; of a model in 4 bits in the machine's memory, as a GPU may hold no more than those."""
+    four = any(is_packed(weight) for weight in model.parameters())
+    return ((name, weight.to("cpu" if four else weight.device, dtype)) for name, weight in joined(model))
 
 
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import State
 from learning.engines.engine import Body
-from learning.engines.fsdp.adapters import add_adapters, joined, merged, plain
+from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import device_of, freeze, optimizer_of, shard, start_group, state_of
 from learning.engines.fsdp.phases import Work
@@ -94,7 +94,7 @@ class FsdpBody(Body):
 
     def masters(self) -> State:
         """As the policy's."""
-        return {f"model.{name}": weight.to(self._dtype) for name, weight in joined(self._model)}
+        return {f"model.{name}": weight for name, weight in in_full(self._model, self._dtype)}
 
     def restored(self, steps: int) -> None:
         """Goes on after so many steps."""

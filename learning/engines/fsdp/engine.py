@@ -26,7 +26,7 @@ from learning.checkpoint import Part, State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
-from learning.engines.fsdp.adapters import add_adapters, joined, plain
+from learning.engines.fsdp.adapters import add_adapters, in_full, plain
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
@@ -51,6 +51,7 @@ from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
 from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
 from learning.reports import send
+from models.tiny.layout import TRAINING
 from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, PlanError
 
@@ -96,6 +97,10 @@ class FsdpEngine(Engine):
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
         if not fill_from(self._model, job.parent) and rank == 0:
             send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
+        if job.train.memory.frozen == "nf4" and (job.parent / TRAINING).is_dir() and rank == 0:
+            send(
+                warning=f"{job.parent}: what a training made is rounded to 4 bits again, and smaller changes are lost."
+            )
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
@@ -223,6 +228,12 @@ class FsdpEngine(Engine):
             moments_of(self._optimizer, weight)["step"].fill_(step)
 
     @property
+    def moments_kind(self) -> str:
+        """AdamW's, and what they are held in where that is not fp32."""
+        held = self._job.train.memory.moments
+        return self.optimizer if held == "float32" else f"{self.optimizer} {held}"
+
+    @property
     def adapted(self) -> bool:
         """Whether adapters are trained."""
         return self._job.train.lora.rank > 0
@@ -230,7 +241,7 @@ class FsdpEngine(Engine):
     def weights(self) -> State:
         """As the state, but for adapters: they change in the course of a training, the weights beside them do not.
 
-        Frozen weights that are held in bf16 are left out: the parent's files have them as they are.
+        Frozen weights that are held in bf16 or 4 bits are left out: they come from the parent's files.
         """
         held: dict[str, Part] = {
             f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype
@@ -239,7 +250,7 @@ class FsdpEngine(Engine):
 
     def masters(self) -> State:
         """All weights in `dtype`, adapters merged in; every rank its shard."""
-        held = {f"model.{name}": weight.to(self.dtype) for name, weight in joined(self._model)}
+        held = {f"model.{name}": weight for name, weight in in_full(self._model, self.dtype)}
         return {**held, **self._moments()}
 
     def _moments(self) -> State:

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from learning.engines.fsdp.adapters import is_adapter, unadapted
+from learning.engines.fsdp.nf4 import is_packed, pack, shape_of
 from learning.parallel.packed_attention import NAME, SCREENS
 from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
 from schemas.failure import CheckpointError
@@ -103,13 +104,13 @@ def fill_from(model: Any, directory: Path) -> bool:
             raise CheckpointError(f"{directory}: {error}.", _HINT) from error
         missing = sorted(wanted.keys() - stored.keys())
         turned = any(
-            list(stored[name].get_shape()) != list(wanted[name].shape) for name in wanted.keys() & stored.keys()
+            list(stored[name].get_shape()) != list(shape_of(wanted[name])) for name in wanted.keys() & stored.keys()
         )
         if not missing and not turned:
             for name, weight in wanted.items():
                 here = _range(weight)
                 if all(part.stop > part.start for part in here):
-                    _local(weight).copy_(stored[name][here] if here else stored[name][:])
+                    _put(weight, stored[name][here] if here else stored[name][:])
             return True
     fill_with(model, _read_whole(directory, missing), directory)
     return False
@@ -123,9 +124,9 @@ def fill_with(model: Any, weights: Mapping[str, Tensor], directory: Path) -> Non
         CheckpointError: one is missing or of another shape.
     """
     for name, weight in _weights(model):
-        if name not in weights or weights[name].shape != weight.shape:
+        if name not in weights or weights[name].shape != shape_of(weight):
             raise CheckpointError(f"{directory}: the weight {name!r} is missing or of another shape.", _HINT)
-        _local(weight).copy_(weights[name][_range(weight)])
+        _put(weight, weights[name][_range(weight)])
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
@@ -136,11 +137,18 @@ def _local(weight: Tensor) -> Tensor:
     return weight.to_local() if isinstance(weight, DTensor) else weight
 
 
+def _put(weight: Tensor, numbers: Tensor) -> None:
+    """Fills this rank's shard with the numbers of its range, in 4 bits if that is how it is held."""
+    mine = _local(weight)
+    mine.copy_(pack(numbers.to(mine.device)) if is_packed(weight) else numbers)
+
+
 def _range(weight: Tensor) -> tuple[slice, ...]:
     """What of the whole this rank holds."""
+    shape = shape_of(weight)
     if not isinstance(weight, DTensor):
-        return tuple(slice(0, size) for size in weight.shape)
-    sizes, starts = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
+        return tuple(slice(0, size) for size in shape)
+    sizes, starts = compute_local_shape_and_global_offset(shape, weight.device_mesh, weight.placements)
     return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 

@@ -17,6 +17,8 @@ from learning.checkpoint import Part, State
 from learning.engines.fsdp.adapters import whole
 from learning.engines.fsdp.experts import experts_of, keep_apart
 from learning.engines.fsdp.loading import materialize, prepare_interface
+from learning.engines.fsdp.moments import AdamW8bit
+from learning.engines.fsdp.nf4 import hold_in_four_bits
 from learning.engines.fsdp.phases import TwoPhases
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
@@ -105,7 +107,9 @@ def shard(
         model.activation_checkpointing_enable({"use_reentrant": False})
     mesh = _mesh(device, world, train.replicas)
     compute = torch.bfloat16 if in_half(train, device) else dtype
-    frozen = torch.bfloat16 if train.memory.frozen == "bfloat16" else dtype
+    frozen = dtype if train.memory.frozen == "float32" else torch.bfloat16
+    if train.memory.frozen == "nf4":
+        hold_in_four_bits(model)
     mixed = compute != dtype or frozen != dtype
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
@@ -152,17 +156,19 @@ def in_half(train: TrainConfig, device: torch.device) -> bool:
 
 def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None:
     for weight in module.parameters():
-        if not isinstance(weight, DTensor):
+        if not isinstance(weight, DTensor) and weight.is_floating_point():
             weight.data = weight.data.to(trained if weight.requires_grad else frozen)
 
 
 def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW; vectors (norms, biases) do not decay."""
+    """AdamW, its moments as `train.memory.moments` says; vectors (norms, biases) do not decay."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
+    if train.memory.moments == "8bit":
+        return AdamW8bit(groups, lr=0.0, betas=BETAS)
     return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda" and not train.memory.offload)
 
 
@@ -186,7 +192,7 @@ def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
         if weight.requires_grad:
             moments = moments_of(optimizer, weight)
             found[f"model.{name}"] = weight
-            found |= {f"optimizer.{kind}.{name}": moments[kind] for kind in ("exp_avg", "exp_avg_sq")}
+            found |= {f"optimizer.{kind}.{name}": part for kind, part in moments.items() if kind != "step"}
     return found
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from learning.engines.fsdp.adapters import is_adapter, merged, unadapted
 from learning.engines.fsdp.model import SHARD, write_model
+from learning.engines.fsdp.nf4 import shape_of
 
 LEAST = 32 << 20
 """Bytes of a file below which a part of its own is not worth it."""
@@ -31,7 +32,9 @@ def write_parts(
         least, most: bytes of one file.
     """
     sizes = {
-        unadapted(name): one.numel() * dtype.itemsize for name, one in model.named_parameters() if not is_adapter(name)
+        unadapted(name): shape_of(one).numel() * dtype.itemsize
+        for name, one in model.named_parameters()
+        if not is_adapter(name)
     }
     files = _files(sizes, writers, least, most)
     count = max(files.values()) + 1

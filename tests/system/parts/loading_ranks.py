@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 from learning.engines.fsdp.adapters import is_adapter, unadapted, whole
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
+from learning.engines.fsdp.nf4 import is_packed, pack, unpacked
 from learning.job import read_job
 
 
@@ -24,7 +25,13 @@ def main() -> None:
         assert isinstance(weight, DTensor)
         held += weight.to_local().numel()
         full = whole(weight)
-        assert is_adapter(name) or torch.equal(full, read[unadapted(name)].to(full)), name
+        if not is_adapter(name):
+            stored = read[unadapted(name)]
+            assert torch.equal(full, pack(stored) if is_packed(full) else stored.to(full)), name
+            read[unadapted(name)] = unpacked(full)
+    for name, weight in engine.masters().items():  # adapters begin as nothing
+        assert isinstance(weight, DTensor)
+        assert torch.equal(whole(weight), read[name.removeprefix("model.")].float()), name
     engine.close()
     total = torch.tensor(held)
     dist.all_reduce(total)

@@ -18,8 +18,9 @@ from tests.unit.learning.chats import job
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS if FULL else ["qwen2_5_vl"])
 def test_three_ranks_hold_a_part_each_and_together_what_is_stored(kind: Kind, tmp_path: Path) -> None:
+    """Of one architecture the language model's blocks in 4 bits, beside adapters."""
     lora = kind == "qwen2_5_vl"
-    more = {"lora": LoraConfig(rank=4), "memory": MemoryConfig(frozen="bfloat16")} if lora else {}
+    more = {"lora": LoraConfig(rank=4), "memory": MemoryConfig(frozen="nf4")} if lora else {}
     (tmp_path / "job.json").write_text(job(tmp_path, kind, **more).model_dump_json())
     assert " of " in run("tests.system.parts.loading_ranks", tmp_path, ranks=3)
 

@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from learning.identity import steps_folder
 from learning.job import Job
 from schemas.config.experts import ExpertsConfig
-from schemas.config.training import PpoConfig
+from schemas.config.memory import MemoryConfig
+from schemas.config.training import LoraConfig, PpoConfig
 from tests.tier import FULL, IN_FULL
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.replies import job as reply_job
@@ -26,7 +27,7 @@ from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 from tests.unit.learning.trajectories import ppo_job
 
-EACH = ("small", "ppo", "qwen3_vl", "qwen3_vl ppo")
+EACH = ("small", "ppo", "qwen3_vl", "qwen3_vl in few bits", "qwen3_vl ppo")
 PLANS = EACH if FULL else ("small",)
 """What is trained; the reduced tier leaves the real architecture to the training on a stream below."""
 
@@ -86,6 +87,9 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
         made = ppo_job(tmp_path, tmp_path, steps=24, count=48, train={"checkpoint_every": 6}, **value)
     elif request.param == "qwen3_vl":
         made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2)
+    elif request.param == "qwen3_vl in few bits":
+        few = {"lora": LoraConfig(rank=16), "memory": MemoryConfig(frozen="nf4", moments="8bit")}
+        made = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2, **few)
     else:
         value = PpoConfig(critic="alone", value_steps=4, policy_lambda=1.0)
         made = reply_job(tmp_path, "qwen3_vl", "ppo", steps=8, count=16, batch=2, checkpoint_every=2, ppo=value)

@@ -47,11 +47,22 @@ def test_adapters_leave_the_weights_beside_them_in_bf16(flywheel: Call, model: s
     assert train.lora.rank == 16 and train.memory.frozen == "bfloat16"
 
 
+def test_4_bits_fit_where_bf16_does_not_and_8_bit_moments_take_a_quarter(flywheel: Call, model: str) -> None:
+    four = found(flywheel, model, "--gpus", "1x16", "--lora", "train.memory.frozen=nf4")
+    assert four["status"] == 0 and four["parts_gib"]["frozen weights"] == pytest.approx(6.7, abs=0.1)
+    full, eight = (
+        found(flywheel, model, "--gpus", "8x80", f"train.memory.moments={moments}") for moments in ("float32", "8bit")
+    )
+    (named,) = found(flywheel, model, "--gpus", "2x64")["would_fit"]
+    assert named.startswith("train.memory.moments=8bit")
+    assert eight["parts_gib"]["moments"] / full["parts_gib"]["moments"] == pytest.approx(0.254, abs=0.001)
+
+
 def test_what_does_not_fit_says_what_would_and_writes_nothing(flywheel: Call, model: str, tmp_path: Path) -> None:
     file = tmp_path / "seven.toml"
     plan = found(flywheel, model, "--gpus", "1x16", "--lora", "--write", str(file))
     assert plan["status"] == 1 and not plan["fits"] and not file.exists()
-    assert list(plan["would_fit"]) == ["--gpus 2x16"]
+    assert list(plan["would_fit"]) == ["--gpus 2x16", "train.memory.frozen=nf4: adapters beside 4 bits"]
     status, out, _ = flywheel("plan", "--model", model, "--gpus", "1x16", "--lora")
     assert status == 1 and "does not fit" in out and "would fit: --gpus 2x16" in out
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from learning.planning.memory import Network, Recipe, Stack, predict
+from learning.planning.memory import EIGHT_BIT, Network, Recipe, Stack, predict
 
 GIB = 2**30
 LANGUAGE = Stack(28, 233_057_792, 1_441_792, 3584, 18_944, 3584, 512)
@@ -62,3 +62,27 @@ def test_what_is_offloaded_lies_in_the_machines_memory() -> None:
 def test_a_critic_that_stands_alone_doubles_what_lasts() -> None:
     one, two = (predict(SEVEN, replace(PLAIN, networks=networks)).parts for networks in (1, 2))
     assert two["weights"] == pytest.approx(2 * one["weights"], abs=1) and two["activations"] == one["activations"]
+
+
+def test_moments_in_8_bits_take_two_bytes_of_a_weight_and_their_scales() -> None:
+    full, eight = (predict(SEVEN, replace(PLAIN, moment=moment)).parts for moment in (4, EIGHT_BIT))
+    assert eight["moments"] / full["moments"] == pytest.approx(1 / 4 * (1 + 1 / 64))
+    assert {name: size for name, size in full.items() if name not in ("moments", "overhead")} == {
+        name: size for name, size in eight.items() if name not in ("moments", "overhead")
+    }
+
+
+def test_adapters_of_short_rows_keep_half_of_their_moments_in_fp32() -> None:
+    full, short, long = (
+        predict(SEVEN, replace(PLAIN, rank=rank, moment=moment)).parts["moments"]
+        for rank, moment in ((8, 4), (8, EIGHT_BIT), (16, EIGHT_BIT))
+    )
+    assert short / full == pytest.approx((1 + 1 / 64 + 4) / 8) and long / full == pytest.approx((1 + 1 / 64 + 1.25) / 8)
+
+
+def test_4_bits_hold_the_language_models_blocks_and_bf16_everything_else() -> None:
+    half, four = (predict(SEVEN, replace(PLAIN, rank=16, frozen=2, four_bits=four, ranks=1)) for four in (False, True))
+    blocks = LANGUAGE.blocks * LANGUAGE.weights
+    assert half.parts["frozen weights"] - four.parts["frozen weights"] == pytest.approx((2 - 0.5625) * blocks, abs=1)
+    assert four.parts["frozen weights"] / GIB == pytest.approx(6.7, abs=0.1)
+    assert four.peak < half.peak

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from learning.planning.balance import Cost
-from learning.planning.recipes import Gpus, Speed, choose, pace, read_gpus, suggestions
+from learning.planning.recipes import Gpus, Speed, choose, instead_of_offloading, pace, read_gpus, suggestions
 from schemas.failure import UsageError
 from tests.unit.learning.planning.test_memory import LANGUAGE, PLAIN, SEVEN, VISION
 
@@ -43,8 +43,9 @@ def test_what_does_not_fit_comes_with_what_would_make_it_fit() -> None:
     small, asked = Gpus(1, 1, 16), replace(PLAIN, rank=16, frozen=2)
     tried, fits = choose(SEVEN, small, asked)
     assert not fits and tried.prediction.peak > small.room
-    (more,) = suggestions(SEVEN, SEVEN, small, asked)
+    more, four = suggestions(SEVEN, SEVEN, small, asked)
     assert more.change == "--gpus 2x16" and more.peak <= small.room
+    assert four.change.startswith("train.memory.frozen=nf4") and four.peak <= small.room
     assert choose(SEVEN, read_gpus("2x16"), asked)[1]
 
 
@@ -55,7 +56,23 @@ def test_adapters_and_a_frozen_tower_are_suggested_beside_all_weights_and_not_be
         "--lora",
         "train.memory.freeze_vision=true",
     ]
-    assert [one.change for one in adapted] == ["--gpus 2x80"]
+    assert [one.change.partition(":")[0] for one in adapted] == ["--gpus 2x80", "train.memory.frozen=nf4"]
+
+
+def test_4_bits_are_suggested_where_bf16_is_too_much_and_not_for_experts() -> None:
+    small = Gpus(1, 1, 16)
+    assert suggestions(SEVEN, SEVEN, small, PLAIN)[-1].change.startswith("--lora train.memory.frozen=nf4")
+    experts = replace(SEVEN, language=replace(LANGUAGE, experts=8))
+    assert not any("nf4" in one.change for one in suggestions(experts, experts, small, PLAIN))
+
+
+def test_moments_in_8_bits_are_named_where_they_do_instead_of_the_machines_memory() -> None:
+    few = Gpus(1, 2, 64)
+    tried, fits = choose(SEVEN, few, PLAIN)
+    assert fits and tried.recipe.offload
+    (one,) = instead_of_offloading(SEVEN, few, PLAIN)
+    assert one.change.startswith("train.memory.moments=8bit") and tried.prediction.peak < one.peak <= few.room
+    assert instead_of_offloading(SEVEN, Gpus(1, 1, 16), PLAIN) == []
 
 
 def test_the_given_cap_is_the_only_one_that_is_tried() -> None:

@@ -151,7 +151,13 @@ def test_what_cannot_hold_is_refused_by_name(settings: dict[str, Any], message: 
 
 @pytest.mark.parametrize(
     "memory",
-    [{"logits_chunk": 8}, {"offload": True}, {"freeze_vision": True}, {"freeze_vision": True, "frozen": "bfloat16"}],
+    [
+        {"logits_chunk": 8},
+        {"offload": True},
+        {"moments": "8bit"},
+        {"freeze_vision": True},
+        {"freeze_vision": True, "frozen": "bfloat16"},
+    ],
 )
 def test_the_small_policy_has_none_of_them(memory: dict[str, Any], tmp_path: Path) -> None:
     samples.parent(tmp_path)

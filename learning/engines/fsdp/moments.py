@@ -1,0 +1,189 @@
+"""AdamW whose moments take a byte each: block-wise dynamic quantization (Dettmers et al., arXiv 2110.02861).
+
+A block's numbers are divided by the largest of them and rounded to one of 256 values that lie dense, relatively, over
+seven powers of ten. Every step reads the moments, takes AdamW's step in fp32 and rounds them again. Two things differ
+from the paper, both where a moment is near 0 beside the largest of its block:
+
+- Of the second moment it is the root that is rounded, which is of the first one's range: of the moment itself all whose
+  gradients are below a thousandth of the block's largest would become 0.
+- A root that is not 0 is not rounded to 0: a first moment would then be divided by nothing (Li et al., arXiv
+  2309.01507, section 4.1).
+
+A block lies within a row (what a weight has along its first dimension), so that ranks, which share rows out, never
+share a block: codes and scales are sharded as the weight is, and a checkpoint of them can be loaded by any number of
+ranks, bit for bit (docs/decisions/0015-own-eight-bit-moments.md).
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
+
+LEAST = 4096
+"""Weights of fewer numbers keep moments in fp32, as in the paper's release."""
+BLOCK, SHORTEST = 256, 16
+"""Numbers of a block at most, and at least: rows without such a divisor keep moments in fp32."""
+AT_ONCE = {"cpu": 2**18, "cuda": 2**22}
+"""Numbers of a shard that are in fp32 at a time."""
+KINDS = ("exp_avg", "exp_avg_sq")
+SCALE = "_scale"
+"""What the name of a moment's scales ends with."""
+
+
+@cache
+def code_book(signed: bool) -> Tensor:
+    """The 256 values between -1 (or 0) and 1, ascending: 0, 1, and of each power of ten from 1e-7 the means of steps,
+    half as many as of the next one (the paper's dynamic quantization; without signs where nothing is negative).
+    """
+    found = [0.0, 1.0]
+    for power in range(7):
+        edges = torch.linspace(0.1, 1, 2 ** (power + (not signed)) + 1)
+        means = 10.0 ** (power - 6) * (edges[:-1] + edges[1:]) / 2
+        found += [*means.tolist(), *((-means).tolist() if signed else ())]
+    return torch.tensor(sorted(found))
+
+
+@cache
+def _tables(signed: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The code book, and the 255 numbers above which the next value is nearer; any root above 0 is above the first."""
+    book = code_book(signed)
+    edges = (book[1:] + book[:-1]) / 2
+    if not signed:
+        edges[0] = 0.0
+    return book.to(device), edges.to(device)
+
+
+def block_of(row: int) -> int:
+    """The largest divisor of a row's length that is a block; 0 if there is none."""
+    return next((size for size in range(BLOCK, SHORTEST - 1, -1) if row % size == 0), 0)
+
+
+def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
+    """Codes and scales, (n, block) uint8 and (n, 1), of blocks, (n, block) fp32; roots if they have no sign."""
+    _, edges = _tables(signed, numbers.device)
+    scales = numbers.abs().amax(dim=1, keepdim=True)
+    codes = torch.bucketize(numbers / scales.clamp(min=torch.finfo(torch.float32).tiny), edges, out_int32=True)
+    return codes.to(torch.uint8), scales
+
+
+def dequantize(codes: Tensor, scales: Tensor, signed: bool) -> Tensor:
+    """The numbers that codes and scales stand for, as `quantize` made them."""
+    book, _ = _tables(signed, codes.device)
+    return book.index_select(0, codes.reshape(-1).int()).view(codes.shape) * scales
+
+
+class AdamW8bit(torch.optim.AdamW):
+    """AdamW with moments of a byte each, and for every block of up to 256 of them a scale in fp32.
+
+    A weight's state is `step`, and `exp_avg` and `exp_avg_sq`: codes of the weight's shape, with scales, (rows,
+    blocks of a row), beside them, named with `_scale`; or both in fp32 for a weight that is small or not cut by rows.
+    """
+
+    def begun(self, weight: Tensor) -> dict[str, Tensor]:
+        """The state of a weight before its first step."""
+        blocks = _blocks(weight)
+        state = {"step": torch.zeros((), dtype=torch.float32)}
+        for kind, zero in zip(KINDS, _zeros(), strict=True):
+            if not blocks:
+                state[kind] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+                continue
+            state[kind] = torch.full_like(weight, zero, dtype=torch.uint8, memory_format=torch.contiguous_format)
+            state[kind + SCALE] = _beside(weight, blocks)
+        return state
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One step of every weight that has a gradient."""
+        assert closure is None
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    state = self.state[weight]
+                    if not state:
+                        state.update(self.begun(weight))
+                    state["step"] += 1
+                    self._move(weight, state, group)
+
+    def _move(self, weight: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        """The step of one weight, some rows at a time."""
+        assert weight.grad is not None
+        taken = float(state["step"])
+        held = {name: _local(one) for name, one in state.items() if name != "step"}
+        numbers, slope = _local(weight), _local(weight.grad)
+        if not numbers.numel():
+            return
+        rows = max(1, AT_ONCE.get(numbers.device.type, AT_ONCE["cuda"]) * len(numbers) // numbers.numel())
+        for start in range(0, len(numbers) if numbers.ndim else 1, rows):
+
+            def part(one: Tensor, start: int = start) -> Tensor:
+                return one[start : start + rows] if one.ndim else one
+
+            _step(part(numbers), part(slope), {name: part(one) for name, one in held.items()}, taken, group)
+
+
+def _step(weight: Tensor, slope: Tensor, state: dict[str, Tensor], taken: float, group: dict[str, Any]) -> None:
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of `torch.optim.adamw`."""
+    first, second = (_read(state, kind) for kind in KINDS)
+    rate, (beta1, beta2) = group["lr"], group["betas"]
+    first.lerp_(slope, 1 - beta1)
+    second.mul_(beta2).addcmul_(slope, slope, value=1 - beta2)
+    root = second.sqrt()
+    divisor = (root / math.sqrt(1 - beta2**taken)).add_(group["eps"])
+    weight.mul_(1 - rate * group["weight_decay"]).addcdiv_(first, divisor, value=-rate / (1 - beta1**taken))
+    for kind, moment in zip(KINDS, (first, root), strict=True):
+        _write(state, kind, moment)
+
+
+def _read(state: dict[str, Tensor], kind: str) -> Tensor:
+    """A moment of some rows; where it is kept in fp32, the memory itself."""
+    codes, scales = state[kind], state.get(kind + SCALE)
+    if scales is None:
+        return codes
+    numbers = dequantize(codes.reshape(scales.numel(), -1), scales.reshape(-1, 1), kind == KINDS[0])
+    return (numbers if kind == KINDS[0] else numbers.square_()).view(codes.shape)
+
+
+def _write(state: dict[str, Tensor], kind: str, moment: Tensor) -> None:
+    """Rounds a moment, or the second one's root, of some rows; in fp32 it is there already."""
+    codes, scales = state[kind], state.get(kind + SCALE)
+    if scales is None:
+        return
+    made, beside = quantize(moment.reshape(scales.numel(), -1), kind == KINDS[0])
+    codes.copy_(made.view(codes.shape))
+    scales.copy_(beside.view(scales.shape))
+
+
+def _zeros() -> tuple[int, int]:
+    """The code of 0 in the two code books."""
+    return tuple(int((code_book(signed) == 0).nonzero()) for signed in (True, False))  # type: ignore[return-value]
+
+
+def _blocks(weight: Tensor) -> int:
+    """Blocks of a row of a weight; 0 if its moments are kept in fp32."""
+    by_rows = all((isinstance(one, Shard) and one.dim == 0) or one.is_replicate() for one in _placements(weight))
+    if weight.ndim < 2 or weight.numel() < LEAST or weight.dtype != torch.float32 or not by_rows:
+        return 0
+    row = weight.numel() // weight.shape[0]
+    size = block_of(row)
+    return row // size if size else 0
+
+
+def _placements(weight: Tensor) -> tuple[Any, ...]:
+    return weight.placements if isinstance(weight, DTensor) else ()
+
+
+def _beside(weight: Tensor, blocks: int) -> Tensor:
+    """Scales of 0, (rows, blocks), sharded as the weight."""
+    mine = torch.zeros(len(_local(weight)), blocks, device=weight.device)
+    if not isinstance(weight, DTensor):
+        return mine
+    mesh, shape = weight.device_mesh, torch.Size((weight.shape[0], blocks))
+    made = DTensor.from_local(mine, mesh, weight.placements, run_check=False, shape=shape, stride=(blocks, 1))
+    return made.to(weight.device)  # offloaded weights lie beside the mesh's device
+
+
+def _local(weight: Tensor) -> Tensor:
+    return weight.to_local() if isinstance(weight, DTensor) else weight
