@@ -121,6 +121,19 @@ def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> 
     thread.join(20)
 
 
+def test_what_is_asked_of_a_closed_environment_is_refused_and_leaves_nothing_behind() -> None:
+    with served_apart(serving()) as url, warnings.catch_warnings():
+        warnings.simplefilter("error")  # a coroutine that nobody awaits is warned of
+        one = GuiEnv(url, "click-one")
+        one.reset(seed=1)
+        one.close()
+        with pytest.raises(Lost, match="the client is closed"):
+            one.reset(seed=1)
+        assert one.step(acting("wait"))[3:] == (True, {"failure": "sandbox", "reason": CLOSED})
+        gc.collect()
+
+
+CLOSED = "no episode has begun, or its connection was lost: reset first"
 TOOLS = (
     "click", "drag", "scroll", "type_text", "hotkey", "run_command", "read_file", "write_file", "wait", "finish",
 )  # fmt: skip
