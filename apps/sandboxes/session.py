@@ -1,9 +1,9 @@
 """A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
 
 An episode begins with `reset`, which waits for a sandbox where all are leased, for a while: a client that has closed
-its session goes on before its sandbox is free again. What a session has it keeps over its resets. An episode is over with an answer that is
-`done`; what is sent before the one or after the other is refused. A box that dies is reported as `metadata.failure`,
-with no reward: an outage must not look like a failure of whoever acts.
+its session goes on before its sandbox is free again. What a session has it keeps over its resets. An episode is over
+with an answer that is `done`; what is sent before the one or after the other is refused. A box that dies is reported as
+`metadata.failure`, with no reward: an outage must not look like a failure of whoever acts.
 """
 
 import random
