@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import io
 import json
+import logging
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,6 +194,6 @@ def _batch(output: Any) -> Any:
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
     ray.shutdown()
