@@ -269,7 +269,7 @@ def _reason(data: dict[str, Any]) -> str:
     if not isinstance(errors, list):
         return message
     fields = [f"{_place(one.get('loc'))}: {_text(one.get('msg'), 200)}" for one in errors if isinstance(one, dict)]
-    return f"{message}: {'; '.join(fields)}"[:400]
+    return f"{message}: {'; '.join(fields)}"[:400] if fields else message
 
 
 def _place(given: Any) -> str:
