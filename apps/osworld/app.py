@@ -169,12 +169,12 @@ async def _run_bash(machine: Machine, request: Request) -> Response:
 
 async def _launch(machine: Machine, request: Request) -> Response:
     given = await _json(request)
-    shell = bool(given.get("shell"))
-    command = as_command(given.get("command"), shell)
+    command = as_command(given.get("command"), bool(given.get("shell")))
     if isinstance(command, list):
         command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
     await machine.box.ask("open", command=command, window_s=0)
-    shown = command if isinstance(command, str) else " ".join(command)
+    words = given["command"]
+    shown = words if isinstance(words, str) else " ".join(words)
     return PlainTextResponse(f"{shown} launched successfully")
 
 

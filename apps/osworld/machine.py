@@ -120,11 +120,13 @@ class Machine:
 
 
 def as_command(given: Any, shell: bool) -> list[str] | str:
-    """A command as OSWorld's clients send it: a list of words, or one text; raises ValueError for anything else."""
-    if shell and isinstance(given, list):
-        given = given[0] if len(given) == 1 else shlex.join(given)
+    """A command as OSWorld's clients send it: a list of words, or one text; raises ValueError for anything else.
+
+    OSWorld's server hands both to Python's subprocess: of a list for a shell, the first is the script and the rest are
+    its parameters.
+    """
     if isinstance(given, str):
         return given if shell else shlex.split(given)
     if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
         raise ValueError("`command` is a list of words, or a text")
-    return given
+    return ["/bin/sh", "-c", *given] if shell else given

@@ -10,15 +10,22 @@ from importlib.util import find_spec
 import uvicorn
 
 from apps.desk.security import LOOPBACK
-from apps.desk.serve import listening_at, token_for
+from apps.desk.serve import listening_at
+from apps.interrupts import Interrupts
 from apps.osworld.app import make_app
 from apps.osworld.machine import Machine
+from apps.sandboxes.guard import token_named
 from environments.desktop.catalog import EXTRA
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
 from environments.registry import environments_of
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import out
+
+TOKEN_VARIABLE = "FLYWHEEL_OSWORLD_TOKEN"
+"""Where the token is, unless another variable is named."""
+SERVED = "the desktop is gone with what was done on it; the same command serves a fresh one"
+"""What is said at the end."""
 
 
 def serve_osworld(
@@ -43,10 +50,11 @@ def serve_osworld(
 
     Raises:
         UsageError: there is no such task, or it and programs are named; or the address is not this machine's own and
-            there is no token.
+            there is no token, or none in the variable that was named.
         FlywheelError: the port is taken, a program or pyautogui is missing, or no desktop starts.
     """
-    token = token_for(host, token_variable, "--host")
+    token = token_named(host, token_variable, TOKEN_VARIABLE)
+    Interrupts.kept = SERVED
     environment = _desktop(config)
     if task is not None and task not in environment.entries:
         raise UsageError(f"`--task`: there is no task {task}.", f"There are {', '.join(environment.entries)}.")

@@ -24,6 +24,9 @@ NAME = "flywheel"
 ABOUT = "Sandboxes of GUI tasks: a screenshot is what is seen, a click or a key is what is done."
 STATELESS = "An episode is a session: open the WebSocket /ws."
 
+MOST_OPEN = 1024
+"""Connections at a time: many may wait for a sandbox, but not without end."""
+
 
 class TasksAsked(BaseModel):
     """Which tasks are asked for."""
@@ -50,11 +53,9 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
     @app.websocket("/ws")
     async def session(socket: WebSocket) -> None:
         await socket.accept()
-        if serving.sessions >= serving.most_sessions:
-            reason = f"All {serving.most_sessions} sessions are open."
-            await _send(
-                socket, refused(CAPACITY, reason, active_sessions=serving.sessions, max_sessions=serving.sessions)
-            )
+        if serving.sessions >= MOST_OPEN:
+            reason = f"All {MOST_OPEN} connections are open."
+            await _send(socket, refused(CAPACITY, reason, active_sessions=serving.sessions, max_sessions=MOST_OPEN))
             await socket.close()
             return
         serving.sessions += 1

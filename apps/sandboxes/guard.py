@@ -12,9 +12,29 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from apps.desk.security import LOOPBACK, name_of, place_of, same_text
+from apps.desk.serve import token_for
+from schemas.failure import UsageError
 
 OPEN = "/health"
 """What is answered without a token, for whoever waits for the server."""
+
+
+def token_named(host: str, variable: str, usual: str) -> str | None:
+    """The token of the environment; None where there is none, nobody named a variable, and only this machine can ask.
+
+    Args:
+        host: where is listened.
+        variable: the environment variable.
+        usual: the one that is read where none is named.
+
+    Raises:
+        UsageError: as `token_for` does; or another variable than the usual one is named, and holds none.
+    """
+    token = token_for(host, variable, "--host")
+    if token is None and variable != usual:
+        hint = f"Set {variable} to a long random text, or leave the option out to ask for no token."
+        raise UsageError(f"`--token-variable`: {variable} holds no token.", hint)
+    return token
 
 
 class Guard:

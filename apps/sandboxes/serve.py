@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import uvicorn
 
 from apps.desk.security import LOOPBACK
-from apps.desk.serve import listening_at, token_for
+from apps.desk.serve import listening_at
+from apps.interrupts import Interrupts
 from apps.sandboxes.app import make_app
+from apps.sandboxes.guard import token_named
 from apps.sandboxes.serving import Serving
 from schemas.config import Config
 from schemas.text import counted
@@ -17,6 +19,10 @@ MOST_BYTES = 1 << 20
 """Of one message: an action is short."""
 PING_S, PONG_S = 20.0, 60.0
 """How often a quiet client is asked whether it is there, and how long that may take: it may be busy."""
+TOKEN_VARIABLE = "FLYWHEEL_SANDBOXES_TOKEN"
+"""Where the token is, unless another variable is named."""
+SERVED = "the sessions are over, and their sandboxes are given back; the same command serves them again"
+"""What is said at the end."""
 
 
 def serve_sandboxes(
@@ -40,16 +46,18 @@ def serve_sandboxes(
         idle_s: a session that sends nothing for so long is ended.
 
     Raises:
-        UsageError: a task that there is not; or the address is not this machine's own and there is no token.
+        UsageError: a task that there is not; or the address is not this machine's own and there is no token, or none
+            in the variable that was named.
         FlywheelError: the port is taken, or there is no browser for the environments that need one, or none starts.
     """
-    token = token_for(host, token_variable, "--host")
+    token = token_named(host, token_variable, TOKEN_VARIABLE)
+    Interrupts.kept = SERVED
     serving = Serving(config, names, held_out)
     app = make_app(serving, idle_s, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
         shown = f"[{host}]" if ":" in host else host
         how = "" if token is None else f"  (the token is in {token_variable})"
-        what = f"{counted(len(serving.tasks), 'task')}, {counted(serving.most_sessions, 'session')}"
+        what = f"{counted(len(serving.tasks), 'task')}, {counted(serving.sandboxes, 'session')}"
         address = f"http://{shown}:{listening.getsockname()[1]}"
 
         async def answer() -> None:

@@ -1,5 +1,6 @@
 """What is served: some tasks of a config, the pool that they are leased from, and how much of it is in use."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -12,6 +13,9 @@ from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 
+WAIT_S = 30.0
+"""How long a session waits for a sandbox, in turn, before it is refused: clients wait a minute for an answer."""
+
 
 class Serving:
     """Tasks and sandboxes of one server.
@@ -21,13 +25,16 @@ class Serving:
         names: the tasks that are served; the suite's, if not given.
         held_out: whether held-out tasks and seeds are served, too: a policy that trains on them can no longer be
             measured.
+        wait_s: how long a session waits for a sandbox before it is refused.
 
     Raises:
         UsageError: a task that there is not, or one that is held out and not to be served.
     """
 
-    def __init__(self, config: Config, names: Sequence[str] | None = None, held_out: bool = False) -> None:
-        self.held_out = held_out
+    def __init__(
+        self, config: Config, names: Sequence[str] | None = None, held_out: bool = False, wait_s: float = WAIT_S
+    ) -> None:
+        self.held_out, self._wait_s = held_out, wait_s
         splits: tuple[Split, ...] = ("train", "held_out") if held_out else ("train",)
         if names is None:
             tasks = [task for task in catalog(config) if task.split in splits]
@@ -43,15 +50,27 @@ class Serving:
         """Leases by environment."""
         self.sessions = 0
         """Open connections."""
+        self._free = {name: asyncio.Semaphore(size) for name, size in self.pool.sizes.items()}
 
     @property
-    def most_sessions(self) -> int:
-        """How many connections can be open: as many as there are sandboxes."""
+    def sandboxes(self) -> int:
+        """How many episodes run at the same time."""
         return sum(self.pool.sizes.values())
 
-    def full(self, environment: str) -> bool:
-        """Whether all of an environment's sandboxes are leased."""
-        return self.leased[environment] >= self.pool.sizes[environment]
+    async def take(self, environment: str) -> bool:
+        """Waits in turn for one of an environment's sandboxes; False if none came free in time."""
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._free[environment].acquire()
+        except TimeoutError:
+            return False
+        self.leased[environment] += 1
+        return True
+
+    def give_back(self, environment: str) -> None:
+        """Lets whoever waits have one that was taken."""
+        self.leased[environment] -= 1
+        self._free[environment].release()
 
     def of_split(self, split: str) -> list[GuiTask]:
         """The tasks of a split, in the config's order."""

@@ -1,8 +1,9 @@
 """A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
 
-An episode begins with `reset`, which gives the sandbox of the one before back, and is over with an answer that is
-`done`; what is sent before the one or after the other is refused. A box that dies is reported as `metadata.failure`,
-with no reward: an outage must not look like a failure of whoever acts.
+An episode begins with `reset`, which waits for a sandbox where all are leased, for a while: a client that has closed
+its session goes on before its sandbox is free again. What a session has it keeps over its resets. An episode is over
+with an answer that is `done`; what is sent before the one or after the other is refused. A box that dies is reported as
+`metadata.failure`, with no reward: an outage must not look like a failure of whoever acts.
 """
 
 import random
@@ -62,6 +63,8 @@ class WireSession:
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._episode: _Episode | None = None
+        self._place: str | None = None
+        """The environment of which a sandbox is taken."""
 
     async def answer(self, message: object) -> Message:
         """What is answered to a message; a refusal of code `CAPACITY_REACHED` ends the session."""
@@ -86,16 +89,27 @@ class WireSession:
 
     async def close(self) -> None:
         """Gives the sandbox back."""
+        try:
+            await self._end()
+        finally:
+            self._give_back()
+
+    async def _end(self) -> None:
         episode, self._episode = self._episode, None
         if episode is not None:
             await episode.lease.aclose()
 
+    def _give_back(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            self._serving.give_back(place)
+
     async def _reset(self, data: Mapping[str, Any]) -> Message:
         task, seed = self._asked(data)
-        await self.close()
-        if self._serving.full(task.environment):
+        await self._end()
+        if not await self._taken(task.environment):
             size = self._serving.pool.sizes[task.environment]
-            reason = f"All {size} sandboxes of {task.environment} are leased."
+            reason = f"All {size} sandboxes of {task.environment} are leased, and none came free in time."
             return refused(CAPACITY, reason, active_sessions=self._serving.leased[task.environment], max_sessions=size)
         try:
             episode = await self._begun(task, seed, data)
@@ -105,6 +119,14 @@ class WireSession:
             return refused(EXECUTION, f"No sandbox: {failure.reason}", failure=failure.boundary)
         about = {"task_id": task.task_id, "seed": seed, "episode_id": episode.name, "max_steps": task.max_steps}
         return observed(observation_of(episode.seen, episode.elements), None, False, about)
+
+    async def _taken(self, environment: str) -> bool:
+        if self._place == environment:
+            return True
+        self._give_back()
+        if await self._serving.take(environment):
+            self._place = environment
+        return self._place is not None
 
     def _asked(self, data: Mapping[str, Any]) -> tuple[GuiTask, int]:
         """The task and the seed of a `reset`; raises ValueError for what there is not."""
@@ -132,13 +154,7 @@ class WireSession:
 
     async def _begun(self, task: GuiTask, seed: int, data: Mapping[str, Any]) -> _Episode:
         lease = AsyncExitStack()
-        self._serving.leased[task.environment] += 1
-        lease.callback(self._serving.leased.subtract, [task.environment])
-        try:
-            sandbox = await lease.enter_async_context(self._serving.pool.lease(task, seed))
-        except BaseException:
-            await lease.aclose()
-            raise
+        sandbox = await lease.enter_async_context(self._serving.pool.lease(task, seed))
         name = data.get("episode_id") or uuid.uuid4().hex
         elements, verifier = data.get("elements", False), verifier_of(task.verifier)
         self._episode = _Episode(name, task, seed, sandbox, elements, verifier, lease)
@@ -181,6 +197,7 @@ class WireSession:
         episode.over = True
         self._serving.pool.metrics.deaths += isinstance(failure, SandboxFailure)
         await episode.lease.aclose()
+        self._give_back()
         reward = 0.0 if failure.boundary == "action" else None
         about = {"ended": "failure", "failure": failure.boundary, "reason": failure.reason}
         return observed(observation_of(episode.seen, episode.elements), reward, True, about)

@@ -32,7 +32,9 @@ class BlockingClient:
         self._thread.start()
 
     def reset(self, **fields: Any) -> Answer:
-        """Begins an episode; raises Refused or Lost."""
+        """Begins an episode; raises Refused, or Lost, also where `close` came before."""
+        if self._loop.is_closed():
+            raise Lost("the client is closed: make another one")
         if self._client is None or not self._client.is_open:
             client = WireClient(self._url, self._token)
             self._waited("connect", client.open())
@@ -49,8 +51,9 @@ class BlockingClient:
         """Ends the session and its thread; may be called again."""
         if self._loop.is_closed():
             return
-        if self._client is not None:
-            self._run(self._client.close())
+        client, self._client = self._client, None
+        if client is not None:
+            self._run(client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(self._wait_s)
         self._loop.close()

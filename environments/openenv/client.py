@@ -5,12 +5,13 @@ comes again another environment, in which nothing was reset. What breaks or come
 are not compressed: of a screenshot, which is, that costs ten times what it saves (docs/sandboxes.md).
 """
 
+import asyncio
 import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -86,11 +87,11 @@ class Session(ABC):
 
     async def reset(self, fields: Fields) -> Answer:
         """Begins an episode; raises Refused or Lost."""
-        return _answer("reset", await self._call("reset", "observation", fields))
+        return self._answered("reset", await self._call("reset", "observation", fields))
 
     async def step(self, action: Fields) -> Answer:
         """Performs an action; raises Refused or Lost."""
-        return _answer("step", await self._call("step", "observation", action))
+        return self._answered("step", await self._call("step", "observation", action))
 
     async def state(self) -> dict[str, Any]:
         """What is said of the episode; raises Refused or Lost."""
@@ -106,7 +107,14 @@ class Session(ABC):
 
     @abstractmethod
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
-        """The answer to a message, and whether it is one, or was there before; raises Lost."""
+        """The answer to a message, and whether it is one, or came before the message was sent; raises Lost."""
+
+    def _answered(self, kind: str, data: dict[str, Any]) -> Answer:
+        try:
+            return _answer(kind, data)
+        except Lost:
+            self.drop()
+            raise
 
     async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
         if not self.is_open:
@@ -114,10 +122,10 @@ class Session(ABC):
         if self._waits_for:
             raise Lost(f"the session is lost: its {self._waits_for} was never answered")
         self._waits_for = kind
-        text, sent = await self._exchange(kind, json.dumps(_message(kind, data)))
+        text, asked = await self._exchange(kind, json.dumps(_message(kind, data)))
         self._waits_for = ""
         try:
-            return _data(kind, wanted if sent else "error", text)
+            return _data(kind, wanted, text) if asked else _unasked(kind, text)
         except Lost:
             self.drop()
             raise
@@ -190,8 +198,10 @@ class WireClient(Session):
         connection = self._connection
         assert connection is not None
         try:
-            sent = await _sent(connection, message)
-            return await connection.recv(), sent
+            if (early := await _early(connection)) is not None:
+                return early, False
+            asked = await _sent(connection, message)
+            return await connection.recv(), asked
         except (OSError, WebSocketException) as error:
             self.drop()
             raise Lost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
@@ -199,6 +209,16 @@ class WireClient(Session):
 
 def _message(kind: str, data: Fields | None) -> dict[str, Any]:
     return {"type": kind} if data is None else {"type": kind, "data": data}
+
+
+async def _early(connection: ClientConnection) -> str | bytes | None:
+    """What came without being asked for; None if nothing did. Messages carry no number, so a second answer to one
+    message would be taken for the answer to the next."""
+    try:
+        async with asyncio.timeout(0):
+            return await connection.recv()
+    except TimeoutError:
+        return None
 
 
 async def _sent(connection: ClientConnection, message: str) -> bool:
@@ -218,26 +238,49 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
     """What a frame holds; raises Refused for an error, and Lost for another message than the one that is wanted."""
     try:
         message = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # or JSON that is nested deeper than Python can read
         raise Lost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):
         raise Lost(f"the answer to {kind} is no message of OpenEnv's")
     if message.get("type") == "error":
-        raise Refused(str(data.get("code", "UNKNOWN")), _reason(data))
+        raise Refused(_text(data.get("code", "UNKNOWN")), _reason(data))
     if message.get("type") != wanted:
-        raise Lost(f"the answer to {kind} is a {str(message.get('type'))[:40]!r}, and not a {wanted!r}")
+        raise Lost(f"the answer to {kind} is a {_text(message.get('type'))!r}, and not a {wanted!r}")
     return data
+
+
+def _unasked(kind: str, text: str | bytes) -> NoReturn:
+    """Raises Refused where a server says, before it is asked, why it hangs up; Lost for anything else."""
+    try:
+        _data(kind, "error", text)
+    except Refused as error:
+        if error.code in ENDS:
+            raise
+    except Lost:
+        pass
+    raise Lost(f"the server sent more than it was asked for before {kind}, and answers could be mistaken")
 
 
 def _reason(data: dict[str, Any]) -> str:
     """What an error says, with the fields that it is about."""
-    message = str(data.get("message", "no reason given"))
+    message = _text(data.get("message", "no reason given"), 400)
     errors = data.get("errors")
     if not isinstance(errors, list):
-        return message[:400]
-    fields = [f"{'.'.join(map(str, one.get('loc', ())))}: {one.get('msg')}" for one in errors if isinstance(one, dict)]
-    return f"{message}: {'; '.join(fields)}"[:400]
+        return message
+    fields = [f"{_place(one.get('loc'))}: {_text(one.get('msg'), 200)}" for one in errors if isinstance(one, dict)]
+    return f"{message}: {'; '.join(fields)}"[:400] if fields else message
+
+
+def _place(given: Any) -> str:
+    """Where an error is, as pydantic writes it: the keys on the way there."""
+    return ".".join(map(_text, given)) if isinstance(given, list) else _text(given or "")
+
+
+def _text(given: Any, most: int = 40) -> str:
+    """What a server sent, for a message: of what is no plain value, its kind, for it may be of any size and depth."""
+    plain = given is None or isinstance(given, str | bool | int | float)
+    return str(given)[:most] if plain else f"a {type(given).__name__}"
 
 
 def _answer(kind: str, data: dict[str, Any]) -> Answer:
@@ -247,8 +290,17 @@ def _answer(kind: str, data: dict[str, Any]) -> Answer:
     if not isinstance(observation, dict):
         raise Lost(f"the answer to {kind} has no `observation`")
     if not isinstance(done, bool):
-        raise Lost(f"the answer to {kind} has a `done` that is no truth value: {str(done)[:40]!r}")
-    if reward is not None and not (isinstance(reward, bool | int | float) and math.isfinite(reward)):
-        raise Lost(f"the answer to {kind} has a `reward` that is no number: {str(reward)[:40]!r}")
-    given = None if reward is None else float(reward)
+        raise Lost(f"the answer to {kind} has a `done` that is no truth value: {_text(done)!r}")
+    given = None if reward is None else _number(reward)
+    if reward is not None and given is None:
+        raise Lost(f"the answer to {kind} has a `reward` that is no number: {_text(reward)!r}")
     return Answer(observation, given, done, metadata if isinstance(metadata, dict) else {})
+
+
+def _number(given: Any) -> float | None:
+    """A finite number; None for what is none, or a whole number that is too large for one."""
+    try:
+        value = float(given) if isinstance(given, bool | int | float) else math.nan
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,25 +1,29 @@
-"""A tool for verl's agent loop: one function that acts in a served sandbox, over the wire's client.
+"""A tool for verl's agent loop: one function that acts in a served sandbox, over the wire's client, and its reward.
 
-verl makes, executes and releases a tool for each call, so the session is kept with the trajectory (`agent_data`): it is
-begun by the first call, with the `create_kwargs` of the dataset's `tools_kwargs`, and ends with the episode or with the
-trajectory. verl is imported where the tool is made.
+verl makes, executes and releases a tool for each call, may make several calls of a turn at once, and sends all that is
+in a trajectory's `extra_fields` to other processes. So an episode is kept here beside its trajectory: its first call
+begins it with the `create_kwargs` of the dataset's `tools_kwargs`, its calls act one after the other, and it ends by
+itself or with the trajectory. verl is imported where the tool is made.
 """
 
 import asyncio
 import base64
 import io
+import logging
+import math
 import weakref
 from typing import Any
 
 from PIL import Image
 
-from environments.openenv.client import INVALID, Refused, WireClient
+from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient
 from schemas.action import TYPES
 
 NAME = "gui"
-PLACE = "flywheel_session"
-"""Of a trajectory's session, in its `extra_fields`."""
 POINTS = ("x", "y", "to_x", "to_y")
+Called = tuple[str, Image.Image | None, float | None, dict[str, Any]]
+"""What is said, the screen, what the call has earned, None where nothing was done, and the episode's facts."""
+logger = logging.getLogger(__name__)
 
 
 def schema() -> dict[str, Any]:
@@ -43,63 +47,120 @@ def verl_tool(config: dict[str, Any], tool_schema: Any = None) -> Any:
     from verl.tools.base_tool import BaseTool  # pyright: ignore[reportMissingImports]
     from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse  # pyright: ignore[reportMissingImports]
 
+    episodes: weakref.WeakKeyDictionary[Any, Episode] = weakref.WeakKeyDictionary()
+
     class GuiTool(BaseTool):
         async def execute(
             self, instance_id: str, parameters: dict[str, Any], **given: Any
-        ) -> tuple[Any, float, dict[str, Any]]:
+        ) -> tuple[Any, float | None, dict[str, Any]]:
             trajectory = given["agent_data"]
-            session = trajectory.extra_fields.get(PLACE)
-            if session is None:
-                session = trajectory.extra_fields[PLACE] = Session(config["url"], config.get("token"))
-                weakref.finalize(trajectory, session.drop, asyncio.get_running_loop())
+            if (episode := episodes.get(trajectory)) is None:
                 asked = trajectory.tools_kwargs.get(self.name, {}).get("create_kwargs", {})
-                await session.begin({name: asked[name] for name in ("task_id", "seed") if asked.get(name) is not None})
-            text, picture, reward, about = await session.act(parameters)
+                episode = episodes[trajectory] = Episode(config["url"], config.get("token"), asked)
+                weakref.finalize(trajectory, episode.drop, asyncio.get_running_loop())
+            text, picture, reward, about = await episode.act(parameters)
             return ToolResponse(text=text, **({"image": [picture]} if picture else {})), reward, about
 
     return GuiTool(config, tool_schema or OpenAIFunctionToolSchema.model_validate(schema()))
 
 
-class Session:
-    """An episode of one trajectory.
+def compute_score(
+    data_source: Any,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: dict[str, Any] | None = None,
+    outage: float | None = None,
+    **_: Any,
+) -> float:
+    """What a trajectory has earned, as verl's `custom_reward_function`; 0 for one that never acted.
+
+    Args:
+        data_source: not read, as the two that follow.
+        solution_str: what the model wrote.
+        ground_truth: of the dataset.
+        extra_info: with the `tool_rewards` of the trajectory.
+        outage: what an outage counts as; if not given, it raises, and verl's trainer makes no sample of the trajectory.
+
+    Raises:
+        RuntimeError: the sandbox was away, and there is no telling what the trajectory is worth.
+    """
+    rewards = (extra_info or {}).get("tool_rewards") or []
+    if not any(map(math.isnan, rewards)):
+        return float(sum(rewards))
+    if outage is None:
+        raise RuntimeError("the trajectory's sandbox was away: it has no reward, and is no sample")
+    return outage
+
+
+class Episode:
+    """The episode of one trajectory. What cannot be begun is tried again by the next call; what has begun and is lost
+    stays so, for another sandbox would show another episode.
 
     Args:
         url: the server's base URL.
         token: what it asks for, if anything.
+        asked: what is reset: `task_id` and `seed` are read.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
-        self._client = WireClient(url, token)
-        self._instruction, self._over = "", False
+    def __init__(self, url: str, token: str | None, asked: Fields) -> None:
+        self._url, self._token = url, token
+        self._reset = {name: asked[name] for name in ("task_id", "seed") if asked.get(name) is not None}
+        self._turn = asyncio.Lock()
+        self._client: WireClient | None = None
+        self._instruction, self._earned, self._over, self._lost = "", 0.0, False, ""
 
-    async def begin(self, fields: dict[str, Any]) -> None:
-        """Starts it; raises Refused for a task or a seed that there is not, and Lost if nobody answers."""
-        await self._client.open()
-        self._instruction = str((await self._client.reset(fields)).observation.get("instruction", ""))
+    async def act(self, action: Any) -> Called:
+        """Performs an action, after those that were asked for before. An outage earns NaN: it is no reward of 0."""
+        async with self._turn:
+            try:
+                return await self._act(action)
+            except (Lost, Refused) as error:
+                logger.warning("no reward for a trajectory of %s: %s", self._reset, error)
+                return f"The sandbox is away: {error}", None, math.nan, {"failure": "sandbox", "reason": str(error)}
 
-    async def act(self, action: dict[str, Any]) -> tuple[str, Image.Image | None, float, dict[str, Any]]:
-        """What is said, the screen, the reward of this step, and the episode's facts; raises Lost, and RuntimeError for
-        an outage."""
+    async def _act(self, action: Any) -> Called:
+        if self._lost:
+            raise Lost(self._lost)
         if self._over:
-            return "Episode over: nothing more can be done.", None, 0.0, {}
+            return "Episode over: nothing more can be done.", None, None, {}
+        client = self._client = self._client or await self._begun()
         try:
-            answer = await self._client.step(action)
+            answer = await client.step(action)
+            await self._take(client, answer)
         except Refused as error:
-            if error.code != INVALID:
-                raise
-            return error.message, None, 0.0, {}
-        failure = answer.metadata.get("failure")
-        if answer.done:
-            self._over = True
-            await self._client.close()
-        if failure not in (None, "action"):
-            raise RuntimeError(f"{failure}: {answer.metadata.get('reason')}")
-        output = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
+            if error.code == INVALID:
+                return error.message, None, None, {}
+            self._lost = str(error)
+            raise
+        except Lost as error:
+            self._lost = str(error)
+            raise
+        earned = None if answer.reward is None else answer.reward - self._earned  # so that the calls' sum is the reward
+        self._earned += earned or 0.0
+        said = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
         picture = Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"]))).convert("RGB")
-        output = output or ("Episode over." if answer.done else self._instruction)
-        return output, picture, answer.reward or 0.0, dict(answer.metadata)
+        return said or ("Episode over." if answer.done else self._instruction), picture, earned, dict(answer.metadata)
+
+    async def _begun(self) -> WireClient:
+        client = WireClient(self._url, self._token)
+        try:
+            await client.open()
+            self._instruction = str((await client.reset(self._reset)).observation.get("instruction", ""))
+        except BaseException:
+            client.drop()
+            raise
+        return client
+
+    async def _take(self, client: WireClient, answer: Answer) -> None:
+        """Gives the sandbox back where the episode is over; raises Lost where that is an outage."""
+        if not answer.done:
+            return
+        self._over = True
+        await client.close()
+        if (failure := answer.metadata.get("failure")) not in (None, "action"):
+            raise Lost(f"{failure}: {answer.metadata.get('reason')}")
 
     def drop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cuts the connection of a trajectory that is no more."""
-        if not loop.is_closed():
+        """Gives the sandbox of a trajectory that is no more back."""
+        if self._client is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._client.drop)

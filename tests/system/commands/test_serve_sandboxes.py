@@ -31,6 +31,11 @@ def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> No
         assert (last.reward, last.done) == (1.0, True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 143
+        assert process.stderr is not None
+        assert process.stderr.read() == (
+            "flywheel: ended by SIGTERM; the sessions are over, and their sandboxes are given back; "
+            "the same command serves them again.\n"
+        )
         with pytest.raises(Lost):
             client.reset(task_id="click-test", seed=3)
         client.close()
@@ -41,13 +46,14 @@ def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> No
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        (["--host", "0.0.0.0"], 2, "`--host`: others can reach 0.0.0.0, and NO_TOKEN holds no token."),
+        (["--host", "0.0.0.0"], 2, "`--host`: others can reach 0.0.0.0, and FLYWHEEL_SANDBOXES_TOKEN holds no token."),
+        (["--token-variable", "NO_TOKEN"], 2, "`--token-variable`: NO_TOKEN holds no token."),
         (["--tasks", "click-tset"], 2, "`--tasks`: there is no task `click-tset`. Did you mean `click-test`?"),
         (["environments.miniwob.browser=/nowhere"], 1, "/nowhere"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_a_line(given: list[str], code: int, message: str) -> None:
-    command = [*COMMAND, "--port", "0", "--token-variable", "NO_TOKEN", *given]
+    command = [*COMMAND, "--port", "0", *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == code
     assert message in done.stderr and done.stderr.count("\n") == 1

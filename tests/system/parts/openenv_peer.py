@@ -87,6 +87,14 @@ def play(url: str, episodes: int) -> None:
                 rewards.append(last.reward)
         return rewards
 
+    async def apart() -> list[float]:
+        rewards = []
+        for seed in range(episodes):
+            async with GenericEnvClient(base_url=url) as client:  # as OpenEnv's examples write it
+                first = await client.reset(seed=seed, task_id="fake/click-one", elements=True)
+                rewards.append((await client.step(click(first.observation))).reward)
+        return rewards
+
     def at_once() -> list[float]:
         rewards = []
         with GenericEnvClient(base_url=url).sync() as client:
@@ -99,7 +107,7 @@ def play(url: str, episodes: int) -> None:
                 rewards.append(str(error))
         return rewards
 
-    print(json.dumps({"async": asyncio.run(waiting()), "sync": at_once()}))
+    print(json.dumps({"async": asyncio.run(waiting()), "apart": asyncio.run(apart()), "sync": at_once()}))
 
 
 if __name__ == "__main__":

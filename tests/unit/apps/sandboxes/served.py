@@ -21,12 +21,14 @@ WAIT = {"type": "wait"}
 Play = Callable[[WireClient], Awaitable[Any]]
 
 
-def serving(sandboxes: int = 3, held_out: bool = False, names: list[str] | None = None, **keys: Any) -> Serving:
+def serving(
+    sandboxes: int = 3, held_out: bool = False, names: list[str] | None = None, wait_s: float = 20.0, **keys: Any
+) -> Serving:
     environments = {"fake": {"sandboxes": sandboxes, **keys}}
     given = [f"environments={json.dumps(environments)}", f"suite.tasks={json.dumps(TASKS[:-1])}"]
     config = load_config(None, [*given, 'suite.held_out=["click-red"]', "suite.practice=[]", "suite.hard=[]",
                                 "suite.max_steps={}"])  # fmt: skip
-    return Serving(config, names, held_out)
+    return Serving(config, names, held_out, wait_s)
 
 
 @asynccontextmanager

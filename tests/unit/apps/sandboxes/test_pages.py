@@ -10,6 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from apps.desk.serve import token_for
+from apps.sandboxes.guard import token_named
 from environments.openenv.client import Lost, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.openenv.wire import observation_of, observed, refused, text_of
@@ -39,6 +40,16 @@ def test_a_token_is_asked_for_at_the_handshake_and_on_every_page_but_health() ->
     assert asyncio.run(ask()) == [200, 401, 401, 200]
     with pytest.raises(UsageError, match=r"`--host`: others can reach 0\.0\.0\.0, and A_TOKEN holds no token"):
         token_for("0.0.0.0", "A_TOKEN", "--host")
+
+
+def test_a_variable_that_was_named_must_hold_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("USUAL", raising=False)
+    assert token_named("127.0.0.1", "USUAL", "USUAL") is None
+    monkeypatch.setenv("MINE", "")
+    with pytest.raises(UsageError, match="`--token-variable`: MINE holds no token"):
+        token_named("127.0.0.1", "MINE", "USUAL")
+    monkeypatch.setenv("MINE", "t" * 20)
+    assert token_named("127.0.0.1", "MINE", "USUAL") == "t" * 20
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Host": "elsewhere.example"}])

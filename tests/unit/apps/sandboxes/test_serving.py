@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from apps.sandboxes.session import WireSession
+from environments.fake.sandbox import FakeSandbox
 from environments.openenv.client import Answer, Lost, Refused, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.pool import SandboxPool
@@ -195,19 +196,78 @@ def test_the_limit_of_steps_is_told_as_one_and_a_task_without_a_verifier_has_no_
     assert played(play) == [(None, False, None), (None, False, None), (None, True, True)]
 
 
-def test_more_sessions_than_sandboxes_are_told_so_and_one_that_ends_makes_room() -> None:
-    async def crowd() -> tuple[str, bool]:
-        async with served(serving(sandboxes=1)) as url:
+def test_more_sessions_than_sandboxes_are_told_so_after_a_while_and_one_that_ends_makes_room() -> None:
+    async def crowd() -> tuple[str, float, bool]:
+        loop = asyncio.get_running_loop()
+        async with served(serving(sandboxes=1, wait_s=0.3)) as url:
             first, second = WireClient(url), WireClient(url)
             await first.open()
             await first.reset({"task_id": "click-one", "seed": 1})
             await second.open()
+            begun = loop.time()
             with pytest.raises(Refused) as refused:
                 await second.reset({"task_id": "click-one", "seed": 1})
+            waited = loop.time() - begun
+            await first.reset({"task_id": "click-one", "seed": 1})  # what it has it keeps
             await first.close()
-            return refused.value.code, await _leases(url)
+            return refused.value.code, waited, await _leases(url)
 
-    assert asyncio.run(crowd()) == ("CAPACITY_REACHED", True)
+    code, waited, leases = asyncio.run(crowd())
+    assert (code, leases) == ("CAPACITY_REACHED", True)
+    assert 0.29 < waited < 5
+
+
+@pytest.mark.parametrize(("clients", "sandboxes"), [(1, 1), (4, 2)])
+def test_a_session_for_each_episode_always_gets_a_sandbox_of_few(
+    clients: int, sandboxes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = FakeSandbox.stop
+
+    async def slowly(self: FakeSandbox) -> None:
+        await asyncio.sleep(0.02)  # so that the client is back before its sandbox is free
+        await stop(self)
+
+    monkeypatch.setattr(FakeSandbox, "stop", slowly)
+    one = serving(sandboxes=sandboxes)
+
+    async def churn() -> None:
+        async with served(one) as url:
+
+            async def play(first: int) -> None:
+                for seed in range(first, first + 15):
+                    client = WireClient(url)
+                    await client.open()
+                    assert not (await client.reset({"task_id": "click-one", "seed": seed})).done
+                    await client.close()
+
+            await asyncio.gather(*(play(100 * number) for number in range(clients)))
+
+    asyncio.run(churn())
+    assert one.sessions == one.leased["fake"] == 0
+
+
+def test_who_goes_while_it_waits_takes_nothing_and_the_next_in_turn_gets_it() -> None:
+    one = serving(sandboxes=1)
+
+    async def crowd() -> bool:
+        async with served(one) as url:
+            clients = [WireClient(url) for _ in range(3)]
+            for client in clients:
+                await client.open()
+            await clients[0].reset({"task_id": "click-one", "seed": 1})
+            waiting = []
+            for client in clients[1:]:
+                waiting.append(asyncio.create_task(client.reset({"task_id": "click-one", "seed": 1})))
+                await asyncio.sleep(0.05)
+            clients[1].drop()
+            await clients[0].close()
+            async with asyncio.timeout(5):
+                answers = await asyncio.gather(*waiting, return_exceptions=True)
+            await clients[2].close()
+            return isinstance(answers[0], Lost) and isinstance(answers[1], Answer)
+
+    assert asyncio.run(crowd())
+    assert one.sessions == one.leased["fake"] == 0
 
 
 async def _leases(url: str) -> bool:
@@ -286,7 +346,7 @@ DOES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["reset", "dies", "
 def test_whatever_sessions_do_no_lease_is_lost_or_doubled_and_each_step_counts_in_its_own_episode(
     does: list[tuple[int, str]],
 ) -> None:
-    one = serving(sandboxes=2)
+    one = serving(sandboxes=2, wait_s=0.0)
 
     async def run() -> None:
         async with one.pool:

@@ -1,11 +1,7 @@
 """The client's thin faces, against a running server: gymnasium's environment and TRL's tools."""
 
-import asyncio
-import contextlib
 import gc
 import inspect
-import sys
-import types
 import warnings
 from typing import Any
 
@@ -20,8 +16,6 @@ from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import Lost, Refused
 from environments.openenv.gym import ID, TYPED, GuiEnv
 from environments.openenv.trl import GuiTools, trl_environment
-from environments.openenv.verl import schema, verl_tool
-from schemas.action import TYPES
 from tests.unit.apps.sandboxes.served import served_apart, serving
 from tests.unit.environments.openenv.wire import answering, observed
 
@@ -121,6 +115,19 @@ def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> 
     thread.join(20)
 
 
+def test_what_is_asked_of_a_closed_environment_is_refused_and_leaves_nothing_behind() -> None:
+    with served_apart(serving()) as url, warnings.catch_warnings():
+        warnings.simplefilter("error")  # a coroutine that nobody awaits is warned of
+        one = GuiEnv(url, "click-one")
+        one.reset(seed=1)
+        one.close()
+        with pytest.raises(Lost, match="the client is closed"):
+            one.reset(seed=1)
+        assert one.step(acting("wait"))[3:] == (True, {"failure": "sandbox", "reason": CLOSED})
+        gc.collect()
+
+
+CLOSED = "no episode has begun, or its connection was lost: reset first"
 TOOLS = (
     "click", "drag", "scroll", "type_text", "hotkey", "run_command", "read_file", "write_file", "wait", "finish",
 )  # fmt: skip
@@ -161,74 +168,6 @@ def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures() -
 
 
 _PLAIN = {(255, 255, 255), (255, 255, 0)}
-
-
-class Trajectory:
-    """What verl's agent loop hands to its tools."""
-
-    def __init__(self, **asked: Any) -> None:
-        self.extra_fields: dict[str, Any] = {}
-        self.tools_kwargs = {"gui": {"create_kwargs": asked}}
-
-
-@pytest.fixture
-def verl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parts of verl that a tool uses, with its names."""
-
-    class BaseTool:
-        def __init__(self, config: dict[str, Any], tool_schema: Any) -> None:
-            self.config, self.tool_schema, self.name = config, tool_schema, tool_schema["function"]["name"]
-
-    schemas = types.ModuleType("verl.tools.schemas")
-    schemas.OpenAIFunctionToolSchema = types.SimpleNamespace(model_validate=dict)  # type: ignore[attr-defined]
-    schemas.ToolResponse = types.SimpleNamespace  # type: ignore[attr-defined]
-    base = types.ModuleType("verl.tools.base_tool")
-    base.BaseTool = BaseTool  # type: ignore[attr-defined]
-    found = {"verl": types.ModuleType("verl"), "verl.tools": types.ModuleType("verl.tools")}
-    for name, module in {**found, "verl.tools.base_tool": base, "verl.tools.schemas": schemas}.items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_verls_loop_acts_in_one_episode_over_its_calls_and_gets_the_reward(verl: None) -> None:
-    async def play(url: str) -> None:
-        tool = verl_tool(config={"url": url, "type": "native"})
-        one, other = Trajectory(task_id="click-one", seed=5), Trajectory(task_id="click-one", seed=6)
-        first, reward, _ = await tool.execute("1", {"type": "wait"}, agent_data=one)
-        await tool.execute("2", {"type": "wait"}, agent_data=other)
-        assert first.text.startswith("Click the ") and first.image[0].size == (160, 210) and reward == 0.0
-        refused, _, _ = await tool.execute("3", {"type": "click", "x": 1.5, "y": 0.5}, agent_data=one)
-        assert "Invalid action" in refused.text
-        point = _button(first.image[0])
-        done, reward, about = await tool.execute("4", {"type": "click", **point}, agent_data=one)
-        assert (done.text, reward, about["ended"]) == ("Episode over.", 1.0, "done")
-        late, reward, _ = await tool.execute("5", {"type": "wait"}, agent_data=one)
-        assert "Episode over" in late.text and reward == 0.0
-        async with asyncio.timeout(20):  # the server hears of an end a moment later
-            with pytest.raises(RuntimeError, match="sandbox: the fake box died"):
-                while True:
-                    with contextlib.suppress(Refused):
-                        dies = Trajectory(task_id="dies", seed=3)
-                        await tool.execute("6", {"type": "wait"}, agent_data=dies)
-                    await asyncio.sleep(0.1)
-        del other
-        gc.collect()
-        async with asyncio.timeout(20):  # the server hears of it a moment later
-            while True:
-                with contextlib.suppress(Refused):
-                    again = Trajectory(task_id="click-one", seed=7)
-                    assert (await tool.execute("7", {"type": "wait"}, agent_data=again))[0].image
-                    return
-                await asyncio.sleep(0.1)
-
-    with served_apart(serving(sandboxes=2)) as url:
-        asyncio.run(play(url))
-
-
-def test_verls_function_takes_every_action() -> None:
-    parameters = schema()["function"]["parameters"]
-    assert set(parameters["properties"]["type"]["enum"]) == set(TYPES)
-    for kind in TYPES.values():
-        assert set(kind.model_fields) <= set(parameters["properties"])
 
 
 def _button(picture: Image.Image) -> dict[str, float]:

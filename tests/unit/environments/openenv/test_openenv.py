@@ -158,6 +158,19 @@ BROKEN: dict[str, tuple[Any, str, str]] = {
         "sandbox",
         "has a `reward` that is no number: 'nan'",
     ),
+    "a whole number that no float holds": (observed(10**400), "sandbox", "has a `reward` that is no number: '1000"),
+    "a number that Python does not read": (f'{{"type":"observation","data":{"1" * 5000}}}', "sandbox", "is not JSON"),
+    "a reward that is a list": (observed([[1]]), "sandbox", "has a `reward` that is no number: 'a list'"),
+    "brackets without end": ("[" * 100_000 + "]" * 100_000, "sandbox", "the answer to step is not JSON"),
+    "a deep code": (f'{{"type":"error","data":{{"code":{"[" * 400}{"]" * 400}}}}}', "sandbox", "(a list)"),
+    "an error of odd fields": (
+        {
+            "type": "error",
+            "data": {"code": "VALIDATION_ERROR", "message": "m", "errors": [{"loc": 5}, 7, {"loc": [1]}]},
+        },
+        "action",
+        "takes no such click: m: 5: None; 1: None",
+    ),
     "done with no reward": (observed(None, True), "verifier", "the episode is done, and its `reward` is null"),
     "done in words": (observed(0.0, "yes"), "sandbox", "has a `done` that is no truth value"),
     "an error of the action": (error("VALIDATION_ERROR"), "action", "takes no such click: no"),
@@ -214,6 +227,23 @@ def test_an_answer_that_comes_late_is_never_taken_for_the_next_one() -> None:
         return reasons
 
     assert asyncio.run(run()) == ["no answer to click within 0.2 s", "the session is closed"]
+
+
+@pytest.mark.parametrize("second", [observed(1.0, True), error("VALIDATION_ERROR"), "mumble"])
+def test_a_second_answer_to_one_step_is_never_taken_for_the_next_ones(second: Any) -> None:
+    def answers(message: dict[str, Any]) -> Any:
+        return observed() if message["type"] == "reset" else [observed(), second]
+
+    async def run() -> None:
+        async with answering(answers) as url:
+            theirs = environment(url)
+            async with SandboxPool([theirs]) as pool, pool.lease(theirs.task("press"), 1) as sandbox:
+                await sandbox.perform(CLICK)
+                await asyncio.sleep(0.05)  # by then it has come
+                await sandbox.perform(CLICK)
+
+    with pytest.raises(TrajectoryFailure, match="sandbox: the server sent more than it was asked for before step"):
+        asyncio.run(run())
 
 
 def test_a_server_with_no_session_left_is_asked_again() -> None:

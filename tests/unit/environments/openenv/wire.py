@@ -36,8 +36,8 @@ def error(code: str, message: str = "no") -> dict[str, Any]:
 
 @asynccontextmanager
 async def answering(answers: Answers) -> AsyncIterator[str]:
-    """A server; `answers` says what it replies to a message: a message, a text, bytes, an awaitable, or None to hang
-    up."""
+    """A server; `answers` says what it replies to a message: a message, a text, bytes, an awaitable, a list of these to
+    send more than one, or None to hang up."""
 
     async def session(connection: ServerConnection) -> None:
         async for text in connection:
@@ -49,7 +49,8 @@ async def answering(answers: Answers) -> AsyncIterator[str]:
             if reply is None:
                 connection.transport.abort()
                 return
-            await connection.send(json.dumps(reply) if isinstance(reply, dict) else reply)
+            for one in reply if isinstance(reply, list) else [reply]:
+                await connection.send(json.dumps(one) if isinstance(one, dict) else one)
 
     async with serve(session, "127.0.0.1", 0, compression=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
