@@ -54,7 +54,7 @@ class StillOutOfReach(OutOfReach):
 
 
 class EnvironmentDown(FlywheelError):
-    """Environment, server or judge failed most trajectories of a stage: doing it again at once changes nothing."""
+    """Nothing works in an environment, for what is not the policy's fault: doing it again at once changes nothing."""
 
 
 class CheckpointError(FlywheelError):

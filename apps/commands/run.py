@@ -6,9 +6,10 @@ from pathlib import Path
 from apps.calling import call
 from apps.commands.status import show_status, status_of
 from apps.environment import make_prefect_home
-from apps.lakes import open_lake
+from apps.lakes import begun_iterations, open_lake
 from apps.options import print_json
 from apps.report.build import build_report
+from rollout.failures import FailedTask
 from schemas.config import Config
 from schemas.failure import GateRefused
 from schemas.metrics import Metrics
@@ -20,6 +21,7 @@ from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
 from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.stage import result_of
+from tasks.shared.failing import require_any
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
 
@@ -86,6 +88,13 @@ def _require_free_to_turn(config: Config) -> Lake | None:
     return lake
 
 
+def require_collected(config: Config) -> None:
+    """Raises EnvironmentDown where nothing worked that the last iteration begun has rolled out."""
+    lake = open_lake(config)
+    if begun := begun_iterations(lake):
+        require_any(lake, begun[-1].iteration)
+
+
 def show_turned(config: Config, report: Path, as_json: bool) -> None:
     """Where the wheel stands now, and the report."""
     lake = open_lake(config)
@@ -103,4 +112,6 @@ def show_collected(collected: Collected, as_json: bool) -> None:
         return
     stages = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
     out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
+    for one in collected.stages.get("collect", {}).get("failing", ()):
+        out().print(FailedTask(**one).text, markup=False)
     out().print("flywheel run goes on from there", markup=False)
