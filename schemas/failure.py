@@ -6,6 +6,7 @@ failure: neither a success nor a failure, so it enters no mean, no group and no 
 """
 
 import errno
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
@@ -33,6 +34,12 @@ class FlywheelError(Exception):
     def __reduce__(self) -> tuple[type["FlywheelError"], tuple[str, str]]:
         """Pickles whole, so that an error can be handed to other processes."""
         return type(self), (self.problem, self.hint)
+
+
+def all_of(errors: Sequence[FlywheelError]) -> FlywheelError:
+    """One error that says what several say, and each hint once."""
+    hints = dict.fromkeys(error.hint for error in errors if error.hint)
+    return FlywheelError(" ".join(error.problem for error in errors), " ".join(hints))
 
 
 class UsageError(FlywheelError):
