@@ -57,7 +57,7 @@ def behind(program: int, folder: str) -> None:
     while os.getppid() == program:
         signal.sigwait({signal.SIGTERM})
     until = time.monotonic() + LATE_S
-    while os.path.exists(folder) and time.monotonic() < until:  # noqa: PTH110  (pathlib takes long to import)
+    while os.path.exists(folder) and time.monotonic() < until:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
 

@@ -15,7 +15,7 @@ LEAST = 20
 """So many have to fail one after the other; or twice as many as are under way at once, if that is more: one host that
 dies takes all its trajectories with it."""
 TASKS = 5
-"""Of so many tasks, or of all that are rolled out, if these are fewer: one task's trajectories may follow each other."""
+"""Of so many tasks, or of all that are rolled out if these are fewer: one task's trajectories may follow each other."""
 NAMED = 5
 """Tasks that the message names."""
 _HINTS = {

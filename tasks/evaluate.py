@@ -154,8 +154,8 @@ def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tup
 def perform(
     config: Config, policy: Policy, planned: Sequence[PlannedTrajectory], sink: Sink, temperature: float = 0.0
 ) -> None:
-    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded. Says
-    of which tasks no trajectory worked, and why."""
+    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded.
+    Says of which tasks no trajectory worked, and why."""
     ended: list[Ended] = []
 
     def noting(records: list[FinishedTrajectory]) -> None:

@@ -21,7 +21,7 @@ from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
 from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.stage import result_of
-from tasks.shared.failing import require_any
+from tasks.shared.failing import failing, require_any
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
 
@@ -57,6 +57,8 @@ class Collected:
     iteration: int
     stages: dict[str, Metrics]
     """The numbers of `collect` and `filter`, as far as they are finished."""
+    failing: list[FailedTask]
+    """The tasks of which nothing worked."""
     pause: Pause | None
     """What ended it early."""
 
@@ -72,7 +74,8 @@ def collect(config: Config) -> Collected:
     lake = open_lake(config)
     iteration = next_iteration(lake)
     found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
-    return Collected(iteration, {stage: numbers for stage, numbers in found.items() if numbers}, pause)
+    stages = {stage: numbers for stage, numbers in found.items() if numbers}
+    return Collected(iteration, stages, failing(lake, iteration), pause)
 
 
 def _require_free_to_turn(config: Config) -> Lake | None:
@@ -112,6 +115,6 @@ def show_collected(collected: Collected, as_json: bool) -> None:
         return
     stages = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
     out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
-    for one in collected.stages.get("collect", {}).get("failing", ()):
-        out().print(FailedTask(**one).text, markup=False)
+    for one in collected.failing:
+        out().print(one.text, markup=False)
     out().print("flywheel run goes on from there", markup=False)

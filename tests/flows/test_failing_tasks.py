@@ -57,8 +57,11 @@ def test_an_iteration_in_which_nothing_worked_ends_with_an_error_and_says_why_su
 ) -> None:
     breaks("click-target", "two-steps")
     collected = collect(small)
-    assert "; 48 failed, not for the policy's fault" in collected.stages["collect"]["say"]
-    with pytest.raises(EnvironmentDown, match=r"Nothing of iteration 0 worked: all 48 .* of \d+ failed in the sandbox: ValueError: bang\."):
+    assert "; 48 failed, not for the policy's fault" in str(collected.stages["collect"]["say"])
+    with pytest.raises(
+        EnvironmentDown,
+        match=r"Nothing of iteration 0 worked: all 48 .* of \d+ failed in the sandbox: ValueError: bang\.",
+    ):
         require_collected(small)
     prepared = result_of(Lake.open(small.lake), -1, "prepare")
-    assert prepared and "explorer unknown (all failed: 6 in the sandbox)" in prepared["say"]
+    assert prepared and "explorer unknown (all failed: 6 in the sandbox)" in str(prepared["say"])

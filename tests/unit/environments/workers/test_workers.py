@@ -227,7 +227,10 @@ def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("variable", "reason"),
     [
-        ("LACKS", "ended at state with exit status 1: ModuleNotFoundError: No module named 'a_package_that_nobody_has'"),
+        (
+            "LACKS",
+            "ended at state with exit status 1: ModuleNotFoundError: No module named 'a_package_that_nobody_has'",
+        ),
         ("NEVER", "the worker foreign_worker did not begin within 1 s"),
     ],
 )
