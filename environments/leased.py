@@ -14,6 +14,8 @@ class Leased(BaseModel):
     lease: int = 0
     """Counted from 1 in each process."""
     environment: str
+    kind: str = ""
+    """Of that environment, such as `miniwob` or `desktop`."""
     task_id: str
     seed: int
     trajectory_id: str = ""
@@ -23,7 +25,7 @@ class Leased(BaseModel):
     silent_s: float = 0.0
     """For how long its holder has asked nothing of it."""
     host_mb: float | None = None
-    """What its host, a browser, holds of the memory; other sandboxes may live in it."""
+    """What its host, such as a browser, holds of the memory; other sandboxes may live in it. None where it has none."""
 
 
 _held: dict[int, Callable[[], Leased]] = {}

@@ -125,16 +125,17 @@ class Leases:
             raise
         self._metrics.leases += 1
         self._held.add(one)
-        since = time.time()
+        since, begun = time.time(), self._clock()
         one.number = list_lease(
             lambda number: Leased(
                 lease=number,
                 environment=task.environment,
+                kind=self._environment.config.kind or task.environment,
                 task_id=task.task_id,
                 seed=seed,
                 trajectory_id=trajectory_id,
                 since=since,
-                silent_s=one.sandbox.silent_s,
+                silent_s=min(one.sandbox.silent_s, self._clock() - begun),  # its start was no silence
                 host_mb=one.host.memory_mb,
             )
         )

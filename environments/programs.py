@@ -32,7 +32,7 @@ def run(
     Raises:
         FlywheelError: it took longer, or failed; with what it said of that.
     """
-    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), "-", "-", *command]
+    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), "-", "-", "-", *command]
     name = " ".join([Path(command[0]).name, *command[1:2]])
     process = subprocess.Popen(
         tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -56,7 +56,7 @@ def roll_out_all(
             finished then, so `sink` gets it at once, without waiting for a whole chunk.
 
     Raises:
-        EnvironmentDown: most of the last trajectories failed for what is not the policy's fault.
+        EnvironmentDown: in one environment nothing works any more, not for the policy's fault.
 
     Returns:
         Seconds in which sandboxes were leased, summed over them: in these each waits for its page or its policy.
@@ -91,14 +91,17 @@ class _Run:
         finished: asyncio.Queue[FinishedTrajectory | None] = asyncio.Queue()
         pool = SandboxPool(environments_of(self.config, (one.task for one in planned)))
         places = [left for name, left in waiting.items() for _ in range(min(pool.sizes[name], len(left)))]
-        outage = Outage(len(places))
+        outages = {
+            name: Outage(name, len({one.task.task_id for one in left}), pool.sizes[name])
+            for name, left in waiting.items()
+        }
         judging = DaemonThreads(len(places) if self.judge else 0, "judge")
         writing = DaemonThreads(1, "write")
         writer = asyncio.create_task(self._hand_on(finished, sink, writing))
         workers: list[asyncio.Task[None]] = []
         try:
             async with pool:
-                workers += [asyncio.create_task(self._work(pool, left, finished, judging, outage)) for left in places]
+                workers += [asyncio.create_task(self._work(pool, left, finished, judging, outages)) for left in places]
                 ended = asyncio.gather(*workers)
                 ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is heard below, or not
                 try:
@@ -124,7 +127,7 @@ class _Run:
         waiting: list[PlannedTrajectory],
         finished: "asyncio.Queue[FinishedTrajectory | None]",
         judging: DaemonThreads,
-        outage: Outage,
+        outages: Mapping[str, Outage],
     ) -> None:
         """Rolls out what waits for one environment, the last one first. What is tried again comes after all others,
         by when whatever failed may be back; but soon where somebody waits for its group."""
@@ -146,7 +149,8 @@ class _Run:
             if again is None or self.for_data:
                 finished.put_nowait(record)
             if planned.beginning is None and planned.trajectory_id not in self.retried:
-                outage.note(record.trajectory)  # a replay may also fail since the environment does not repeat itself
+                # a replay may also fail since the environment does not repeat itself
+                outages[planned.task.environment].note(record.trajectory)
 
     async def _hand_on(
         self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads

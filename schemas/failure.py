@@ -6,6 +6,7 @@ failure: neither a success nor a failure, so it enters no mean, no group and no 
 """
 
 import errno
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 Boundary = Literal["sandbox", "policy", "action", "verifier", "judge", "storage", "budget", "server"]
@@ -35,6 +36,12 @@ class FlywheelError(Exception):
         return type(self), (self.problem, self.hint)
 
 
+def all_of(errors: Sequence[FlywheelError]) -> FlywheelError:
+    """One error that says what several say, and each hint once."""
+    hints = dict.fromkeys(error.hint for error in errors if error.hint)
+    return FlywheelError(" ".join(error.problem for error in errors), " ".join(hints))
+
+
 class UsageError(FlywheelError):
     """The command line or the config asks for something that does not exist."""
 
@@ -54,7 +61,7 @@ class StillOutOfReach(OutOfReach):
 
 
 class EnvironmentDown(FlywheelError):
-    """Environment, server or judge failed most trajectories of a stage: doing it again at once changes nothing."""
+    """Nothing works in an environment, for what is not the policy's fault: doing it again at once changes nothing."""
 
 
 class CheckpointError(FlywheelError):

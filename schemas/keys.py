@@ -1,5 +1,6 @@
 """Keys of a section as a person writes them: which there are at a place, and which one was probably meant."""
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from types import UnionType
@@ -11,6 +12,10 @@ CLOSE = 0.65
 """How alike a key must be, of 1, to be suggested."""
 ELSEWHERE = {"lr": ("learning_rate",), "path": ("base", "uri", "folder"), "model": ("base",)}
 """What other programs call a key, and what it is called here."""
+
+
+COUNTED = re.compile(r"(?:n|num|number_of)_(.+)|(.+)_(?:count|number)")
+"""How other programs call a number of things, whose key here is the plural: `browser_count` is `browsers`."""
 
 
 def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
@@ -31,6 +36,8 @@ def nearest(key: str, known: Sequence[str]) -> str | None:
     """Which of the known keys was probably meant; None where none is like it."""
     if meant := [one for one in ELSEWHERE.get(key, ()) if one in known]:
         return meant[0]
+    if (counted := COUNTED.fullmatch(key)) and (plural := f"{(counted[1] or counted[2]).rstrip('s')}s") in known:
+        return plural
     return next(iter(get_close_matches(key, known, n=1, cutoff=CLOSE)), None)
 
 

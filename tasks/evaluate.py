@@ -1,12 +1,14 @@
 """Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from curation.intervals import mean_interval
 from curation.pictures import difference_hash
 from models.policy import EXPLORERS, Policy
 from rollout.actor import Actor
+from rollout.failures import Ended, always_failing
 from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
@@ -17,7 +19,7 @@ from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, looked_at, looks, opponent
-from tasks.running.console import bar
+from tasks.running.console import bar, say
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
@@ -47,11 +49,16 @@ class Summary:
     ci: tuple[float | None, float | None]
     """95 %, over trajectories, tasks as strata."""
     tasks: Mapping[str, TaskRate]
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Trajectories that were environment failures, which are in no rate, by boundary."""
 
     @property
     def text(self) -> str:
-        """The mean and its interval, for people."""
-        return "unknown" if self.success is None else "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
+        """The mean and its interval, for people; why it is unknown, where it is."""
+        if self.success is not None:
+            return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
+        where = ", ".join(f"{count} in the {boundary}" for boundary, count in self.failed.items())
+        return f"unknown (all failed: {where})" if where else "unknown (nothing was rolled out)"
 
 
 @stage("evaluate", retries=1)
@@ -147,9 +154,19 @@ def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tup
 def perform(
     config: Config, policy: Policy, planned: Sequence[PlannedTrajectory], sink: Sink, temperature: float = 0.0
 ) -> None:
-    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded."""
+    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded.
+    Says of which tasks no trajectory worked, and why."""
+    ended: list[Ended] = []
+
+    def noting(records: list[FinishedTrajectory]) -> None:
+        made = [record.trajectory for record in records]
+        ended.extend((one.task_id, one.failure_boundary, one.failure_reason) for one in made)
+        sink(records)
+
     with Actor(policy, temperature) as actor:
-        roll_out_all(config, planned, lambda _: [actor], sink, bar, "evaluate")
+        roll_out_all(config, planned, lambda _: [actor], noting, bar, "evaluate")
+    for one in always_failing(ended):
+        say(one.text)
 
 
 def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:
@@ -184,18 +201,21 @@ def explorer_policy(config: Config) -> Policy:
 def summary(rows: Sequence[Evaluation]) -> Summary:
     """What these rows come to; environment failures left out."""
     by_task: dict[str, list[Evaluation]] = {}
+    failed: Counter[str] = Counter()
     for row in rows:
         if row.success is not None:
             by_task.setdefault(row.task_id, []).append(row)
+        elif row.failure_boundary is not None:
+            failed[row.failure_boundary] += 1
     if not by_task:
-        return Summary(None, (None, None), {})
+        return Summary(None, (None, None), {}, dict(failed))
     successes = {task: sum(bool(row.success) for row in of) for task, of in by_task.items()}
     interval = mean_interval(list(successes.values()), [len(of) for of in by_task.values()])
     tasks = {
         task: TaskRate(successes[task] / len(of), len(of), sum(row.reward or 0.0 for row in of) / len(of))
         for task, of in sorted(by_task.items())
     }
-    return Summary(interval.mean, (interval.low, interval.high), tasks)
+    return Summary(interval.mean, (interval.low, interval.high), tasks, dict(failed))
 
 
 def evaluation_of(

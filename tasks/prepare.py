@@ -11,10 +11,11 @@ from environments.pool import SandboxPool
 from environments.registry import environments_of
 from models.soundness import require_sound
 from models.thinkers.thinker import THINKERS
+from rollout.failures import short
 from rollout.interrupt import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
-from schemas.failure import EnvironmentDown, SandboxFailure
+from schemas.failure import EnvironmentDown, FlywheelError, SandboxFailure, all_of
 from schemas.metrics import Metrics
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
@@ -76,10 +77,11 @@ async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
     """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for.
 
     Raises:
-        EnvironmentDown: of some task no page at all could be looked at.
+        EnvironmentDown: some tasks came up with no seed at all; names each.
     """
     pool = SandboxPool(environments_of(config, tasks))
     failures: dict[str, str] = {}
+    down: list[FlywheelError] = []
 
     async def look(task: GuiTask, seed: int) -> list[str]:
         async with pool.lease(task, seed) as sandbox:
@@ -97,13 +99,18 @@ async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
     async def of_task(task: GuiTask) -> list[str]:
         pages = await asyncio.gather(*(again(task, seed) for seed in range(PAGES[task.split])))
         if not any(pages):
-            raise EnvironmentDown(
-                f"{task.task_id}: none of its pages could be looked at in {ATTEMPTS} attempts each: "
-                f"{failures[task.task_id]}.",
-                "`flywheel doctor` looks at its environment; or take the task out of `suite`.",
+            down.append(
+                FlywheelError(
+                    f"{task.task_id}: it came up with none of {len(pages)} seeds, tried {ATTEMPTS} times each: "
+                    f"{short(failures[task.task_id])}.",
+                    "`flywheel doctor` looks at its environment; or take the task out of `suite`.",
+                )
             )
         return [text for page in pages for text in page]
 
     async with pool:
         found = await asyncio.gather(*map(of_task, tasks))
+    if down:
+        told = all_of(down)
+        raise EnvironmentDown(told.problem, told.hint)
     return [text for texts in found for text in texts]

@@ -114,7 +114,7 @@ def show_measured(measured: "Measured") -> None:
     console.print(table)
     rates = measured.rates
     if rates.success is None:
-        console.print("\nNo trajectory could be finished: every one was an environment failure.")
+        console.print(f"\nNo trajectory could be finished: {rates.text}.")
     else:
         interval = "{:.3f} to {:.3f}, 95 %, trajectories".format(*rates.ci)
         console.print(f"\n{measured.policy}: {rates.success:.3f} ({interval})")

@@ -6,9 +6,10 @@ from pathlib import Path
 from apps.calling import call
 from apps.commands.status import show_status, status_of
 from apps.environment import make_prefect_home
-from apps.lakes import open_lake
+from apps.lakes import begun_iterations, open_lake
 from apps.options import print_json
 from apps.report.build import build_report
+from rollout.failures import FailedTask
 from schemas.config import Config
 from schemas.failure import GateRefused
 from schemas.metrics import Metrics
@@ -20,6 +21,7 @@ from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
 from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.stage import result_of
+from tasks.shared.failing import failing, require_any
 from tasks.shared.paths import lake_if_any
 from tasks.turning import require_free
 
@@ -55,6 +57,8 @@ class Collected:
     iteration: int
     stages: dict[str, Metrics]
     """The numbers of `collect` and `filter`, as far as they are finished."""
+    failing: list[FailedTask]
+    """The tasks of which nothing worked."""
     pause: Pause | None
     """What ended it early."""
 
@@ -70,7 +74,8 @@ def collect(config: Config) -> Collected:
     lake = open_lake(config)
     iteration = next_iteration(lake)
     found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
-    return Collected(iteration, {stage: numbers for stage, numbers in found.items() if numbers}, pause)
+    stages = {stage: numbers for stage, numbers in found.items() if numbers}
+    return Collected(iteration, stages, failing(lake, iteration), pause)
 
 
 def _require_free_to_turn(config: Config) -> Lake | None:
@@ -84,6 +89,13 @@ def _require_free_to_turn(config: Config) -> Lake | None:
         require_unpaused(lake)
         require_budget(lake, config.budget)
     return lake
+
+
+def require_collected(config: Config) -> None:
+    """Raises EnvironmentDown where nothing worked that the last iteration begun has rolled out."""
+    lake = open_lake(config)
+    if begun := begun_iterations(lake):
+        require_any(lake, begun[-1].iteration)
 
 
 def show_turned(config: Config, report: Path, as_json: bool) -> None:
@@ -103,4 +115,6 @@ def show_collected(collected: Collected, as_json: bool) -> None:
         return
     stages = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
     out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
+    for one in collected.failing:
+        out().print(one.text, markup=False)
     out().print("flywheel run goes on from there", markup=False)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apps.lakes import begun_iterations
+from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
@@ -21,6 +22,7 @@ from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.running.now import Now, all_now
 from tasks.running.pausing import pause_of
+from tasks.shared.failing import failing
 from tasks.shared.learnt import learnt_from_people
 from tasks.shared.policies import reigning
 from tasks.shared.status import Ends, IterationStatus, success_of
@@ -70,6 +72,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(lake)],
+        "failing": [asdict(one) for one in _failing(lake)],
         "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(lake, lake.version(OVERRIDES.name))],
     }
 
@@ -116,7 +119,7 @@ def view(lake: Lake) -> Group:
         text += _trend([one.rate for one in fixed], fixed[-1].ci)
     if unseen:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
-    text += _rollbacks(lake) + _overrides(lake)
+    text += _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake))
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
     beside = [Text(), _decisions(others)] if others else []
@@ -139,6 +142,12 @@ def _decisions(found: list[Decided]) -> Table:
         at = "{:+.3f} ({:+.2f} to {:+.2f})".format(one.difference, *one.ci) if one.ci else "-"
         table.add_row(one.policy, one.decision, at, one.against or "-")
     return table
+
+
+def _failing(lake: Lake) -> list[FailedTask]:
+    """The tasks of which nothing worked in the last iteration begun."""
+    begun = begun_iterations(lake)
+    return failing(lake, begun[-1].iteration) if begun else []
 
 
 def _rollbacks(lake: Lake) -> str:

@@ -66,23 +66,26 @@ def run(
         else:
             show_plan(plan)
         return
-    from apps.commands.run import show_turned, turn
+    from apps.commands.run import require_collected, show_turned, turn
 
     page, pause = turn(resolved, iterations or resolved.iterations)
     show_turned(resolved, page, as_json)
     if pause:
         raise pause.refusal()
+    require_collected(resolved)
 
 
 def collect(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Roll out and filter the next iteration's trajectories, here or on a cluster; train nothing."""
     from apps.commands.run import collect as collect_next
-    from apps.commands.run import show_collected
+    from apps.commands.run import require_collected, show_collected
 
-    collected = collect_next(resolve(config, overrides))
+    resolved = resolve(config, overrides)
+    collected = collect_next(resolved)
     show_collected(collected, as_json)
     if collected.pause:
         raise collected.pause.refusal()
+    require_collected(resolved)
 
 
 def status(

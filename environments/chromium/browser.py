@@ -2,7 +2,7 @@
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
-that is deleted, and it dies with us even if we are killed outright (`environments.watchdog`).
+that is deleted, and both go with us even if we are killed outright (`environments.watchdog`).
 
 One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
 """
@@ -194,7 +194,8 @@ class Browser:
 async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -> asyncio.subprocess.Process:
     to_read, for_writing = os.pipe()
     for_reading, to_write = os.pipe()
-    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), str(to_read), str(to_write)]
+    ends = (str(to_read), str(to_write))
+    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), *ends, profile]
     try:
         process = await asyncio.create_subprocess_exec(
             *tied, str(path), *FLAGS, f"--host-resolver-rules={rules}", f"--user-data-dir={profile}", "about:blank",
@@ -209,7 +210,7 @@ async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -
 
 
 def _sweep() -> None:
-    """Deletes profiles whose owner was killed before it could."""
+    """Deletes profiles whose owner was killed, and their watchdogs with it, before they could."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{PROFILE}*"):
         owner = leftover.name.removeprefix(PROFILE).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():

@@ -15,7 +15,7 @@ from environments.verifier import Verifier
 from schemas.action import Click
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, all_of
 from schemas.observation import Observation
 
 T = TypeVar("T")
@@ -98,20 +98,33 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         )
 
     def _files(self) -> str:
-        for template, file in self.pages.items():
-            if not file.is_file():
-                raise FlywheelError(
-                    f"`environments.{self.name}.tasks.{template}`: there is no {file}.",
-                    f"Put the page there, or set `{self.page_key}`.",
-                )
+        hint = f"Put the page there, or set `{self.page_key}`."
+        missing = [
+            FlywheelError(f"`environments.{self.name}.tasks.{template}`: there is no {file}.", hint)
+            for template, file in self.pages.items()
+            if not file.is_file()
+        ]
+        if missing:
+            raise all_of(missing)
         return f"{len(self.pages)} there"
 
     async def _starts(self) -> str:
+        """Raises FlywheelError that says of every page what is wrong with it."""
+        still: list[str] = []
+        wrong: list[FlywheelError] = []
         browser = await Browser.launch(self._path())
         try:
-            still = [template for template in self.pages if await self._starts_alike(browser, template)]
+            for template in self.pages:
+                try:
+                    still += [template] if await self._starts_alike(browser, template) else []
+                except FlywheelError as error:
+                    wrong.append(error)
+                    await browser.close()  # what a page did to its browser is not the next one's fault
+                    browser = await Browser.launch(self._path())
         finally:
             await browser.close()
+        if wrong:
+            raise all_of(wrong)
         note = f"; for every seed the same, if that is meant: {', '.join(still)}" if still else ""
         return f"each starts, and looks the same twice{note}"
 

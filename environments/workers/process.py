@@ -27,6 +27,8 @@ END_S = 10.0
 """How long the end of a process and of all that it started may take before it is killed outright."""
 HEAD = struct.Struct(">II")
 """Before each message: its number, which the answer has as well, and how many bytes it has."""
+LEAVE_S = 1.0
+"""How long after its end of the socket a process may take to exit by itself, so that its exit status is its own."""
 SAID = 8
 """Lines of what it printed that are kept."""
 
@@ -146,8 +148,7 @@ class WorkerProcess(Session):
                 raise Lost(f"what {self.place} sends is no answer to {kind}")
             return await self._reader.readexactly(size), True
         except (OSError, asyncio.IncompleteReadError) as error:
-            self.drop()
-            raise Lost(f"{self.place} ended at {kind}: {await self._last_words()}") from error
+            raise Lost(f"{self.place} ended at {kind}{await self._last_words()}") from error
 
     async def _listen(self) -> None:
         """Keeps the last lines that it prints, and lets it never wait for a reader."""
@@ -159,12 +160,16 @@ class WorkerProcess(Session):
             self._said.extend(text for line in lines[-SAID:] if (text := line[:400].decode(errors="replace").strip()))
 
     async def _last_words(self) -> str:
+        """How it exited, as far as it did so by itself, and the last it printed; nothing of it runs afterwards."""
+        self._ended = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), LEAVE_S)
+        code = self._process.returncode
+        self.drop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._listening), END_S)
-        if self._said:
-            return self._said[-1]
-        code = await self._process.wait() if self._listening.done() else None
-        return f"it was ended by signal {code - 128}" if code is not None and code > 128 else "it said nothing"
+        how = "" if code is None else f" by signal {code - 128}" if code > 128 else f" with exit status {code}"
+        return f"{how}: {self._said[-1] if self._said else 'it printed nothing'}"
 
 
 def _framed(number: int, message: str) -> bytes:

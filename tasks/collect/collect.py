@@ -1,6 +1,7 @@
 """Stage: rolls out the curriculum's choices and writes trajectories as they finish."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
@@ -19,6 +20,7 @@ from tasks.running.cluster import shares_out
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
+from tasks.shared.failing import failing
 from tasks.shared.known import Known
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, version_of
@@ -85,6 +87,10 @@ def _numbers(lake: Lake, iteration: int) -> Metrics:
     by_kind = {kind: {"trajectories": len(ended), "successes": sum(ended)} for kind, ended in made.items()}
     say = ", ".join(f"{kind} {sum(ended)} of {len(ended)}" for kind, ended in made.items())
     steps = sum(row["n_steps"] for row in rows)
+    lost = sum(row["success"] is None for row in rows)
+    blameless = f"; {lost} failed, not for the policy's fault" if lost else ""
+    failed = [asdict(one) for one in failing(lake, iteration)]
     return {
-        "trajectories": len(rows), "steps": steps, **by_kind, "say": f"{len(rows)} trajectories; successes: {say}"
+        "trajectories": len(rows), "steps": steps, **by_kind, "failing": failed,
+        "say": f"{len(rows)} trajectories; successes: {say}{blameless}",
     }  # fmt: skip

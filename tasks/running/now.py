@@ -93,7 +93,7 @@ class Moment:
     def read(self) -> Now:
         """All of it, with the sandboxes that are leased."""
         with self._lock:
-            return self._now.model_copy(update={"heard": time.time(), "sandboxes": leased_now()})
+            return self._now.model_copy(update={"sandboxes": leased_now(), "heard": time.time()})
 
     def _set(self, now: Now) -> None:
         with self._lock:

@@ -250,14 +250,18 @@ asyncio.run(main())
 """
 
 
-def test_no_browser_is_left_when_the_parent_is_killed_outright():
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+def test_no_browser_and_no_profile_is_left_when_the_parent_is_killed_outright(tmp_path: Path):
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "ready\n"
         began = browsers(parent.pid)
-        assert began
+        assert began and list(tmp_path.glob("flywheel-browser-*"))
+        everything = psutil.Process(parent.pid).children(recursive=True)
         parent.send_signal(signal.SIGKILL)
-    assert left((one.pid for one in began), 10) == []
+    assert left((one.pid for one in everything), 10) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_practice_page_is_full_of_named_things_and_rewards_a_click_on_the_one_it_names():

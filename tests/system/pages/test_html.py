@@ -245,6 +245,19 @@ def test_doctor_says_what_is_wrong_with_a_page(text: str, tmp_path: Path) -> Non
     assert not found.ok and BROKEN[text] in found.detail and found.detail.count("mine.html") == 1
 
 
+def test_doctor_names_every_page_that_is_wrong_in_one_go(tmp_path: Path) -> None:
+    text, other = list(BROKEN)[:2]
+    environment = pages(tmp_path, one=text, well=DRAWN, two=other)
+    found = environment.probes()[-1].check()
+    assert not found.ok
+    assert f"one.html: {BROKEN[text]}" in found.detail and f"two.html: {BROKEN[other]}" in found.detail
+    assert "well.html" not in found.detail and found.hint == "Open it by hand."
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.html").unlink()
+    missing = environment.probes()[0].check().detail
+    assert all(f"environments.mine.tasks.{name}`: there is no" in missing for name in ("one", "two"))
+
+
 def test_a_task_without_a_page_is_refused_before_a_browser_starts(tmp_path: Path) -> None:
     environment = form(tmp_path)
     assert all(probe.check().ok for probe in environment.probes())

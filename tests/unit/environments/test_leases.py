@@ -243,14 +243,14 @@ def test_idle_hosts_rest_but_for_one_until_there_is_need_of_them() -> None:
     asyncio.run(run())
 
 
-def test_what_is_leased_is_listed_with_its_trajectory() -> None:
+def test_what_is_leased_is_listed_with_its_kind_and_trajectory() -> None:
     async def run() -> None:
         leases, _, clock = together()
         await leases.start()
         async with leases.lease(TASK, 7, "0-a-7"):
             clock.now = 5.0
             (listed,) = leased_now()
-            assert (listed.environment, listed.seed, listed.trajectory_id) == ("fake", 7, "0-a-7")
+            assert (listed.environment, listed.kind, listed.seed, listed.trajectory_id) == ("fake", "fake", 7, "0-a-7")
             assert listed.silent_s == 5.0
         assert not leased_now()
         await leases.close()

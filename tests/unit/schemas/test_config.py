@@ -60,6 +60,11 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ("train.dual_clip=1", r"unknown key `train\.dual_clip`; did you mean `train\.group\.dual_clip` or"),
         ("train.group.dual_clip=1", r"Config: `train\.group\.dual_clip`: [^`]*greater than 1 \(got 1\)\.$"),
         (
+            'environments={"html":{"browser_count":2}}',
+            r"`environments\.html\.browser_count`\. Did you mean `browsers`\?",
+        ),
+        ('environments={"html":{"num_pages":2}}', r"`environments\.html\.num_pages`\. Did you mean `pages`\?"),
+        (
             'environments={"html":{"tasks":{"form":{"instruction":"Send.","max_stps":3}}}}',
             r"Unknown key `environments\.html\.tasks\.form\.max_stps`\. Did you mean `max_steps`\?",
         ),

@@ -48,8 +48,12 @@ def test_a_page_whose_sandbox_dies_is_looked_at_again(config: Config, monkeypatc
     assert asyncio.run(_texts(config, tasks)) == whole and failed
 
 
-def test_a_task_none_of_whose_pages_can_be_looked_at_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_that_comes_up_with_no_seed_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [task for task in catalog(config) if task.split == "train"]
     failing(monkeypatch, lambda _, task: task.template == "two-steps")
-    with pytest.raises(EnvironmentDown, match=r"fake/two-steps.*the box is gone.*doctor"):
+    with pytest.raises(EnvironmentDown, match=r"^fake/two-steps: it came up with none of 12 seeds, .*is gone\. `flywh"):
         asyncio.run(_texts(config, tasks))
+    failing(monkeypatch, lambda _, task: True)
+    with pytest.raises(EnvironmentDown, match=r"fake/click-target.* fake/two-steps") as down:
+        asyncio.run(_texts(config, tasks))
+    assert str(down.value).count("doctor") == 1

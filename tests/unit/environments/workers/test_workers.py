@@ -74,8 +74,8 @@ def test_episodes_are_played_one_after_the_other_in_one_process_each_with_its_se
 
 
 ENDS = {
-    "die": "the worker foreign_worker ended at step: a last word",
-    "kill": "the worker foreign_worker ended at step: it was ended by signal 9",
+    "die": "the worker foreign_worker ended at step with exit status 3: a last word",
+    "kill": "the worker foreign_worker ended at step by signal 9: it printed nothing",
     "hang": "no answer to type within 3 s",
     "garble": "what the worker foreign_worker sends is no answer to step",
     "flood": "what the worker foreign_worker sends is no answer to step",
@@ -227,7 +227,10 @@ def test_a_start_that_is_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("variable", "reason"),
     [
-        ("LACKS", "ended at state: ModuleNotFoundError: No module named 'a_package_that_nobody_has'"),
+        (
+            "LACKS",
+            "ended at state with exit status 1: ModuleNotFoundError: No module named 'a_package_that_nobody_has'",
+        ),
         ("NEVER", "the worker foreign_worker did not begin within 1 s"),
     ],
 )

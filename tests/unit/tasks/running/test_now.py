@@ -52,6 +52,13 @@ def test_sandboxes_are_listed_while_they_are_leased() -> None:
     assert MOMENT.read().sandboxes == ()
 
 
+def test_a_sandbox_is_never_older_than_the_moment_that_lists_it() -> None:
+    number = list_lease(lambda _: Leased(environment="fake", task_id="fake/two-steps", seed=7, since=time.time()))
+    moment = MOMENT.read()
+    unlist_lease(number)
+    assert moment.heard >= moment.sandboxes[0].since
+
+
 def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.05)
     MOMENT.enter("run", 1, "train")
