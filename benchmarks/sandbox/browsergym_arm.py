@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+import browsergym.miniwob  # noqa: F401  (registers itself)
 import gymnasium
 from browsergym.core.action.highlevel import HighLevelActionSet
 from clicks import clicks

@@ -5,8 +5,9 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.sandbox.clicks import Tally
@@ -39,22 +40,26 @@ def browsergym_python() -> Path:
 @contextmanager
 def browsergym_workers(processes: int) -> Iterator[list[Worker]]:
     """Worker processes of the peer."""
-    environment = {
+    given = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(HERE), str(FOREIGN))),
         "FLYWHEEL_BROWSER": str(find_browser()),
         "MINIWOB_URL": f"{html_folder().as_uri()}/",
     }
     command = [str(browsergym_python()), str(HERE / "browsergym_arm.py")]
-    workers = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        for _ in range(processes)
-    ]
-    try:
-        yield workers
-    finally:
-        for worker in workers:
-            worker.communicate(timeout=60)
+    with ExitStack() as folders:
+        temporary = [folders.enter_context(TemporaryDirectory(prefix="flywheel-")) for _ in range(processes)]
+        workers = [
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**given, "TMPDIR": folder}
+            )
+            for folder in temporary
+        ]
+        try:
+            yield workers
+        finally:
+            for worker in workers:
+                worker.communicate(timeout=60)
 
 
 async def ask_browsergym(
