@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from models.language_model import LanguageModel
 from models.precision import compute_dtype
 from models.safe import SAFE_WEIGHTS
 from models.sampling import choose
+from models.serving.prefill import Prefill
 from models.serving.seen import SeenScreens
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
@@ -25,8 +26,8 @@ from schemas.failure import CheckpointError, UsageError
 class TransformersModel(LanguageModel):
     """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`, in batches, padded on the left.
 
-    A row's random numbers are its seed's own, so what it samples depends on the others of its batch only as far as
-    rounding does.
+    A row's random numbers are its seed's own, so what it samples depends on the others of its batch, and on the prompts
+    before it whose beginning is not computed again, only as far as rounding does.
 
     Args:
         directory: the model.
@@ -57,6 +58,7 @@ class TransformersModel(LanguageModel):
         if device == "cpu" and self.model.dtype == torch.bfloat16:
             self.model.to(compute_dtype())
         self._seen = SeenScreens(self.model, config.seen_screens_mb * 1_000_000)
+        self._prefill = Prefill(self.model, self._seen, config.prefix_mb * 1_000_000)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
@@ -80,9 +82,9 @@ class TransformersModel(LanguageModel):
             return_tensors="pt",
             processor_kwargs={"padding": True, "padding_side": "left"},
         ).to(self.model.device)
-        self._seen.next = [_name(part) for chat in chats for message in chat for part in _pictures(message)]
+        given = self._prefill(inputs, [_names(chat) for chat in chats])
         out = self.model.generate(
-            **inputs, do_sample=False, repetition_penalty=1.0, max_new_tokens=max_tokens, logits_processor=[sampler]
+            **given, do_sample=False, repetition_penalty=1.0, max_new_tokens=max_tokens, logits_processor=[sampler]
         )
         replies = out[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
@@ -122,13 +124,12 @@ def _device(precision: str, device: str) -> str:
     return "cpu" if device == "cpu" or precision == "int8" or not torch.cuda.is_available() else "cuda"
 
 
-def _pictures(message: Message) -> list[dict[str, Any]]:
-    return [part for part in message["content"] if part["type"] == "image"]
-
-
-def _name(part: dict[str, Any]) -> Hashable:
-    """What a picture is known by: it looks the same where its PNG and the size it is shown in are the same."""
-    return hashlib.blake2b(part["observation"].png).digest(), part.get("limits")
+def _names(chat: Sequence[Message]) -> list[int]:
+    """What its pictures are known by: two look the same where PNG and the size they are shown in are the same. Below 0,
+    so that none is a token's."""
+    shown = [part for message in chat for part in message["content"] if part["type"] == "image"]
+    seen = [repr(part.get("limits")).encode() + part["observation"].png for part in shown]
+    return [-1 - int.from_bytes(hashlib.blake2b(one, digest_size=16).digest()) for one in seen]
 
 
 def _with_images(message: Message) -> Message:

@@ -206,6 +206,10 @@ class PolicyConfig(Section):
     seen_screens_mb: Whole = 1024
     """Memory there for what the vision tower made of the screens seen last, which the next steps show again; 0: none.
     A screen of 1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
+    prefix_mb: Whole = 2048
+    """Memory there for keys and values of the prompts seen last, so that a step computes only what follows the longest
+    beginning that its prompt shares with one of them; 0: none. 4,000 tokens take some 230 MB in Qwen2.5-VL of 7 billion
+    weights, so a batch of 8 fits; of more trajectories at once than fit little is found but what all prompts share."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: whole attention heads of 32."""

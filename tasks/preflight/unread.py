@@ -147,7 +147,7 @@ LAUNCHED = ("launch", "machines", "restarts", "hung_s")
 """Keys of `train` that say where a training runs: today's count, also where an older one is repeated."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "train": ("keep_policies", *LAUNCHED),
-    "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "server"),
+    "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "prefix_mb", "server"),
     "filter": (),
     "think": (),
     "seed": (),
@@ -215,7 +215,7 @@ RULES = (
         "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
     ),
     Rule(
-        ("policy.batch", "policy.seen_screens_mb"),
+        ("policy.batch", "policy.seen_screens_mb", "policy.prefix_mb"),
         lambda config: _is_fast(config) or _acts_elsewhere(config),
         "the small policy takes all that wait at once, and a server as it likes",
         "Remove it.",

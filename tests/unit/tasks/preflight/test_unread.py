@@ -38,6 +38,7 @@ def base(tmp_path: Path) -> str:
         (["annotate.perception=[]", "train.perception=0.2"], "train.perception"),
         (["policy.device=cuda"], "policy.device"),
         (["policy.batch=4"], "policy.batch"),
+        (["policy.prefix_mb=4"], "policy.prefix_mb"),
         (["policy.server.retries=1"], "policy.server.retries"),
         (["policy.server.url=http://host/v1", "policy.precision=int8"], "policy.precision"),
         (["policy.server.url=http://host/v1", "policy.device=cuda"], "policy.device"),

@@ -1,0 +1,83 @@
+"""Keys and values of the prompts seen last, found by the longest beginning that a prompt has in common with one."""
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+
+from torch import Tensor
+
+Prompt = tuple[int, ...]
+"""A prompt's tokens; those of a picture are all the number that it is known by, which is below 0."""
+Layers = list[tuple[Tensor, Tensor]]
+"""Keys and values of each layer, (1, heads, tokens, width)."""
+
+
+class Prefixes:
+    """What was computed of prompts, up to a bound.
+
+    Args:
+        most_bytes: how much is kept once `trim` is called; what was used longest ago goes first.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self.held = most_bytes, 0
+        self._kept: OrderedDict[Prompt, Layers] = OrderedDict()
+        self._sorted: list[Prompt] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def longest(self, prompt: Prompt) -> Layers | None:
+        """Of the most of its beginning that is known, which counts as used now; None if not even its first token is."""
+        # among sorted prompts none has more in common with this one than those it would stand between
+        place = bisect_left(self._sorted, prompt)
+        beside = self._sorted[max(0, place - 1) : place + 1]
+        nearest = max(beside, key=lambda other: _common(other, prompt), default=())
+        shared = _common(nearest, prompt)
+        if not shared:
+            return None
+        self._kept.move_to_end(nearest)
+        return cut(self._kept[nearest], shared)
+
+    def keep(self, prompt: Prompt, layers: Layers) -> None:
+        """Keeps it in the place of what is a beginning of it; does nothing where it is a beginning of another."""
+        place = bisect_left(self._sorted, prompt)
+        if place < len(self._sorted) and _begins(self._sorted[place], prompt):
+            return
+        if place and _begins(prompt, self._sorted[place - 1]):
+            self._drop(self._sorted[place - 1])
+        insort(self._sorted, prompt)
+        self._kept[prompt] = layers
+        self.held += _bytes(layers)
+
+    def trim(self) -> None:
+        """Drops what is above the bound."""
+        while self.held > self._most:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, prompt: Prompt) -> None:
+        self.held -= _bytes(self._kept.pop(prompt))
+        del self._sorted[bisect_left(self._sorted, prompt)]
+
+
+def cut(layers: Layers, tokens: int) -> Layers:
+    """Those of the first tokens."""
+    return [(keys[:, :, :tokens], values[:, :, :tokens]) for keys, values in layers]
+
+
+def length(layers: Layers | None) -> int:
+    """Of how many tokens they are."""
+    return layers[0][0].shape[2] if layers else 0
+
+
+def _begins(prompt: Prompt, beginning: Prompt) -> bool:
+    return prompt[: len(beginning)] == beginning
+
+
+def _common(one: Prompt, other: Prompt) -> int:
+    """How many tokens they begin with that are the same."""
+    least = min(len(one), len(other))
+    return next((at for at in range(least) if one[at] != other[at]), least)
+
+
+def _bytes(layers: Layers) -> int:
+    return sum(part.numel() * part.element_size() for layer in layers for part in layer)

@@ -1,0 +1,126 @@
+"""Steps of trajectories whose prompts go on from earlier ones: what is said is what would be said without."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.policy import Context
+from models.random_vlm import build_random
+from models.vlm import VlmPolicy
+from schemas.observation import Turn
+from tests.unit.models.serving.test_local import policy
+from tests.unit.models.test_vlm import TEXTS, screen
+
+SIZES = ((96, 64), (128, 64), (96, 96))
+
+
+def steps(number: int, count: int = 4, instruction: str = TEXTS[0]) -> list[Context]:
+    """The contexts of a trajectory, whose screens differ by it, and in size from one to the next."""
+    screens = [screen(3 * number + at, SIZES[(number + at) % 3]) for at in range(count)]
+    turns = tuple(Turn(f"Wait for {at}.", "wait()", one) for at, one in enumerate(screens))
+    return [Context(instruction, turns[:at], screens[at], 10 * number + at) for at in range(count)]
+
+
+def batches(count: int = 4) -> list[list[Context]]:
+    """Three trajectories step by step, one of them twice and one a step behind: rows of different lengths."""
+    first, second = steps(0, count), steps(1, count, TEXTS[9])
+    again = [replace(one, seed=one.seed + 100) for one in first]
+    return [[first[at], second[at], again[at], first[max(0, at - 1)]] for at in range(count)]
+
+
+def whole(directory: Path, **keys: Any) -> VlmPolicy:
+    """Computes all of every prompt, screens included."""
+    return policy(directory, prefix_mb=0, seen_screens_mb=0, **keys)
+
+
+def computed(model: VlmPolicy) -> list[int]:
+    """How many tokens the language model is given from now on, call by call."""
+    seen: list[int] = []
+    language: Any = model.model.model.base_model.language_model  # type: ignore[attr-defined]
+    language.register_forward_pre_hook(
+        lambda _, __, given: seen.append(given["inputs_embeds"].shape[:2].numel()), with_kwargs=True
+    )
+    return seen
+
+
+def assert_alike(one: VlmPolicy, other: VlmPolicy, contexts: list[Context], temperature: float) -> None:
+    for made, wanted in zip(one.act(contexts, temperature), other.act(contexts, temperature), strict=True):
+        assert made.token_ids == wanted.token_ids
+        assert made.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
+def test_steps_that_go_on_from_earlier_prompts_say_what_whole_prompts_say(kind: Any, tmp_path: Path) -> None:
+    build_random(kind, TEXTS, 0, tmp_path / kind)
+    for images in (1, 2, 5):
+        reuses, plain = (make(tmp_path / kind, history_images=images) for make in (policy, whole))
+        ours, theirs = computed(reuses), computed(plain)
+        for contexts in batches():
+            for temperature in (0.0, 1.0):
+                assert_alike(reuses, plain, contexts, temperature)
+        assert sum(ours) < sum(theirs) / 2
+
+
+def test_a_step_computes_only_what_comes_after_the_last_one_s_prompt(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model, plain = (make(tmp_path / "model", history_images=5, max_new_tokens=1) for make in (policy, whole))
+    ours, theirs = computed(model), computed(plain)
+    first, second = steps(0)[:2]
+    for one in (first, first, second):
+        assert_alike(model, plain, [one], 0.0)
+    prompt, _, longer = theirs
+    assert ours == [prompt - 1, 1, 1, longer - prompt, 1]
+
+
+def test_rows_of_a_batch_share_what_they_begin_with(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model = policy(tmp_path / "model", max_new_tokens=1)
+    model.model._prefill._kept._most = 1  # type: ignore[attr-defined]
+    ours = computed(model)
+    first = steps(0)[0]
+    model.act([replace(first, seed=seed) for seed in range(4)], 1.0)
+    assert len(ours) == 2 and ours[1] == 4
+    assert model.model._prefill._kept.held == 0  # type: ignore[attr-defined]
+
+
+def test_a_picture_of_the_same_size_is_not_taken_for_another(tmp_path: Path) -> None:
+    build_random("qwen2_5_vl", TEXTS, 0, tmp_path / "model")
+    reuses, plain = policy(tmp_path / "model"), whole(tmp_path / "model")
+    one = steps(0)[0]
+    other = replace(one, observation=screen(7, SIZES[0]))
+    for contexts in ([one], [other], [one, other]):
+        assert_alike(reuses, plain, contexts, 0.0)
+
+
+def test_what_is_kept_of_prompts_stays_within_its_bound(tmp_path: Path) -> None:
+    build_random("qwen3_vl", TEXTS, 0, tmp_path / "model")
+    model, plain = policy(tmp_path / "model"), whole(tmp_path / "model")
+    kept: Any = model.model._prefill._kept  # type: ignore[attr-defined]
+    kept._most = 500_000
+    for contexts in batches():
+        assert_alike(model, plain, contexts, 1.0)
+        tensors = [part for layers in kept._kept.values() for layer in layers for part in layer]
+        assert 0 < sum(part.untyped_storage().nbytes() for part in tensors) == kept.held <= 500_000
+
+
+def test_new_weights_begin_with_nothing(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        build_random("qwen3_vl", TEXTS, seed, tmp_path / str(seed))
+    policy(tmp_path / "0").act(steps(0)[:2])
+    new, plain = policy(tmp_path / "1"), whole(tmp_path / "1")
+    assert_alike(new, plain, steps(0)[:2], 0.0)
+
+
+def test_a_model_whose_cache_forgets_is_left_alone(tmp_path: Path) -> None:
+    build_random("qwen2_5_vl", TEXTS, 0, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config["text_config"] |= {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
+    config["text_config"].pop("layer_types", None)
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    reuses, plain = (make(tmp_path / "model", history_images=2) for make in (policy, whole))
+    for contexts in batches(2):
+        assert_alike(reuses, plain, contexts, 1.0)
+    assert len(reuses.model._prefill._kept) == 0  # type: ignore[attr-defined]
