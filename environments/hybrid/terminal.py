@@ -1,9 +1,9 @@
 """A terminal in a jail: one bash that keeps its folder and variables from command to command.
 
 Each command goes in as one line that ends with a print of ours: a mark with a word, made up for this line, that no
-process is given; what comes out before the mark is the command's. A command has no keyboard (its input is empty), a time and an amount of output. One
-that uses them up is interrupted as by ctrl-c, then killed with the shell, which starts anew in the same files; if even
-that does not help, the jail is ended, and so is the trajectory.
+process is given; what comes out before the mark is the command's. A command has no keyboard (its input is empty), a
+time and an amount of output. One that uses them up is interrupted as by ctrl-c, then killed with the shell, which
+starts anew in the same files; if even that does not help, the jail is ended, and so is the trajectory.
 
 The shell is the policy's own, so a command that takes it to pieces may learn the word of its mark and print it first.
 That gains it a wrong status, folder or end of its own command and nothing else: no reward reads them, a mark has few

@@ -18,10 +18,10 @@ from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
 from environments.hybrid.files import Files
 from environments.hybrid.jail import Limits, owner
-from environments.hybrid.seccomp import REFUSED, program
 from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import MOST_OUTPUT, Terminal
 from environments.hybrid.trial import answers_of
+from environments.seccomp import REFUSED, SOCKETS, program, sockets
 from schemas.failure import ActionFailure, SandboxFailure
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, run
 
@@ -249,5 +249,6 @@ def jails_of(process: int) -> list[int]:
 
 
 def test_the_filter_is_made_for_the_machines_whose_numbers_are_known() -> None:
-    assert len(program("x86_64")) == len(program("aarch64")) == 8 * (2 * len(REFUSED) + 13)
-    assert program("riscv64") == b""
+    assert len(program("x86_64")) == len(program("aarch64")) == 8 * (2 * len(REFUSED) + len(SOCKETS) + 18)
+    assert len(sockets("x86_64")) == len(sockets("aarch64")) == 8 * (len(SOCKETS) + 12)
+    assert program("riscv64") == sockets("riscv64") == b""
