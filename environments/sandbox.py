@@ -1,11 +1,12 @@
 """The seam between a policy and where it acts: one sandbox, one task, one seed, one final lifecycle.
 
 `start`, then any number of `observe`, `perform` and `verify`, at most one `conclude`, then `stop`. The public methods
-are final: they keep the time and turn a hung sandbox into a `SandboxFailure`; an environment writes the underscored
-ones.
+are final: they keep the time and turn a hung sandbox into a `SandboxFailure`, and so any error that nobody foresaw; an
+environment writes the underscored ones. So nothing that a page answers or a policy does ends more than its trajectory.
 """
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -14,11 +15,13 @@ from typing import Any, TypeVar, final
 from environments.verifier import Verifier
 from schemas.action import TERMINAL, Action, CallUser, Finished
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import SandboxFailure
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
+from schemas.text import storable
 
 T = TypeVar("T")
+_LONGEST_REASON = 400
 
 
 class Sandbox(ABC):
@@ -106,16 +109,30 @@ class Sandbox(ABC):
         limit_s = limit_s or self._limits.step_timeout_s
         self._asking += 1
         try:
+            return await self._answered(work, what, limit_s)
+        except (TrajectoryFailure, FlywheelError):
+            raise
+        except Exception as error:
+            raise SandboxFailure(_unforeseen(what, error)) from error
+        finally:
+            self._asking -= 1
+            self._asked = self.clock()
+
+    async def _answered(self, work: Coroutine[Any, Any, T], what: str, limit_s: float) -> T:
+        try:
             async with asyncio.timeout(limit_s):
                 return await work
         except TimeoutError as error:
             await self._abandon()
             raise SandboxFailure(f"no answer to {what} within {limit_s:g} s") from error
-        finally:
-            self._asking -= 1
-            self._asked = self.clock()
 
     async def _give_back(self) -> None:
+        try:
+            await self._ended()
+        except Exception as error:  # what it came to is known by now, and the next lease is another sandbox
+            logging.getLogger(__name__).warning(_unforeseen("stop", error))
+
+    async def _ended(self) -> None:
         try:
             async with asyncio.timeout(self._limits.step_timeout_s):
                 await self._stop()
@@ -143,3 +160,8 @@ class Sandbox(ABC):
     async def _abandon(self) -> None:
         """Called when the box hangs: ends what may hang with it."""
         return
+
+
+def _unforeseen(what: str, error: Exception) -> str:
+    """The reason that names an error of a sandbox's own code, or of what it was answered."""
+    return storable(f"{what}: {type(error).__name__}: {error}"[:_LONGEST_REASON])

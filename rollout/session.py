@@ -1,7 +1,7 @@
 """One trajectory: a policy acts in one leased sandbox, and every step of it is recorded.
 
-Nothing is raised for what a policy generates or a sandbox does: whatever ends a trajectory is in its rows, blamed on
-one boundary.
+Nothing is raised for what a policy generates or a sandbox does (`Sandbox` makes a failure of every error of its own):
+whatever ends a trajectory is in its rows, blamed on one boundary.
 """
 
 import hashlib

@@ -80,12 +80,13 @@ class WireSession:
         if not isinstance(data, dict):
             return refused(INVALID, "`data` is no object.", errors=[])
         try:
-            return await (self._reset(data) if kind == "reset" else self._step(data))
+            asked = self._asked(data) if kind == "reset" else action_of(_without(data, "metadata"))
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False, include_input=False)
             return refused(INVALID, "Invalid action", errors=errors)
         except ValueError as error:
             return refused(INVALID, str(error), errors=[])
+        return await (self._reset(*asked, data) if isinstance(asked, tuple) else self._step(asked))
 
     async def close(self) -> None:
         """Gives the sandbox back."""
@@ -104,8 +105,7 @@ class WireSession:
         if place is not None:
             self._serving.give_back(place)
 
-    async def _reset(self, data: Mapping[str, Any]) -> Message:
-        task, seed = self._asked(data)
+    async def _reset(self, task: GuiTask, seed: int, data: Mapping[str, Any]) -> Message:
         await self._end()
         if not await self._taken(task.environment):
             size = self._serving.pool.sizes[task.environment]
@@ -160,8 +160,7 @@ class WireSession:
         self._episode = _Episode(name, task, seed, sandbox, elements, verifier, lease)
         return self._episode
 
-    async def _step(self, data: Mapping[str, Any]) -> Message:
-        action = action_of({key: value for key, value in data.items() if key != "metadata"})
+    async def _step(self, action: Action) -> Message:
         episode = self._episode
         if episode is None or episode.over:
             why = "No episode has begun" if episode is None else "The episode is over"
@@ -214,6 +213,10 @@ class WireSession:
             environment=episode.task.environment,
             lease_s=round(time.monotonic() - episode.since, 3),
         )
+
+
+def _without(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key != name}
 
 
 async def _performed(sandbox: Sandbox, action: Action) -> str | None:

@@ -78,6 +78,19 @@ def _syscall(name: str, x86_64: int, aarch64: int, *arguments: object) -> str:
     )
 
 
+def _family(name: str, number: int) -> str:
+    """Makes a socket of a family; any kind of one is an escape."""
+    return _python(
+        "import socket",
+        "for kind in (1, 2, 3, 5):",
+        "    try:",
+        f"        socket.socket({number}, kind).close()",
+        f"        print('{MARK}')",
+        "    except OSError:",
+        f"        print('{name} refused')",
+    )
+
+
 def _if(condition: str) -> str:
     return f"{condition} && echo {MARK}"
 
@@ -112,6 +125,9 @@ def escapes(there: Host) -> dict[str, str]:
             f"print('{MARK}')",
         ),
         "raw packets": _python("import socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)", f"print('{MARK}')"),
+        "the host of a virtual machine": _family("AF_VSOCK", 40),
+        "the kernel's own ciphers": _family("AF_ALG", 38),
+        "a pair of sockets of another family": _syscall("socketpair", 53, 199, 30, 1, 0, "b' ' * 8"),
         "a device node": _if("mknod disk b 8 0"),
         "the host's devices": _if("ls /dev | grep -E '^(sd|vd|nvme|mem|kmem|kvm|fuse|loop|nvidia)'"),
         "the kernel's memory": _if("head -c 1 /proc/kcore"),

@@ -177,10 +177,10 @@ def _listed(files: Mapping[str, bytes]) -> list[dict[str, str]]:
 
 
 async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subprocess.Process:
-    accounts = isolation.account_files() if folder is None else {}
+    files = isolation.memory_files() if folder is None else {}
     home, temporary = (isolation.HOME, "/tmp") if folder is None else (f"{folder}/home", f"{folder}/tmp")
     if folder is None:
-        before = isolation.walls(HOME_MB, accounts)
+        before = isolation.walls(HOME_MB, files)
     else:
         Path(home).mkdir()
         Path(temporary).mkdir()
@@ -188,12 +188,12 @@ async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subproc
     inner = [sys.executable, "-P", "-m", _MODULE, str(width), str(height), home]
     try:
         return await asyncio.create_subprocess_exec(
-            *before, *inner, pass_fds=tuple(accounts.values()), start_new_session=True, limit=MOST_BYTES,
+            *before, *inner, pass_fds=tuple(files.values()), start_new_session=True, limit=MOST_BYTES,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=isolation.environment(home, temporary), cwd=None if folder is None else home,
         )  # fmt: skip
     finally:
-        for descriptor in accounts.values():
+        for descriptor in files.values():
             os.close(descriptor)
 
 

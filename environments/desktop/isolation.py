@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from environments.bubblewrap import bubblewrap, owned, programs
+from environments.seccomp import sockets
 from schemas.failure import FlywheelError
 
 HOME = "/home/user"
@@ -29,6 +30,7 @@ _ACCOUNTS = {
     "group": f"root:x:0:\nuser:x:{USER}:\n",
     "hosts": "127.0.0.1 localhost desktop\n",
 }
+_FILTER = "filter"
 _OPEN = "Set environments.NAME.isolation=none to let desktops see this machine, where you trust who acts in them."
 
 
@@ -55,12 +57,12 @@ def environment(home: str, temporary: str) -> dict[str, str]:
     }
 
 
-def walls(megabytes: int, accounts: dict[str, int]) -> list[str]:
+def walls(megabytes: int, files: dict[str, int]) -> list[str]:
     """The command that a desktop's own follows, with its namespaces.
 
     Args:
         megabytes: what its home may hold, and as much its temporary files.
-        accounts: open files with the contents of `accounts_files`, by name.
+        files: open files of `memory_files`, by name.
     """
     size = ["--size", str(megabytes << 20), "--tmpfs"]
     command = [
@@ -73,17 +75,19 @@ def walls(megabytes: int, accounts: dict[str, int]) -> list[str]:
         command += ["--ro-bind", source, place]
     for options in programs():
         command += options
-    for name, descriptor in accounts.items():
-        command += ["--file", str(descriptor), f"/etc/{name}"]
+    for name, descriptor in files.items():
+        command += ["--seccomp", str(descriptor)] if name == _FILTER else ["--file", str(descriptor), f"/etc/{name}"]
     return [*command, "--chdir", HOME, "--"]
 
 
-def account_files() -> dict[str, int]:
-    """Files in memory with the names of the users, hosts and groups of a desktop, to be closed by the caller."""
+def memory_files() -> dict[str, int]:
+    """Files in memory with the names of the users, hosts and groups of a desktop, and the filter of its system calls
+    where there is one for this machine; to be closed by the caller."""
+    contents = {name: content.encode() for name, content in _ACCOUNTS.items()}
     found: dict[str, int] = {}
-    for name, content in _ACCOUNTS.items():
+    for name, content in (contents | ({_FILTER: sockets()} if sockets() else {})).items():
         found[name] = os.memfd_create(name)
-        os.write(found[name], content.encode())
+        os.write(found[name], content)
         os.lseek(found[name], 0, os.SEEK_SET)
     return found
 
@@ -101,14 +105,14 @@ def _seen() -> Iterator[tuple[str, str]]:
 @cache
 def require_walls() -> str:
     """Says that namespaces can be made here; raises FlywheelError where they cannot."""
-    accounts = account_files()
+    files = memory_files()
     try:
-        command = [*walls(1, accounts), "/bin/true"]
-        done = subprocess.run(command, pass_fds=tuple(accounts.values()), capture_output=True, text=True, timeout=20)
+        command = [*walls(1, files), "/bin/true"]
+        done = subprocess.run(command, pass_fds=tuple(files.values()), capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError) as error:
         raise FlywheelError(f"bubblewrap does not run: {error}.", _OPEN) from error
     finally:
-        for descriptor in accounts.values():
+        for descriptor in files.values():
             os.close(descriptor)
     if done.returncode:
         answer = done.stderr.strip()[-200:] or f"it ends with {done.returncode}"

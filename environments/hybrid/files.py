@@ -1,15 +1,16 @@
 """The files of a jail as the host reads and writes them: below one descriptor, and never through a link.
 
 What is there was made by a policy. So every name is opened from the folder before it, links are not followed, only
-plain files are read, and no more of them than asked for. As root all of it is done as the user of the jail, so that
-nothing is read or written there that the jail itself could not.
+plain files are read, and no more of them than asked for. What a reward asks (`seen`) is answered whatever the rights of
+a file, so that what cannot be read is not taken for what is not there. As root all of it is done as the user of the
+jail, so that nothing is read or written there that the jail itself could not.
 """
 
 import ctypes
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -32,7 +33,18 @@ class Entry:
     folder: bool
     size: int
     """Bytes of a file; 0 of anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What stands at a path."""
+
+    content: bytes | None = None
+    """Of a plain file; None of one that is too large, and of anything else."""
+    folder: bool = False
     executable: bool = False
+    link: str | None = None
+    """Where it leads, if it is a link."""
 
 
 class Files:
@@ -64,21 +76,35 @@ class Files:
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode):
                 raise OSError(f"{path} is no plain file")
-            content = b""
-            while len(content) <= most and (part := os.read(file, most + 1 - len(content))):
-                content += part
-        if len(content) > most:
+            content = _read(file, most)
+        if content is None:
             raise ValueError(f"{path} is larger than {most:,} bytes")
         return content
 
-    def found(self, path: str) -> Entry | None:
-        """What is at a path; None if nothing is."""
+    def seen(self, path: str, most: int = MOST_BYTES) -> Seen | None:
+        """What stands at a path, even if the jail's user has taken the rights to it from himself: they are given for as
+        long as this takes, and taken again. None only if nothing stands there, and no link above it leads elsewhere."""
         *above, name = _parts(path)
-        try:
-            with self._acting(), self._opened("/".join(above), _FOLDER) as folder:
-                return self._entry(folder, name)
-        except OSError:
-            return None
+        with self._acting(), ExitStack() as stack:
+            folder = self._root
+            stack.enter_context(_lent(folder, stat.S_IXUSR))
+            try:
+                for part in above:
+                    folder = stack.enter_context(_handle(part, folder, stat.S_IXUSR))
+                    if stat.S_ISLNK(os.fstat(folder).st_mode):
+                        return Seen()
+                file = stack.enter_context(_handle(name, folder, stat.S_IRUSR))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except PermissionError:
+                return Seen()
+            about = os.fstat(file)
+            if stat.S_ISLNK(about.st_mode):
+                return Seen(link=os.readlink("", dir_fd=file))
+            if not stat.S_ISREG(about.st_mode):
+                return Seen(folder=stat.S_ISDIR(about.st_mode))
+            content = _content(file, most) if about.st_size <= most else None
+            return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Writes a file, with the folders that it needs; raises OSError if that is not possible."""
@@ -132,9 +158,7 @@ class Files:
             about = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return None
-        plain = stat.S_ISREG(about.st_mode)
-        size = about.st_size if plain else 0
-        return Entry(name, stat.S_ISDIR(about.st_mode), size, plain and bool(about.st_mode & stat.S_IXUSR))
+        return Entry(name, stat.S_ISDIR(about.st_mode), about.st_size if stat.S_ISREG(about.st_mode) else 0)
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
@@ -177,6 +201,48 @@ def _parts(path: str, empty: bool = False) -> list[str]:
     if ".." in parts or "." in parts or "\0" in path or not (parts or empty) or len(parts) > 4 * DEEPEST:
         raise OSError(f"{path[:80]!r} is no path")
     return parts
+
+
+@contextmanager
+def _handle(name: str, folder: int, rights: int) -> Iterator[int]:
+    """A handle of what stands in a folder, to be had without any right to it, and lent these rights."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with _lent(handle, rights):
+            yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _lent(handle: int, rights: int) -> Iterator[None]:
+    """The owner of a file or folder has these rights to it meanwhile."""
+    about, itself = os.fstat(handle), f"/proc/self/fd/{handle}"
+    mode = stat.S_IMODE(about.st_mode)
+    if mode & rights == rights or not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+        yield
+        return
+    os.chmod(itself, mode | rights)
+    try:
+        yield
+    finally:
+        os.chmod(itself, mode)
+
+
+def _content(handle: int, most: int) -> bytes | None:
+    file = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return _read(file, most)
+    finally:
+        os.close(file)
+
+
+def _read(file: int, most: int) -> bytes | None:
+    """What is left to be read; None if it is more than so many bytes."""
+    content = b""
+    while len(content) <= most and (part := os.read(file, most + 1 - len(content))):
+        content += part
+    return content if len(content) <= most else None
 
 
 def _plain(name: str) -> bool:

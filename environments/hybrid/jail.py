@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from environments.bubblewrap import bubblewrap, end, owned, programs, sweep
-from environments.hybrid.seccomp import program
+from environments.seccomp import program
 from schemas.failure import SandboxFailure
 
 INSTALL = "Install bubblewrap (`apt install bubblewrap`), and allow user namespaces; without them no shell is started."
@@ -88,6 +88,10 @@ class Jail:
         """Why it was ended before its time, if it was."""
         self.disks: tuple[int, ...] = ()
         """Descriptors of `DISKS`."""
+        self._own_cpu: dict[tuple[int, str], float] = {}
+        """Seconds that each process (its number, when it began) had computed for itself when it was looked at."""
+        self._gone_cpu = 0.0
+        """The same of those that are gone."""
 
     @classmethod
     async def start(cls, limits: Limits, script: str, *arguments: str) -> "Jail":
@@ -175,13 +179,24 @@ class Jail:
                 os.kill(pid, number)
 
     def usage(self) -> Usage:
-        """What is used now."""
+        """What is used now; to be asked again and again, since what a process computed can go with it.
+
+        A process that is waited for leaves its time to its parent. One whose parent ignores its end leaves it to
+        nobody, so what was last seen of each is kept, too, and the larger of the two sums is what was computed.
+        """
         pids = self.pids()
-        memory, cpu = 0, 0.0
+        memory, handed_on, own = 0, 0.0, dict[tuple[int, str], float]()
         for pid in pids:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 memory += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-                cpu += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                own[pid, fields[19]] = sum(map(int, fields[11:13])) / _TICKS
+                handed_on += sum(map(int, fields[11:15])) / _TICKS
+        for one in self._own_cpu.keys() - own.keys():
+            if not Path(f"/proc/{one[0]}").exists():
+                self._gone_cpu += self._own_cpu.pop(one)
+        self._own_cpu |= own
+        cpu = max(handed_on, self._gone_cpu + sum(self._own_cpu.values()))
         files = 0
         for disk in self.disks:
             with contextlib.suppress(OSError):

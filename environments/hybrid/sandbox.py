@@ -8,7 +8,9 @@ too: the browser itself takes no part in them, so nothing hangs on how a headles
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,10 @@ from environments.chromium.environment import ChromiumConfig
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
 from environments.hybrid.files import Files
-from environments.hybrid.jail import Limits, owner
+from environments.hybrid.jail import DISKS, WORK, Limits, owner
 from environments.hybrid.snapshot import Snapshot
 from environments.hybrid.tasks.catalog import TEMPLATES
-from environments.hybrid.tasks.task import Instance
+from environments.hybrid.tasks.task import Instance, Trial
 from environments.hybrid.terminal import Terminal
 from environments.hybrid.trial import answers_of
 from environments.hybrid.web import page_of
@@ -32,6 +34,8 @@ from schemas.observation import Element, Observation
 from schemas.tables.task import GuiTask
 
 WIDTH, HEIGHT = 640, 480
+MOST_LINKS = 8
+"""From link to link, until a file is not looked for any more."""
 HERE = Path(__file__).parent
 
 
@@ -52,9 +56,12 @@ class HybridSandbox(BrowserSandbox):
         self._jail_limits, self._command_s = limits, command_s
         self._terminal: Terminal | None = None
         self._workspace: Workspace | None = None
+        self._disks: dict[str, Files] = {}
+        """By their place in the jail."""
         self._instruction = ""
         self._instance: Instance | None = None
-        self._tried: dict[str, tuple[bytes, tuple[Any, ...]]] = {}
+        self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
+        """By path of a program, what was tried with it, and what it answered."""
         self.concluded: act.Finished | act.CallUser | None = None
         """How the policy ended the trajectory, if it did."""
 
@@ -79,31 +86,53 @@ class HybridSandbox(BrowserSandbox):
 
     async def snapshot(self) -> Snapshot:
         """What it holds now, as far as the task asks; programs are asked once for each of their versions."""
-        workspace, instance = self.workspace, self.instance
-        goal, files = instance.goal, workspace.files
-        contents: dict[str, bytes] = {}
-        for path in {*goal.files, *instance.files, *(trial.path for trial in goal.trials)}:
-            try:
-                contents[path] = files.read(path)
-            except (OSError, ValueError):
-                continue
+        workspace, goal, begun = self.workspace, self.instance.goal, self.instance.contents
+        files, programs = workspace.files, [trial.path for trial in goal.trials]
+        seen = {path: files.seen(path) for path in {*goal.files, *begun, *programs, *goal.folders, *goal.executable}}
+        contents = {path: one.content for path, one in seen.items() if one}
+        for path, one in seen.items():
+            if one and one.link is not None and isinstance(goal.files.get(path), str):
+                contents[path] = self._linked(f"{WORK}/{path}")
         for trial in goal.trials:
-            program = contents.get(trial.path)
-            if program is not None and self._tried.get(trial.path, (None,))[0] != program:
-                self._tried[trial.path] = program, await answers_of(trial, program, self._jail_limits)
-        entries = {path: files.found(path) for path in (*goal.folders, *goal.executable)}
+            if contents.get(trial.path) is None:
+                self._tried.pop(trial.path, None)
+                continue
+            sources = self._sources(trial)
+            if self._tried.get(trial.path, ({},))[0] != sources:
+                self._tried[trial.path] = sources, await answers_of(trial, sources, self._jail_limits)
         return Snapshot(
             files=contents,
-            folders=frozenset(path for path, one in entries.items() if one and one.folder),
-            executable=frozenset(path for path, one in entries.items() if one and one.executable),
+            folders=frozenset(path for path, one in seen.items() if one and one.folder),
+            executable=frozenset(path for path, one in seen.items() if one and one.executable),
             uploads=workspace.uploads,
             page=workspace.page,
             opened=workspace.opened,
             answer=self.concluded.content if isinstance(self.concluded, act.Finished) else None,
-            answers={
-                path: answers for path, (program, answers) in self._tried.items() if contents.get(path) == program
-            },
+            answers={path: answers for path, (_, answers) in self._tried.items()},
         )
+
+    def _linked(self, at: str) -> bytes | None:
+        """What is in the file that a link leads to, where that is on the jail's disks; the system follows none."""
+        for _ in range(MOST_LINKS):
+            disk = next((disk for disk in self._disks if at.startswith(f"{disk}/")), None)
+            try:
+                seen = self._disks[disk].seen(at.removeprefix(f"{disk}/")) if disk else None
+            except OSError:  # its path is too long
+                return None
+            if seen is None or seen.link is None:
+                return seen.content if seen else None
+            at = os.path.normpath(os.path.join(os.path.dirname(at), seen.link))
+        return None
+
+    def _sources(self, trial: Trial) -> dict[str, bytes]:
+        """A program, what stands beside it now, and its test as it was at first."""
+        files, found, names = self.workspace.files, dict[str, bytes](), {trial.path}
+        with suppress(OSError):
+            names |= {one.name for one in files.listed() if one.name.endswith(".py")}
+        for name in names:
+            with suppress(OSError, ValueError):  # nor can the program import what cannot be read
+                found[name] = files.read(name)
+        return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._instruction, instance = TEMPLATES[task.template].instance(task.template, seed)
@@ -113,7 +142,8 @@ class HybridSandbox(BrowserSandbox):
             await opening
         finally:
             self._terminal = await shell  # what is half begun cannot be ended
-        files = Files(self._terminal.jail.disks[0], owner())
+        self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, self._terminal.jail.disks, strict=True)}
+        files = self._disks[WORK]
         for path, content in instance.contents.items():
             files.write(path, content)
         self._instance, self._workspace = instance, Workspace(files, self._terminal, instance.web)

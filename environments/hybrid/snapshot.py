@@ -12,10 +12,12 @@ from environments.hybrid.tasks.task import Goal
 class Snapshot:
     """What is there."""
 
-    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """By path, those that a goal or the beginning name; what is no plain file, or too large, is not there."""
+    files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    """By path, all that stands where a goal or the beginning name a file: what is in it, or None of what is no plain
+    file, or too large. What is not in here is not there."""
     folders: frozenset[str] = frozenset()
     executable: frozenset[str] = frozenset()
+    """Files of the goal or of the beginning that may be run."""
     uploads: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     page: str = ""
     opened: str | None = None
@@ -33,7 +35,9 @@ def misses(goal: Goal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[st
         now: what is there.
     """
     for path, wanted in goal.files.items():
-        if not _same(wanted, now.files.get(path)):
+        if wanted is None and path in now.files:
+            yield f"{path} is there"
+        if wanted is not None and not _same(wanted, now.files.get(path), path in goal.names):
             yield f"{path} is not as asked"
     programs = {trial.path for trial in goal.trials}
     for path, content in begun.items():
@@ -45,6 +49,8 @@ def misses(goal: Goal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[st
     for path in goal.executable:
         if path not in now.executable:
             yield f"{path} cannot be run"
+    if goal.executable:
+        yield from (f"{path} can be run, too" for path in begun if path in now.executable - {*goal.executable})
     for form, wanted in goal.uploads.items():
         if not _same(wanted, now.uploads.get(form)):
             yield f"{form} was not given what it asks for"
@@ -59,15 +65,16 @@ def misses(goal: Goal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[st
             yield f"{trial.path} answers wrong"
 
 
-def _same(wanted: bytes | str | None, found: bytes | None) -> bool:
-    if wanted is None or found is None:
-        return wanted is None and found is None
+def _same(wanted: bytes | str, found: bytes | None, names: bool = False) -> bool:
+    if found is None:
+        return False
     if isinstance(wanted, bytes):
         return wanted == found
     try:
-        return _lines(wanted) == _lines(found.decode())
+        lines = _lines(found.decode())
     except UnicodeDecodeError:
         return False
+    return _lines(wanted) == ([line.removeprefix("./") for line in lines] if names else lines)
 
 
 def _lines(text: str) -> list[str]:

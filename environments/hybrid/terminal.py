@@ -1,9 +1,13 @@
 """A terminal in a jail: one bash that keeps its folder and variables from command to command.
 
-Each command goes in as one line and is followed by a line of ours that prints a mark with a number; what comes out
-before the mark is the command's. A command has no keyboard (its input is empty), a time and an amount of output. One
-that uses them up is interrupted as by ctrl-c, then killed with the shell, which starts anew in the same files; if even
-that does not help, the jail is ended, and so is the trajectory.
+Each command goes in as one line that ends with a print of ours: a mark with a word, made up for this line, that no
+process is given; what comes out before the mark is the command's. A command has no keyboard (its input is empty), a
+time and an amount of output. One that uses them up is interrupted as by ctrl-c, then killed with the shell, which
+starts anew in the same files; if even that does not help, the jail is ended, and so is the trajectory.
+
+The shell is the policy's own, so a command that takes it to pieces may learn the word of its mark and print it first.
+That gains it a wrong status, folder or end of its own command and nothing else: no reward reads them, a mark has few
+digits and letters whoever prints it, and new shells are counted.
 """
 
 import asyncio
@@ -30,15 +34,18 @@ QUIET_S = 0.05
 """How long nothing may come out of a shell whose command was stopped; else all that runs in it is killed."""
 KILLS = 5
 """Rounds in which everything of the jail is killed before it is given up."""
-RESTARTED = 0
-"""The number of the mark before a new shell."""
+RESTARTS = 20
+"""New shells in a row, none of which takes a line, until the jail is given up."""
 _SCRIPT = r"""
+IFS= read -r word
 exec 9>&1
 while :; do
-  printf '\036%s 0 0 /\037' "$1"
+  printf '\036%s 0 /\037' "$word" >&9
   PS1= PS2= /bin/bash --norc --noprofile --noediting +H +o history -i
 done
 """
+_MARK = re.compile(rb"\x1e([0-9a-f]{16}) (\d{1,3}) ([^\x1e\x1f]{0,4000})\x1f")
+"""A mark: its word, the status, the folder."""
 _LONGEST_MARK = 8192
 
 
@@ -64,13 +71,13 @@ class _TooMuch(Exception):
 class Terminal:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, jail: Jail, token: str, command_s: float) -> None:
+    def __init__(self, jail: Jail, command_s: float) -> None:
         self.jail = jail
         self.folder = WORK
         """Where it is now."""
-        self._token, self._command_s = token, command_s
-        self._mark = re.compile(rb"\x1e%s (\d+) (\d+) ([^\x1f]*)\x1f" % token.encode())
-        self._number = 0
+        self._command_s = command_s
+        self._restarted = _word()
+        """The word of the mark before a new shell."""
         self._unread, self._output = b"", bytearray()
 
     @classmethod
@@ -81,11 +88,11 @@ class Terminal:
             FlywheelError: bubblewrap is not installed.
             SandboxFailure: it did not start.
         """
-        token = secrets.token_hex(8)
-        terminal = cls(await Jail.start(limits, _SCRIPT, token), token, command_s)
+        terminal = cls(await Jail.start(limits, _SCRIPT), command_s)
         try:
             async with asyncio.timeout(START_S):
-                await terminal._read_to(RESTARTED)
+                await terminal._write(f"{terminal._restarted}\n".encode())
+                await terminal._read_to(terminal._restarted)
                 terminal.jail.enter()
                 WARDEN.watch(terminal.jail)
                 await terminal._sync()
@@ -112,7 +119,7 @@ class Terminal:
         note = ""
         try:
             async with asyncio.timeout(self._command_s):
-                status = await self._asked(f"eval {shlex.quote(command)} </dev/null; ")
+                status = await self._asked(f"eval {shlex.quote(command)} </dev/null 9>&-; ")
         except TimeoutError:
             note = f"stopped after {self._command_s:g} s"
         except _TooMuch:
@@ -129,14 +136,11 @@ class Terminal:
         WARDEN.leave(self.jail)
         await self.jail.close()
 
-    async def _asked(self, line: str, discard: bool = False) -> int | None:
+    async def _asked(self, line: str) -> int | None:
         """Sends a line and reads to the mark behind it: the status, or None where the shell had to start again."""
-        self._number += 1
-        mark = f"builtin printf '\\036{self._token} %d %d %s\\037' {self._number} $? \"$PWD\" >&9\n"
-        await self._write((line + mark).encode())
-        found = await self._read_to(self._number, discard)
+        found = await self._marked(line)
         if found is not None:
-            self.folder = found[3].decode(errors="replace") or WORK
+            self.folder = harmless(found[3].decode(errors="replace")) or WORK
             return int(found[2])
         output = self._output
         await self._sync()
@@ -145,8 +149,19 @@ class Terminal:
 
     async def _sync(self) -> None:
         """Reads away what a shell says as it starts or is interrupted."""
-        while await self._asked("", discard=True) is None:
-            pass
+        for _ in range(RESTARTS):
+            if await self._marked("", discard=True) is not None:
+                return
+        self.jail.end("its shell ended again and again")
+        raise _Gone
+
+    async def _marked(self, line: str, discard: bool = False) -> re.Match[bytes] | None:
+        """The mark behind a line; None if the shell was started anew instead."""
+        word = _word()
+        folder = "${PWD//[[:cntrl:]]/?}"
+        mark = f"builtin printf '\\036%s %d %.1000s\\037' {word} $? \"{folder}\" >&9\n"
+        await self._write((line + mark).encode(errors="replace"))
+        return await self._read_to(word, discard)
 
     async def _stopped(self) -> bool:
         """Ends what runs: by ctrl-c (True), or else with the shell (False)."""
@@ -185,15 +200,16 @@ class Terminal:
             except BrokenPipeError:
                 raise _Gone from None
 
-    async def _read_to(self, number: int, discard: bool = False) -> re.Match[bytes] | None:
-        """Reads output up to the mark with this number; None if the shell was started anew instead."""
+    async def _read_to(self, word: str, discard: bool = False) -> re.Match[bytes] | None:
+        """Reads output up to the mark with this word; None if the shell was started anew instead. Other marks (one of
+        a line that was interrupted) are left out of it."""
         self._output = bytearray()
         while True:
-            while found := self._mark.search(self._unread):
+            while found := _MARK.search(self._unread):
                 self._output += self._unread[: found.start()]
                 self._unread = self._unread[found.end() :]
-                if int(found[1]) in (number, RESTARTED):
-                    return found if int(found[1]) == number else None
+                if found[1].decode() in (word, self._restarted):
+                    return found if found[1].decode() == word else None
             cut = self._unread.rfind(b"\x1e")
             cut = cut if cut >= 0 and len(self._unread) - cut < _LONGEST_MARK else len(self._unread)
             self._output += self._unread[:cut]
@@ -224,3 +240,7 @@ class Terminal:
         if self.jail.killed:
             return SandboxFailure("the shell's jail was killed")
         return ActionFailure(f"the shell was ended: {self.jail.ended or 'a command ended all that ran in it'}")
+
+
+def _word() -> str:
+    return secrets.token_hex(8)

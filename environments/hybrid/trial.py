@@ -1,7 +1,9 @@
-"""Asks a program that a policy wrote, in a fresh jail in which nothing else of the policy runs."""
+"""Runs the test of a program that a policy wrote, and asks the program for more than the test does, in a fresh jail in
+which nothing else of the policy runs."""
 
 import json
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from environments.hybrid.files import Files
@@ -11,20 +13,34 @@ from environments.hybrid.terminal import Terminal
 from schemas.failure import ActionFailure
 
 TRIAL_S = 5.0
+"""For the test and all cases together."""
 _ASK = """
 import importlib.util, json, sys
 cases = json.load(open("/tmp/cases.json"))
+sys.path.insert(0, "/work")
 spec = importlib.util.spec_from_file_location("program", sys.argv[1])
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
-answers = [getattr(program, sys.argv[2])(*case) for case in cases]
+
+def plain(answer):
+    if isinstance(answer, tuple):
+        return {"tuple": [plain(one) for one in answer]}
+    return [plain(one) for one in answer] if isinstance(answer, list) else answer
+
+answers = [plain(getattr(program, sys.argv[2])(*case)) for case in cases]
 json.dump(answers, open("/tmp/answers.json", "w"))
 """
-_PYTHON = "python3 -I -S -c"
+"""JSON writes a tuple as a list, which it is not equal to, so it is told apart before."""
 
 
-async def answers_of(trial: Trial, program: bytes, limits: Limits) -> tuple[Any, ...]:
-    """What the program's function answers to the trial's cases; nothing where it has no answer to all of them.
+async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Limits) -> tuple[Any, ...]:
+    """What the program's function answers to the trial's cases; nothing where its test fails, or where it has no answer
+    to all of them.
+
+    Args:
+        trial: what is asked.
+        sources: by path, the program, the test as it was at first, and what stands beside them.
+        limits: of the jail.
 
     Raises:
         SandboxFailure: no jail starts, or it is killed.
@@ -32,10 +48,13 @@ async def answers_of(trial: Trial, program: bytes, limits: Limits) -> tuple[Any,
     terminal = await Terminal.open(limits, TRIAL_S)
     try:
         work, temporary = (Files(disk, owner()) for disk in terminal.jail.disks[:2])
-        work.write(trial.path, program)
+        for path, content in sources.items():
+            work.write(path, content)
         temporary.write("cases.json", json.dumps([case for case, _ in trial.cases]).encode())
-        await terminal.run(f"{_PYTHON} {shlex.quote(_ASK)} {shlex.quote(trial.path)} {shlex.quote(trial.function)}")
-        answers = json.loads(temporary.read("answers.json"))
+        ask = shlex.join(("python3", "-I", "-S", "-c", _ASK, trial.path, trial.function))
+        test = f"{shlex.join(('python3', trial.test))} > /dev/null && " if trial.test else ""
+        ran = await terminal.run(test + ask)
+        answers = json.loads(temporary.read("answers.json")) if ran.status == 0 else None
     except (ActionFailure, OSError, ValueError, RecursionError):
         return ()
     finally:

@@ -110,7 +110,12 @@ def _find_word(chance: random.Random) -> Instance:
     files, word = _texts(chance, 6), f"key{chance.randint(100, 999)}"
     name = chance.choice(sorted(files))
     files[name] += f"the {word} is here\n"
-    return Instance((word,), Goal({"found.txt": name}), (Terminal(command=f"grep -l {word} *.txt > found.txt"),), files)
+    return Instance(
+        (word,),
+        Goal({"found.txt": name}, names=("found.txt",)),
+        (Terminal(command=f"grep -l {word} *.txt > found.txt"),),
+        files,
+    )
 
 
 @template("delete-copies", 'Some files are copies of "{0}". Delete the copies, and keep "{0}".', "hard", 10)

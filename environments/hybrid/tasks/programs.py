@@ -1,5 +1,5 @@
-"""Small Python programs with a fault, to be mended so that their tests pass. The reward asks the function for more
-cases than the tests show, in a jail of its own."""
+"""Small Python programs with a fault, to be mended so that their tests pass. The reward runs these tests, and asks
+the function for more cases than they show, in a jail of its own."""
 
 import json
 import random
@@ -24,7 +24,7 @@ def _program(chance: random.Random, function: str, right: str, wrong: str, cases
     )
     files = {name: wrong, test: f'from {name[:-3]} import {function}\n\n{checks}print("passed")\n'}
     script = (ReadFile(path=name), WriteFile(path=name, content=right), Terminal(command=f"python3 {test}"))
-    return Instance((name, test), Goal(trials=(Trial(name, function, tuple(cases)),)), script, files)
+    return Instance((name, test), Goal(trials=(Trial(name, function, tuple(cases), test),)), script, files)
 
 
 def _numbers(chance: random.Random, count: int) -> list[int]:

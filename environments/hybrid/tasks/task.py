@@ -30,12 +30,15 @@ Move = Action | ClickOn
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A function of a program that is to answer right; it is called in a fresh jail, with a second for all cases."""
+    """A program whose test is to pass and whose function is to answer right, in a fresh jail, with the Python files
+    that stand beside it now and with the test as it was at first."""
 
     path: str
     function: str
     cases: tuple[tuple[tuple[Any, ...], Any], ...]
     """Arguments and answers, as JSON has them."""
+    test: str = ""
+    """The file of the test, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,14 @@ class Goal:
     """What must hold, all of it. Files that were there at first and are not named stay as they were."""
 
     files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
-    """By path: bytes exactly; text, but for space at the ends of lines and of the file; None: nothing is there."""
+    """By path: bytes exactly, in a plain file; text, but for space at the ends of lines and of the file, and through
+    links within the jail's disks, too; None: nothing is there, neither a link nor what cannot be read."""
+    names: tuple[str, ...] = ()
+    """Those of `files` whose lines name files: `./` before a name makes no difference."""
     folders: tuple[str, ...] = ()
     """Folders that are there."""
     executable: tuple[str, ...] = ()
-    """Files that may be run."""
+    """Files that may be run; no other file of the beginning may."""
     uploads: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
     """By form, what was uploaded last; compared as `files` are."""
     page: str | None = None

@@ -187,6 +187,101 @@ def test_a_wrong_answer_ends_the_task_without_a_reward() -> None:
     leased("web-maker-city", work)
 
 
+def absent(sandbox: HybridSandbox) -> list[str]:
+    """Files that are to be gone, once what is to be elsewhere has been copied there."""
+    return [path for path, wanted in sandbox.instance.goal.files.items() if wanted is None]
+
+
+HIDES = {
+    "cannot be read": "chmod 000 {0}",
+    "is a link": "mv {0} /tmp/{0}; ln -s /tmp/{0} {0}",
+    "is a link to nothing": "mv {0} /tmp/{0}; ln -s nowhere {0}",
+    "is a folder": "mv {0} /tmp/{0}; mkdir {0}; mv /tmp/{0} {0}/",
+    "is too large": "head -c 2000000 /dev/zero >> {0}",
+}
+
+
+DELETING = [
+    "files-delete", "files-delete-two", "files-rename", "files-move-kind", "files-delete-largest",
+    "files-delete-copies",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", DELETING)
+def test_what_is_only_hidden_is_not_gone(template: str) -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        goal, contents = sandbox.instance.goal, sandbox.instance.contents
+        for path, wanted in goal.files.items():
+            if isinstance(wanted, bytes):
+                source = next(name for name, content in contents.items() if content == wanted)
+                await sandbox.perform(act.Terminal(command=f"mkdir -p $(dirname {path}); cp {source} {path}"))
+        for how, command in HIDES.items():
+            await sandbox.perform(act.Terminal(command="; ".join(command.format(path) for path in absent(sandbox))))
+            assert await sandbox.verify(REWARD) == Outcome(False, 0.0), how
+            for path in absent(sandbox):
+                await sandbox.workspace.terminal.run(f"rm -rf {path}; echo again > {path}")
+        await sandbox.perform(act.Terminal(command="chmod 000 /work"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "the folder cannot be read"
+        await sandbox.perform(act.Terminal(command=f"chmod 755 /work; rm {' '.join(absent(sandbox))}"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0), "they are gone"
+
+    leased(template, work)
+
+
+def test_these_are_all_tasks_in_which_a_file_is_to_be_gone() -> None:
+    goals = {name: one.instance(name, 1)[1].goal for name, one in TEMPLATES.items()}
+    assert {name for name, goal in goals.items() if None in goal.files.values()} == set(DELETING)
+
+
+def test_a_result_may_be_a_link_to_a_file_of_the_jail_and_what_is_to_be_copied_or_kept_may_not() -> None:
+    async def result(sandbox: HybridSandbox) -> None:
+        for link in ("/etc/passwd", "result.txt", "../usr/bin/env", "x" * 300, "$(printf 'd/%.0s' {1..60})x"):
+            await sandbox.perform(act.Terminal(command=f"ln -sfn {link} result.txt"))
+            assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+        command = "sort names.txt > /tmp/r; ln -s r /tmp/l; ln -sf ../tmp/l result.txt"
+        await sandbox.perform(act.Terminal(command=command))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    async def kept(sandbox: HybridSandbox) -> None:
+        await sandbox.perform(act.Terminal(command="mv names.txt n; ln -s n names.txt; sort n > result.txt"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+
+    async def copied(sandbox: HybridSandbox) -> None:
+        name, folder = sandbox.instance.words
+        await sandbox.perform(act.Terminal(command=f"mkdir {folder}; ln -s ../{name} {folder}/{name}"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+
+    leased("text-sort", result)
+    leased("text-sort", kept)
+    leased("files-copy", copied)
+
+
+def test_one_script_may_be_run_and_not_all_of_them() -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        (name,) = sandbox.instance.words
+        await sandbox.perform(act.Terminal(command="chmod 777 *"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+        await sandbox.perform(act.Terminal(command=f"chmod 644 *; chmod +x {name}"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    leased("files-allow-run", work)
+
+
+def test_a_program_whose_named_test_fails_is_not_mended_and_one_with_a_helper_beside_it_is() -> None:
+    grouped = "from itertools import groupby\n\ndef runs(text):\n    return [{} for k, g in groupby(text)]\n"
+
+    async def work(sandbox: HybridSandbox) -> None:
+        (trial,) = sandbox.instance.goal.trials
+        await sandbox.perform(act.WriteFile(path=trial.path, content=grouped.format("(k, len(list(g)))")))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "tuples are no lists"
+        await sandbox.perform(act.WriteFile(path=trial.path, content="from helper import runs\n"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "there is no helper"
+        await sandbox.perform(act.WriteFile(path="helper.py", content=grouped.format("[k, len(list(g))]")))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    leased("programs-runs", work)
+
+
 def test_a_program_whose_shown_tests_alone_pass_is_not_mended() -> None:
     async def work(sandbox: HybridSandbox) -> None:
         (trial,) = sandbox.instance.goal.trials

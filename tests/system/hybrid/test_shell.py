@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
+import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,10 +21,10 @@ from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
 from environments.hybrid.files import Files
 from environments.hybrid.jail import Limits, owner
-from environments.hybrid.seccomp import REFUSED, program
 from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import MOST_OUTPUT, Terminal
 from environments.hybrid.trial import answers_of
+from environments.seccomp import REFUSED, SOCKETS, program, sockets
 from schemas.failure import ActionFailure, SandboxFailure
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, run
 
@@ -109,6 +112,57 @@ def test_a_shell_that_is_left_is_followed_by_a_new_one() -> None:
     shell(each)
 
 
+def test_the_word_of_a_mark_is_handed_to_no_process_and_neither_is_the_end_of_its_pipe() -> None:
+    async def each(terminal: Terminal) -> None:
+        seen = await terminal.run("cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' '\\n'; ls /proc/self/fd")
+        assert re.search("[0-9a-f]{16}", seen.output) is None
+        assert seen.output.split()[-4:] == ["0", "1", "2", "3"], "3 is the folder that ls lists"
+        assert "Bad file descriptor" in (await terminal.run("bash -c 'echo x >&9'")).output
+
+    shell(each)
+
+
+ABSURD = ("9" * 5000, "9" * 3, "-1", "", "nan", "0x1")
+"""Statuses that a shell cannot have."""
+
+
+@pytest.mark.parametrize("status", ABSURD, ids=lambda one: one[:4])
+@pytest.mark.parametrize("folder", ["/", "/../../etc", "/" + "x" * 20_000, ""], ids=lambda one: one[:4])
+def test_a_command_that_learns_the_word_of_its_mark_can_lie_about_itself_and_ends_nothing_else(
+    status: str, folder: str
+) -> None:
+    lie = f"lie() {{ LIED=$6; printf '\\036%s %s %s\\037' \"$6\" '{status}' '{folder}' >&9; }}"
+    trap = f"{lie}; trap 'case $BASH_COMMAND in *037*) set -f; lie $BASH_COMMAND;; esac' DEBUG"
+
+    async def each(terminal: Terminal) -> None:
+        for command in (trap, "echo on", "echo on"):
+            ran = await terminal.run(command)
+            assert (ran.status is None or 0 <= ran.status <= 999) and len(terminal.folder) < 5000
+        assert len((await terminal.run("echo $LIED")).output) > 16, "it learned no word"
+
+    shell(each, 1.5)
+
+
+def test_shells_that_are_said_to_start_for_ever_end_the_jail_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = itertools.chain(["f" * 16], (f"{number:016x}" for number in itertools.count()))
+    monkeypatch.setattr(secrets, "token_hex", lambda _: next(words))
+
+    async def each(terminal: Terminal) -> None:
+        with pytest.raises(ActionFailure, match="its shell ended again and again"):
+            await terminal.run(f"for i in {{1..400}}; do printf '\\036{'f' * 16} 0 /\\037'; done")
+
+    shell(each, 3.0)
+
+
+def test_a_shell_that_is_a_program_which_ends_itself_is_the_policy_s_failure_or_a_note() -> None:
+    async def each(terminal: Terminal) -> None:
+        for command in ("builtin() { echo no; }", "readonly PWD; cd /tmp", "mkdir $'a\x1fb\x1e'; cd a*", "exec 9>&-"):
+            await terminal.run(command)
+            assert (await terminal.run("echo on")).output.splitlines()[-1:] in (["on"], ["no"])
+
+    shell(each, 1.0)
+
+
 def test_a_command_that_ends_everything_is_the_policy_s_failure_and_a_kill_from_outside_is_not() -> None:
     async def all_of_it(terminal: Terminal) -> None:
         with pytest.raises(ActionFailure, match="the shell was ended"):
@@ -142,6 +196,38 @@ def test_too_much_of_the_processor_ends_the_shell_with_its_reason() -> None:
     shell(each, 8.0, Limits(cpu_s=1))
 
 
+IGNORED = """python3 -I -S - <<'END'
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(12):
+    if (child := os.fork()) == 0:
+        while time.process_time() < 0.4:
+            pass
+        os._exit(0)
+    while os.path.exists(f"/proc/{child}"):
+        time.sleep(0.01)
+print("done")
+END"""
+
+
+def test_what_children_computed_whose_end_their_parent_ignores_is_counted() -> None:
+    async def each(terminal: Terminal) -> None:
+        with pytest.raises(ActionFailure, match="computed for"):
+            await terminal.run(IGNORED)
+
+    shell(each, 20.0, Limits(cpu_s=2))
+
+
+def test_what_children_computed_is_counted_once() -> None:
+    async def each(terminal: Terminal) -> None:
+        await terminal.run(
+            IGNORED.replace("SIG_IGN", "SIG_DFL").replace("while os", "os.waitpid(child, 0)\n    while os")
+        )
+        assert 4.5 < terminal.jail.usage().cpu_s < 6.5
+
+    shell(each, 30.0)
+
+
 def test_a_command_that_is_too_long_or_holds_a_zero_byte_is_not_begun() -> None:
     async def each(terminal: Terminal) -> None:
         for command in ("#" * 40_000, "echo a\0b"):
@@ -170,12 +256,27 @@ def test_a_program_is_asked_in_a_jail_of_its_own_and_one_that_hangs_or_ends_ever
     trial = Trial("a.py", "f", (((1,), 2), ((2,), 3)))
 
     async def asked(program: bytes) -> tuple[object, ...]:
-        return await answers_of(trial, program, Limits())
+        return await answers_of(trial, {"a.py": program}, Limits())
 
     assert run(asked(b"def f(x):\n    return x + 1\n")) == (2, 3)
     assert run(asked(b"import os, signal\nos.kill(-1, signal.SIGKILL)\n")) == ()
     assert run(asked(b"def f(x):\n    return object()\n")) == ()
     assert run(asked(b"not python")) == ()
+
+
+def test_a_program_has_what_stands_beside_it_and_a_tuple_is_no_list_and_its_test_must_pass() -> None:
+    trial = Trial("a.py", "f", (((1,), [1]),), "test_a.py")
+
+    async def asked(**sources: str) -> tuple[object, ...]:
+        files = {f"{name}.py": source.encode() for name, source in sources.items()}
+        return await answers_of(trial, {"test_a.py": b"from a import f\nassert f(2) == [2]\n"} | files, Limits())
+
+    assert run(asked(a="from beside import f\n", beside="def f(x):\n    return [x]\n")) == ([1],)
+    assert run(asked(a="def f(x):\n    return [x]\n", json="raise ValueError")) == ([1],)
+    assert run(asked(a="def f(x):\n    return [2]\n", test_a="")) == ([2],)
+    assert run(asked(a="def f(x):\n    return [x] if x == 2 else (x,)\n")) == ({"tuple": [1]},)
+    assert run(asked(a="def f(x):\n    return (x,)\n")) == ()
+    assert run(asked(a="def f(x):\n    return [1]\n")) == (), "its test fails"
 
 
 KILLED = """
@@ -249,5 +350,6 @@ def jails_of(process: int) -> list[int]:
 
 
 def test_the_filter_is_made_for_the_machines_whose_numbers_are_known() -> None:
-    assert len(program("x86_64")) == len(program("aarch64")) == 8 * (2 * len(REFUSED) + 13)
-    assert program("riscv64") == b""
+    assert len(program("x86_64")) == len(program("aarch64")) == 8 * (2 * len(REFUSED) + len(SOCKETS) + 18)
+    assert len(sockets("x86_64")) == len(sockets("aarch64")) == 8 * (len(SOCKETS) + 12)
+    assert program("riscv64") == sockets("riscv64") == b""

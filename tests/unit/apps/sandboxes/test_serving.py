@@ -91,6 +91,23 @@ def test_the_pool_and_the_wire_agree_on_pixels_rewards_and_ends_of_the_same_acti
     assert asyncio.run(compare()) > 100
 
 
+def test_an_error_inside_of_a_sandbox_is_its_failure_and_no_word_about_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def breaks(sandbox: FakeSandbox, action: act.Action) -> None:
+        raise ValueError("a number of 5,000 digits")
+
+    monkeypatch.setattr(FakeSandbox, "_perform", breaks)
+
+    async def play(client: WireClient) -> Answer:
+        await client.reset({"task_id": "click-one", "seed": 1})
+        return await client.step(WAIT)
+
+    last = played(play)
+    assert (last.done, last.reward, last.metadata["failure"]) == (True, None, "sandbox")
+    assert last.metadata["reason"] == "wait: ValueError: a number of 5,000 digits"
+
+
 def test_a_step_before_a_reset_or_after_the_end_is_refused_and_the_session_goes_on() -> None:
     async def play(client: WireClient) -> list[str]:
         answers: list[str] = []

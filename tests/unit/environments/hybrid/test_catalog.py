@@ -60,15 +60,19 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
     for path, wanted in goal.files.items():
         if wanted is None:
             yield f"{path} is still there", replace(done, files={**done.files, path: b"left"})
+            yield f"{path} cannot be read", replace(done, files={**done.files, path: None})
             continue
         yield (
             f"{path} is missing",
             replace(done, files={key: value for key, value in done.files.items() if key != path}),
         )
         yield f"{path} has more in it", replace(done, files={**done.files, path: encoded(wanted) + b"more\n"})
+        yield f"{path} is no plain file", replace(done, files={**done.files, path: None})
     for path in set(one.files) - set(goal.files) - {trial.path for trial in goal.trials}:
         yield f"{path} is lost", replace(done, files={key: value for key, value in done.files.items() if key != path})
-        yield f"{path} was touched", replace(done, files={**done.files, path: done.files[path] + b"!"})
+        yield f"{path} was touched", replace(done, files={**done.files, path: one.contents[path] + b"!"})
+        if goal.executable and path not in goal.executable:
+            yield f"{path} can be run, too", replace(done, executable=done.executable | {path})
     for path in goal.folders:
         yield f"{path} is missing", replace(done, folders=done.folders - {path})
     for path in goal.executable:
@@ -136,6 +140,15 @@ def test_a_text_may_lack_its_last_line_s_end_and_bytes_may_not() -> None:
     assert not list(misses(Goal({"a": "one\ntwo\n"}), {}, Snapshot({"a": b"one \ntwo"})))
     assert list(misses(Goal({"a": b"one\n"}), {}, Snapshot({"a": b"one"})))
     assert list(misses(Goal({"a": "one"}), {}, Snapshot({"a": b"\xff"})))
+
+
+def test_the_name_of_a_file_may_be_written_as_find_and_grep_do() -> None:
+    _, one = TEMPLATES["files-find-word"].instance("files-find-word", 1)
+    done = reached(one)
+    found = done.files["found.txt"]
+    assert found is not None
+    assert not missed(one, replace(done, files={**done.files, "found.txt": b"./" + found + b"\n"}))
+    assert missed(one, replace(done, files={**done.files, "found.txt": b"../" + found}))
 
 
 def test_an_answer_may_differ_in_case_and_space() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from environments.hybrid.files import Files, relative
+from environments.hybrid.files import MOST_BYTES, Files, Seen, relative
+from environments.hybrid.jail import owner
 
 
 @pytest.fixture
@@ -24,11 +25,12 @@ def test_what_is_written_is_read_and_listed(files: Files) -> None:
     files.write("b.txt", b"")
     assert files.read("docs/deep/a.txt") == b"two"
     assert [(one.name, one.folder) for one in files.listed()] == [("docs", True), ("b.txt", False)]
-    found = files.found("docs/deep/a.txt")
-    assert found and found.executable and found.size == 3
+    found = files.seen("docs/deep/a.txt")
+    assert found and found.executable and found.content == b"two"
     files.remove("docs/deep/a.txt")
     files.remove("docs/deep")
-    assert files.found("docs/deep") is None and files.found("nowhere/at/all") is None
+    assert files.seen("docs/deep") is None and files.seen("nowhere/at/all") is None
+    assert files.seen("b.txt/at/all") is None
 
 
 def test_a_link_is_not_followed_wherever_it_stands(files: Files, tmp_path: Path) -> None:
@@ -46,9 +48,43 @@ def test_a_link_is_not_followed_wherever_it_stands(files: Files, tmp_path: Path)
     with pytest.raises(OSError):
         files.listed("out")
     assert (tmp_path / "outside.txt").read_text() == "secret"
-    assert not (entry := files.found("link.txt")) or entry.size == 0
+    assert files.seen("link.txt") == Seen(link=str(tmp_path / "outside.txt"))
+    assert files.seen("out/outside.txt") == Seen(), "something may stand there, but it is not read"
     files.remove("link.txt")
     assert (tmp_path / "outside.txt").exists()
+
+
+def test_what_cannot_be_read_or_is_no_plain_file_is_not_taken_for_what_is_not_there(
+    files: Files, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    files.write("large.txt", b"x" * (MOST_BYTES + 1))
+    files.make_folder("folder")
+    os.mkfifo(work / "pipe")
+    assert [files.seen(name) for name in ("large.txt", "folder", "pipe")] == [Seen(), Seen(folder=True), Seen()]
+    assert files.seen("gone.txt") is None
+
+
+def test_rights_that_were_taken_away_are_lent_for_a_look_and_taken_again(tmp_path: Path) -> None:
+    work, user = tmp_path / "work", owner()
+    (work / "in/deep").mkdir(parents=True)
+    (work / "in/deep/a.txt").write_text("content")
+    locked = (work / "in/deep/a.txt", work / "in/deep", work / "in", work)
+    for one in locked:
+        if user:
+            os.chown(one, *user)
+    root = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+    files = Files(root, user)
+    for one in locked:
+        one.chmod(0o000)
+    assert files.seen("in/deep/a.txt") == Seen(b"content")
+    assert files.seen("in/deep/b.txt") is None and files.seen("in") == Seen(folder=True)
+    with pytest.raises(PermissionError):
+        files.read("in/deep/a.txt")
+    for one in reversed(locked):
+        assert one.stat().st_mode & 0o777 == 0
+        one.chmod(0o700)
+    os.close(root)
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_written_and_nobody_waits_for_it(

@@ -1,9 +1,13 @@
-"""What no process in the jail may ask of the kernel, as the BPF program that `bwrap --seccomp` loads.
+"""What no process in a hybrid jail, or on a desktop, may ask of the kernel, as the BPF programs that `bwrap --seccomp`
+loads.
 
-An unprivileged namespace takes most rights away already. This takes what is left and no task needs: other processes'
-memory, further namespaces and mounts, memory that no limit counts (memfd, System V), and parts of the kernel in which
-many ways out were found (io_uring, bpf, perf, userfaultfd, keys). A refused call answers EPERM; `clone3`, whose flags a
-filter cannot see, answers ENOSYS, and the C library falls back to `clone`.
+Sockets are made of four families only (`SOCKETS`): a network namespace does not hold them all, AF_VSOCK for one leads
+from each of them to the host of a virtual machine. On a desktop that is all (`sockets`), since its X server and its
+programs need some of the rest. In a jail more is refused (`program`). An unprivileged namespace takes most rights away
+already; this takes what is left and no task needs: other processes' memory, further namespaces and mounts, memory that
+no limit counts (memfd, System V), and parts of the kernel in which many ways out were found (io_uring, bpf, perf,
+userfaultfd, keys). A refused call answers EPERM; `clone3`, whose flags a filter cannot see, answers ENOSYS, and the C
+library falls back to `clone`.
 
 Layouts are those of linux/seccomp.h and linux/filter.h, numbers those of the kernel's tables of system calls.
 """
@@ -11,6 +15,7 @@ Layouts are those of linux/seccomp.h and linux/filter.h, numbers those of the ke
 import errno
 import platform
 import struct
+from collections.abc import Mapping
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
@@ -21,6 +26,9 @@ _NAMESPACES = 0x7E020080
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """AUDIT_ARCH of each machine, and its column in the tables below."""
 _CLONE, _CLONE3 = (56, 220), 435
+_SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
+SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
+"""Families of sockets that may be made; another one answers EAFNOSUPPORT, as on a kernel without it."""
 REFUSED: dict[str, tuple[int, int]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -87,7 +95,16 @@ REFUSED: dict[str, tuple[int, int]] = {
 
 
 def program(machine: str = "") -> bytes:
-    """The filter for a machine (this one, if none is named); empty for one whose numbers are not known here."""
+    """A jail's filter for a machine (this one, if none is named); empty for one whose numbers are not known here."""
+    return _filter(machine, REFUSED)
+
+
+def sockets(machine: str = "") -> bytes:
+    """A desktop's filter: the families of sockets alone."""
+    return _filter(machine, {})
+
+
+def _filter(machine: str, refused: Mapping[str, tuple[int, int]]) -> bytes:
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return b""
@@ -100,12 +117,20 @@ def program(machine: str = "") -> bytes:
         _step(_LOAD, _NUMBER_AT),
         _step(_AT_LEAST, _X32, 0, 1),
         _step(_RETURN, refuse),
-        _step(_EQUAL, _CLONE3, 0, 1),
-        _step(_RETURN, _ERRNO | errno.ENOSYS),
+        _step(_EQUAL, _SOCKET[column], 1, 0),
+        _step(_EQUAL, _SOCKETPAIR[column], 0, len(SOCKETS) + 3),
+        _step(_LOAD, _FIRST_ARGUMENT_AT),
+        *(_step(_EQUAL, family, len(SOCKETS) - at, 0) for at, family in enumerate(SOCKETS.values())),
+        _step(_RETURN, _ERRNO | errno.EAFNOSUPPORT),
+        _step(_RETURN, _ALLOW),
     ]
-    for numbers in REFUSED.values():
+    if not refused:
+        return b"".join([*steps, _step(_RETURN, _ALLOW)])
+    for numbers in refused.values():
         steps += [_step(_EQUAL, numbers[column], 0, 1), _step(_RETURN, refuse)]
     steps += [
+        _step(_EQUAL, _CLONE3, 0, 1),
+        _step(_RETURN, _ERRNO | errno.ENOSYS),
         _step(_EQUAL, _CLONE[column], 0, 3),
         _step(_LOAD, _FIRST_ARGUMENT_AT),
         _step(_ANY_BIT, _NAMESPACES, 0, 1),
