@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.experts import ExpertsConfig
-from schemas.config.memory import MemoryConfig
+from schemas.config.memory import ExpertsConfig, MemoryConfig
 from schemas.config.operations import Launch, MachinesConfig
 from schemas.config.section import Count, Positive, Section, Share, Whole
 from schemas.registry import Registry, seam

@@ -14,8 +14,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
-from schemas.config.experts import ExpertsConfig
-from schemas.config.memory import MemoryConfig
+from schemas.config.memory import ExpertsConfig, MemoryConfig
 from schemas.config.training import LoraConfig, TrainConfig
 from schemas.failure import UsageError
 from tests.unit.learning import samples
