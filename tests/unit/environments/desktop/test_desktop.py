@@ -267,7 +267,7 @@ def test_a_desktop_makes_sockets_of_this_machine_and_of_networks_alone() -> None
 
     async def work(box: Box) -> None:
         ran = await box.ask("execute", command=["python", "-c", made], timeout_s=10)
-        assert {int(line) for line in ran["output"].split()} <= set(SOCKETS.values())
-        assert SOCKETS["AF_UNIX"] in {int(line) for line in ran["output"].split()}
+        assert {int(line) for line in ran["stdout"].split()} <= set(SOCKETS.values())
+        assert SOCKETS["AF_UNIX"] in {int(line) for line in ran["stdout"].split()}
 
     on_a_box(work)
