@@ -113,7 +113,7 @@ class Sandbox(ABC):
         except (TrajectoryFailure, FlywheelError):
             raise
         except Exception as error:
-            raise SandboxFailure(_unforeseen(what, error)) from error
+            raise SandboxFailure(self._reclaimed or _unforeseen(what, error)) from error
         finally:
             self._asking -= 1
             self._asked = self.clock()

@@ -131,14 +131,14 @@ ABSURD = ("9" * 5000, "9" * 3, "-1", "", "nan", "0x1")
 def test_a_command_that_learns_the_word_of_its_mark_can_lie_about_itself_and_ends_nothing_else(
     status: str, folder: str
 ) -> None:
-    lie = f"lie() {{ LIED=$6; printf '\\036%s %s %s\\037' \"$6\" '{status}' '{folder}' >&9; }}"
-    trap = f"{lie}; trap 'case $BASH_COMMAND in *037*) set -f; lie $BASH_COMMAND;; esac' DEBUG"
+    lie = f"lie() {{ LIED=$1; printf '\\036%s %s %s\\037' \"$1\" '{status}' '{folder}' >&9; }}"
+    trap = "trap '[[ $BASH_COMMAND =~ [0-9a-f]{16} ]] && lie ${BASH_REMATCH[0]}' DEBUG"
 
     async def each(terminal: Terminal) -> None:
-        for command in (trap, "echo on", "echo on"):
+        for command in (lie, trap, "echo on", "echo word $LIED"):
             ran = await terminal.run(command)
             assert (ran.status is None or 0 <= ran.status <= 999) and len(terminal.folder) < 5000
-        assert len((await terminal.run("echo $LIED")).output) > 16, "it learned no word"
+        assert re.match("word [0-9a-f]{16}", ran.output), "it learned no word"
 
     shell(each, 1.5)
 

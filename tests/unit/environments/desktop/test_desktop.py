@@ -20,6 +20,7 @@ from environments.desktop.environment import DesktopConfig, DesktopEnvironment
 from environments.desktop.events import events_of
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin
 from environments.pool import SandboxPool
+from environments.seccomp import SOCKETS
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from tests.desktops import CONFIG, IN_NAMESPACES, ON_A_DESKTOP, on_a_box, witness, witnessed
@@ -255,3 +256,18 @@ def test_without_namespaces_a_desktop_works_and_leaves_nothing_either() -> None:
         assert not home.exists() and left_behind(found) == []
 
     asyncio.run(run())
+
+
+@IN_NAMESPACES
+def test_a_desktop_makes_sockets_of_this_machine_and_of_networks_alone() -> None:
+    made = (
+        "import socket\nfor family in range(1, 48):\n    for kind in (1, 2, 3, 5):\n        try:\n            "
+        "socket.socket(family, kind).close()\n            print(family)\n        except OSError:\n            pass\n"
+    )
+
+    async def work(box: Box) -> None:
+        ran = await box.ask("execute", command=["python", "-c", made], timeout_s=10)
+        assert {int(line) for line in ran["stdout"].split()} <= set(SOCKETS.values())
+        assert SOCKETS["AF_UNIX"] in {int(line) for line in ran["stdout"].split()}
+
+    on_a_box(work)
