@@ -68,9 +68,9 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
             Probe("openenv starts", lambda: asyncio.run(self.starts()), required=False),
         )
 
-    async def seen(self, template: str) -> Observation:
+    async def seen(self, template: str, seed: int) -> Observation:
         """In a session of its own."""
-        return await first_of(self._sandbox(self._token()), self.task(template))
+        return await first_of(self._sandbox(self._token()), self.task(template), seed)
 
     def _sandbox(self, token: str | None) -> OpenEnvSandbox:
         return OpenEnvSandbox(self.config, lambda: WireClient(self.config.url, token))

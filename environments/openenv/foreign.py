@@ -13,7 +13,7 @@ from environments.openenv.sandbox import OpenEnvReward, OpenEnvSandbox
 from schemas.action import TYPES
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, all_of
 from schemas.observation import Observation
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.tables.trajectory import SPLIT_STARTS, SeedSplit, split_of
@@ -109,32 +109,42 @@ class ForeignEnvironment(Environment[Options]):
         return self.config.tasks
 
     @abstractmethod
-    async def seen(self, template: str) -> Observation:
-        """What a task of seed 0 shows first in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
+    async def seen(self, template: str, seed: int) -> Observation:
+        """What a task shows first in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
 
     async def starts(self) -> str:
-        """How many tasks start, and look the same twice where they are to; raises FlywheelError for the first that does
-        not."""
+        """How many tasks start with a seed of each split, and look the same twice where they are to; raises one
+        FlywheelError for all that do not."""
+        errors = []
         for template, entry in self.entries.items():
-            first = await self._first(template)
-            if entry.deterministic and first != await self._first(template):
-                raise FlywheelError(
-                    f"`environments.{self.name}.tasks.{template}` looks different when it starts again with one seed.",
-                    f"Set `environments.{self.name}.tasks.{template}.deterministic` to false.",
-                )
+            try:
+                await self._looked_at(template, entry.deterministic)
+            except FlywheelError as error:
+                errors.append(error)
+        if errors:
+            raise all_of(errors)
         return f"{counted(len(self.entries), 'task')} started"
 
-    async def _first(self, template: str) -> Observation:
+    async def _looked_at(self, template: str, deterministic: bool) -> None:
+        first, *_ = [await self._first(template, seed) for seed in SPLIT_STARTS.values()]
+        if deterministic and first != await self._first(template, 0):
+            raise FlywheelError(
+                f"`environments.{self.name}.tasks.{template}` looks different when it starts again with one seed.",
+                f"Set `environments.{self.name}.tasks.{template}.deterministic` to false.",
+            )
+
+    async def _first(self, template: str, seed: int) -> Observation:
         try:
-            return await self.seen(template)
+            return await self.seen(template, seed)
         except TrajectoryFailure as error:
-            raise FlywheelError(f"`environments.{self.name}.tasks.{template}`: {error.reason}.") from error
+            where = f"`environments.{self.name}.tasks.{template}`, {split_of(seed)} seed {seed}"
+            raise FlywheelError(f"{where}: {error.reason}.") from error
 
 
-async def first_of(sandbox: OpenEnvSandbox, task: GuiTask) -> Observation:
-    """What a task of seed 0 shows first in a new sandbox, which is stopped; raises TrajectoryFailure."""
+async def first_of(sandbox: OpenEnvSandbox, task: GuiTask, seed: int) -> Observation:
+    """What a task shows first in a new sandbox, which is stopped; raises TrajectoryFailure."""
     try:
-        await sandbox.start(task, 0)
+        await sandbox.start(task, seed)
         shown = await sandbox.observe()
         await sandbox.verify(OpenEnvReward())
     finally:

@@ -33,9 +33,10 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
     its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, `text` is all
     else that is written, and fields that the type has no use for are not read. `terminated` is the verdict or the
-    policy's own end. What the server calls a limit or a failure is `truncated`, and a failure has its boundary in
-    `info["failure"]`: an outage is no reward of 0 and is to be masked. An action that the server does not take changes
-    nothing and is in `info["action_error"]`.
+    policy's own end. A step's reward is what it added to the standing one, so that an episode's sum is its reward. What
+    the server calls a limit or a failure is `truncated`, and a failure has its boundary in `info["failure"]`: an outage
+    is no reward of 0 and is to be masked. An action that the server does not take changes nothing and is in
+    `info["action_error"]`.
 
     Args:
         url: the server's base URL.
@@ -81,6 +82,7 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
             }
         )
         self._seen: dict[str, Any] = {}
+        self._earned = 0.0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -94,6 +96,7 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(1_000_000)) if seed is None else seed
         answer = self._client.reset(**self._named((options or {}).get("task_id", self._task_id)), seed=drawn)
+        self._earned = answer.reward or 0.0
         return self._observation(answer), answer.metadata
 
     def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
@@ -109,7 +112,9 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         about = answer.metadata
         failed = about.get("failure") not in (None, "action")
         truncated = answer.done and (failed or about.get("truncated") is True)
-        return self._observation(answer), answer.reward or 0.0, answer.done and not truncated, truncated, about
+        standing = self._earned if answer.reward is None else answer.reward
+        earned, self._earned = standing - self._earned, standing
+        return self._observation(answer), earned, answer.done and not truncated, truncated, about
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The screenshot as an array, if the render mode is `rgb_array`."""

@@ -111,14 +111,14 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
             Probe("worker starts", lambda: asyncio.run(self.starts()), required=False),
         )
 
-    async def seen(self, template: str) -> Observation:
+    async def seen(self, template: str, seed: int) -> Observation:
         """In a process of its own."""
         host = self.host()
         try:
             await host.revive()
             sandbox = host.sandbox()
             assert isinstance(sandbox, OpenEnvSandbox)
-            return await first_of(sandbox, self.task(template))
+            return await first_of(sandbox, self.task(template), seed)
         finally:
             await host.close()
 

@@ -1,8 +1,12 @@
 """The client's thin faces, against a running server: gymnasium's environment and TRL's tools."""
 
+import asyncio
 import gc
 import inspect
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -17,9 +21,31 @@ from environments.openenv.client import Lost, Refused
 from environments.openenv.gym import ID, TYPED, GuiEnv
 from environments.openenv.trl import GuiTools, trl_environment
 from tests.unit.apps.sandboxes.served import served_apart, serving
-from tests.unit.environments.openenv.wire import answering, observed
+from tests.unit.environments.openenv.wire import Answers, answering, late, observed
 
 MAKE = f"environments.openenv.gym:{ID}"
+
+
+@contextmanager
+def answered_apart(answers: Answers) -> Iterator[str]:
+    """A server whose answers a test writes, in a thread of its own."""
+    url, loops, up, down = list[str](), list[asyncio.AbstractEventLoop](), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        async with answering(answers) as address:
+            url.append(address)
+            up.set()
+            await down.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert up.wait(20)
+    try:
+        yield url[0]
+    finally:
+        loops[0].call_soon_threadsafe(down.set)
+        thread.join(20)
 
 
 def acting(kind: str, x: float = 0.5, y: float = 0.5, text: str = "") -> dict[str, Any]:
@@ -82,37 +108,28 @@ def test_an_action_that_is_not_taken_changes_nothing_and_an_outage_is_no_reward(
         one.close()
 
 
+def test_an_episodes_rewards_add_up_to_its_reward_where_a_score_stands_from_step_to_step() -> None:
+    standing = iter([0.0, 0.25, 0.25, None, 0.75])
+    with answered_apart(lambda _: observed(next(standing))) as url:
+        one = GuiEnv(url, "play", size=(64, 48))
+        one.reset(seed=1)
+        assert [one.step(acting("wait"))[1] for _ in range(4)] == [0.25, 0.0, 0.0, 0.5]
+        one.close()
+
+
 def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> None:
-    import asyncio
-    import threading
-
-    from tests.unit.environments.openenv.wire import late
-
     def answers(message: dict[str, Any]) -> Any:
         return observed() if message["type"] == "reset" else late(1.0, observed(1.0, True))
 
-    url, loops, up, down = list[str](), list[asyncio.AbstractEventLoop](), threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        async with answering(answers) as address:
-            url.append(address)
-            up.set()
-            await down.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert up.wait(20)
-    client = BlockingClient(url[0], wait_s=0.2)
-    client.reset(seed=1)
-    with pytest.raises(Lost, match=r"gave no answer to step within 0\.2 s"):
-        client.step({"type": "wait"})
-    with pytest.raises(Lost, match="reset first"):
-        client.step({"type": "wait"})
-    assert not client.reset(seed=1).done
-    client.close()
-    loops[0].call_soon_threadsafe(down.set)
-    thread.join(20)
+    with answered_apart(answers) as url:
+        client = BlockingClient(url, wait_s=0.2)
+        client.reset(seed=1)
+        with pytest.raises(Lost, match=r"gave no answer to step within 0\.2 s"):
+            client.step({"type": "wait"})
+        with pytest.raises(Lost, match="reset first"):
+            client.step({"type": "wait"})
+        assert not client.reset(seed=1).done
+        client.close()
 
 
 def test_what_is_asked_of_a_closed_environment_is_refused_and_leaves_nothing_behind() -> None:

@@ -313,3 +313,22 @@ def test_pictures_come_in_several_forms() -> None:
 def test_points_at_the_edge_stay_on_the_screen() -> None:
     values = values_of(act.Drag(x=1.0, y=0.0, to_x=0.0, to_y=1.0), 160, 210)
     assert [values[name] for name in ("x_px", "y_px", "to_x_px", "to_y_px")] == [159, 0, 0, 209]
+
+
+def test_doctor_names_every_task_that_does_not_start_with_the_split_whose_seed_is_refused() -> None:
+    def answers(message: dict[str, Any]) -> dict[str, Any]:
+        data = message.get("data", {})
+        if message["type"] == "reset" and (data["task"] == "gone" or data["seed"] >= 2_000_000):
+            return error("VALIDATION_ERROR", f"not {data['task']}")
+        return observed()
+
+    tasks = {name: {"instruction": "Press it.", "reset": {"task": name}} for name in ("held", "gone")}
+
+    async def run() -> None:
+        async with answering(answers) as url:
+            with pytest.raises(FlywheelError) as raised:
+                await environment(url, tasks=tasks).starts()
+        assert "`environments.theirs.tasks.held`, test seed 2000000: " in raised.value.problem
+        assert "`environments.theirs.tasks.gone`, train seed 0: " in raised.value.problem
+
+    asyncio.run(run())

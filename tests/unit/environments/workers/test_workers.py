@@ -287,5 +287,5 @@ def test_doctor_starts_each_task_twice() -> None:
     assert str(SCRIPT) in looks.examine()
     assert starts.examine() == "1 task started"
     odd = environment(tasks={"play": {"instruction": "Play."}})
-    with pytest.raises(FlywheelError, match=r"`environments\.theirs\.tasks\.play`: .* KeyError: 'task'"):
+    with pytest.raises(FlywheelError, match=r"`environments\.theirs\.tasks\.play`, train seed 0: .* KeyError: 'task'"):
         odd.probes()[1].examine()
