@@ -49,7 +49,7 @@ class TemporaryServer:
         self.url = f"http://127.0.0.1:{port}/api"
         self._log = PREFECT_HOME.value() / "server.log"
         served = ["-m", *SERVE, "--host", "127.0.0.1", "--port", port]
-        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "-", "-", "-"]
+        tied = watchdog.tied()
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, *served, "--log-level", "error"],

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ def run(
     Raises:
         FlywheelError: it took longer, or failed; with what it said of that.
     """
-    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), "-", "-", "-", *command]
+    tied = [*watchdog.tied(), *command]
     name = " ".join([Path(command[0]).name, *command[1:2]])
     process = subprocess.Popen(
         tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -19,6 +19,11 @@ LATE_S = 5.0
 """For so long what the program started may write to its folder still."""
 
 
+def tied(read: str = "-", write: str = "-", folder: str = "-") -> list[str]:
+    """What a command is begun with, so that it ends with this process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), read, write, folder]
+
+
 def main(parent: int, pipe: list[str], folder: str, command: list[str]) -> None:
     """Becomes `command`."""
     libc = ctypes.CDLL(None)

@@ -46,7 +46,7 @@ def identity(job: Job) -> str:
             "out": True,
             "trace": True,
             "store": True,
-            "train": {**dict.fromkeys(WORK, True), "experts": {"apart"}, "memory": {"whole_gradients"}},
+            "train": {**dict.fromkeys(WORK, True), "experts": {"parallel"}, "memory": {"whole_gradients"}},
             "policy": {"server", "precision", "backend", "options"},
         },
     )

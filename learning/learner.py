@@ -120,7 +120,7 @@ class Learner:
             return self._add_all(batch)
         documents = torch.tensor(batch.documents, device=self.engine.device)
         if len(batch.pieces) == 1:  # one forward pass does for the sums and for the gradient
-            self.engine.share(last=True)
+            self.engine.sync(last=True)
             outputs = self.engine.forward(batch.pieces[0])
             self._measures.forward(outputs)
             loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
@@ -134,7 +134,7 @@ class Learner:
         """Adds the gradient of all pieces; the sum of what they add to the loss."""
         loss = torch.zeros((), dtype=torch.float64)
         for number, piece in enumerate(batch.pieces, 1):
-            self.engine.share(last=number == len(batch.pieces))
+            self.engine.sync(last=number == len(batch.pieces))
             loss = loss + self.add_gradient(piece, batch).double()
         return loss.cpu()
 

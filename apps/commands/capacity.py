@@ -96,16 +96,12 @@ def planned(config: Config, model: Path, gpus: str) -> TrainingPlan:
     _refuse_small(model)
     from learning.algorithms.method import Source, method_of
     from learning.engines.fsdp.census import sizes_at
-    from learning.planning.memory import EIGHT_BIT, MASTER, Recipe
+    from learning.planning.memory import Recipe
 
     alone = train.method == "ppo" and train.ppo.critic == "alone"
-    asked = Recipe(
-        ranks=there.ranks, tokens=0, targets=0, patches=0, rank=train.lora.rank,
-        frozen=4 if train.memory.frozen == "float32" else 2, freeze_vision=train.memory.freeze_vision,
-        four_bits=train.memory.frozen == "nf4", moment=EIGHT_BIT if train.memory.moments == "8bit" else MASTER,
-        offload=train.memory.offload, checkpointing=train.activation_checkpointing,
-        logits_chunk=train.memory.logits_chunk, compute=4 if train.precision == "float32" else 2,
-        networks=2 if alone else 1, replicas=train.replicas, whole_gradients=train.memory.whole_gradients,
+    asked = Recipe.of(
+        train, ranks=there.ranks, tokens=0, targets=0, patches=0, compute=4 if train.precision == "float32" else 2,
+        networks=2 if alone else 1,
     )  # fmt: skip
     network, shape = sizes_at(model, train.lora)
     if asked.four_bits and network.language.experts:

@@ -22,7 +22,7 @@ class Kept:
 
     def __init__(self, name: str, module: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
         self.name, self.log = name, log
-        tied = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "-", "-", "-"]
+        tied = watchdog.tied()
         with log.open("wb") as written:
             self.process = subprocess.Popen(
                 [*tied, sys.executable, "-m", *module],

@@ -26,7 +26,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model, shard
 from learning.job import Job, read_job
 from learning.learner import Learner
-from learning.planning.memory import EIGHT_BIT, MASTER, Recipe, predict
+from learning.planning.memory import Recipe, predict
 from schemas.config.memory import MemoryConfig
 
 STEPS = 2
@@ -60,22 +60,13 @@ def steps(learner: Learner, job: Job) -> list[Any]:
 
 def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
     """What the memory model is given: the largest of each that this rank met."""
-    train = job.train
-    return Recipe(
+    return Recipe.of(
+        job.train,
         ranks=world,
         tokens=max(work[0] for work in works),
         targets=max(work[1] for work in works),
         patches=max(work[2] for work in works),
-        compute=2 if train.precision == "bfloat16" else 4,
-        rank=train.lora.rank,
-        frozen=4 if train.memory.frozen == "float32" else 2,
-        four_bits=train.memory.frozen == "nf4",
-        moment=EIGHT_BIT if train.memory.moments == "8bit" else MASTER,
-        freeze_vision=train.memory.freeze_vision,
-        checkpointing=train.activation_checkpointing,
-        logits_chunk=train.memory.logits_chunk,
-        replicas=train.replicas,
-        whole_gradients=train.memory.whole_gradients,
+        compute=2 if job.train.precision == "bfloat16" else 4,
         repeated=len(works) > 1,
         cuda=False,
     )

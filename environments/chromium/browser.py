@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -194,8 +193,7 @@ class Browser:
 async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -> asyncio.subprocess.Process:
     to_read, for_writing = os.pipe()
     for_reading, to_write = os.pipe()
-    ends = (str(to_read), str(to_write))
-    tied = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), *ends, profile]
+    tied = watchdog.tied(str(to_read), str(to_write), profile)
     try:
         process = await asyncio.create_subprocess_exec(
             *tied, str(path), *FLAGS, f"--host-resolver-rules={rules}", f"--user-data-dir={profile}", "about:blank",

@@ -177,7 +177,7 @@ class Engine(ABC):
         """Tokens of a document's thought and of its whole reply; None for what it has not, or nobody counts."""
         return None, None
 
-    def share(self, last: bool) -> None:  # noqa: B027  (most sum at the end of a step)
+    def sync(self, last: bool) -> None:  # noqa: B027  (most sum at the end of a step)
         """To be called before a piece whose gradient is asked for: whether it is the last of its step."""
 
     @abstractmethod

@@ -18,6 +18,9 @@ The largest moment counts, not the sum of all: the end of the forward pass, a bl
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from schemas.config.training import TrainConfig
 
 MASTER = 4
 """Bytes of a trained weight, and of each number kept for it."""
@@ -154,6 +157,24 @@ class Recipe:
     """Whether a step has several micro-batches: gradients of the ones before are there from its beginning."""
     cuda: bool = True
     """Whether a GPU computes; its driver and its allocator take their part."""
+
+    @classmethod
+    def of(cls, train: TrainConfig, **sizes: Any) -> "Recipe":
+        """What a config says of it; `sizes` are the fields that it does not."""
+        memory = train.memory
+        return cls(
+            rank=train.lora.rank,
+            frozen=4 if memory.frozen == "float32" else 2,
+            four_bits=memory.frozen == "nf4",
+            moment=EIGHT_BIT if memory.moments == "8bit" else MASTER,
+            freeze_vision=memory.freeze_vision,
+            offload=memory.offload,
+            checkpointing=train.activation_checkpointing,
+            logits_chunk=memory.logits_chunk,
+            replicas=train.replicas,
+            whole_gradients=memory.whole_gradients,
+            **sizes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class MemoryConfig(Section):
 class ExpertsConfig(Section):
     """Training of a mixture of experts (Qwen3-VL-30B-A3B and the like); not for other models."""
 
-    apart: bool = False
+    parallel: bool = False
     """Whether each process holds whole experts, a share of every layer's, and is sent the tokens that ask them (expert
     parallelism), instead of gathering all of a layer's weights. The number of experts is a multiple of the processes',
     and `train.replicas` is 1. `flywheel plan` does not count with it."""

@@ -365,9 +365,9 @@ class TrainConfig(StepSection):
             raise ValueError("memory.freeze_vision is set, and lora.vision trains the vision tower: take one")
         if self.memory.offload and self.lora.rank:
             raise ValueError("memory.offload is set, and adapters have little to offload: take memory.frozen=bfloat16")
-        if self.experts.apart and (self.replicas > 1 or self.memory.offload):
+        if self.experts.parallel and (self.replicas > 1 or self.memory.offload):
             raise ValueError(
-                "experts.apart is set, and with replicas or memory.offload experts stay together: take one"
+                "experts.parallel is set, and with replicas or memory.offload experts stay together: take one"
             )
         if self.memory.offload and self.device == "cpu":
             raise ValueError("memory.offload is set and device is cpu: there is nowhere else to hold weights")

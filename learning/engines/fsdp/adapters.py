@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from learning.engines.fsdp.nf4 import PACKED, is_packed, unpacked
+from learning.engines.fsdp.shards import whole
 from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
 
@@ -118,8 +119,3 @@ def in_full(model: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
     return ((name, whole(weight)) for name, weight in joined(model))
-
-
-def whole(weight: Tensor) -> Tensor:
-    """A weight gathered from all ranks."""
-    return weight.full_tensor() if isinstance(weight, DTensor) else weight

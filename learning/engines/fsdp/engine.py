@@ -181,7 +181,7 @@ class FsdpEngine(Engine):
         found = self._measures[document]
         return (found.thought, found.targets) if found else (None, None)
 
-    def share(self, last: bool) -> None:
+    def sync(self, last: bool) -> None:
         """Between rows of ranks gradients are summed after a step's last piece; within a row after each, or also then.
 
         What waits is a rank's shard of the gradient, or, with `train.memory.whole_gradients`, all of it.

@@ -1,8 +1,8 @@
-"""Mixtures of experts: each rank its own experts and the tokens that ask them, and the loss that spreads tokens.
+"""Mixtures of experts: expert parallelism, and the loss that spreads tokens over experts.
 
-Experts apart (GShard, arXiv 2006.16668): a token's copies go to the ranks of the experts that its router chose, in one
-all-to-all, and what they make of it comes back in another. Weights are never gathered, and a rank's gradient of its
-experts is that of all ranks' tokens.
+Each rank has experts of its own (GShard, arXiv 2006.16668): a token's copies go to the ranks of the experts that its
+router chose, in one all-to-all, and what they make of it comes back in another. Weights are never gathered, and a
+rank's gradient of its experts is that of all ranks' tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 
+from learning.engines.fsdp.shards import local
 from learning.parallel.dispatch import exchange
 from schemas.failure import UsageError
 
-APART = "flywheel_apart"
+PARALLEL = "flywheel_parallel"
 
 
 def experts_of(model: Any) -> Iterator[nn.Module]:
@@ -27,7 +28,7 @@ def experts_of(model: Any) -> Iterator[nn.Module]:
     return (one for one in model.modules() if hasattr(one, "gate_up_proj") and hasattr(one, "num_experts"))
 
 
-def keep_apart(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
+def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
     """Gives each rank its share of every layer's experts; those weights, which are not to be sharded once more.
 
     Raises:
@@ -37,7 +38,7 @@ def keep_apart(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
     for module in experts_of(model):
         if module.num_experts % mesh.size():  # type: ignore[operator]
             raise UsageError(
-                f"`train.experts.apart`: {module.num_experts} experts on {mesh.size()} processes.",
+                f"`train.experts.parallel`: {module.num_experts} experts on {mesh.size()} processes.",
                 "Take a number of processes that divides them.",
             )
         for name, weight in list(module.named_parameters(recurse=False)):
@@ -45,12 +46,12 @@ def keep_apart(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
             setattr(module, name, nn.Parameter(part, requires_grad=weight.requires_grad))
             held.add(getattr(module, name))
     if not held:
-        raise UsageError("`train.experts.apart`: the model has no experts.", "Remove it.")
-    model.config.get_text_config()._experts_implementation = APART
+        raise UsageError("`train.experts.parallel`: the model has no experts.", "Remove it.")
+    model.config.get_text_config()._experts_implementation = PARALLEL
     return held
 
 
-def apart(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
     """The library's interface: what the experts make of each token, weighed and summed; all ranks call it.
 
     Args:
@@ -88,10 +89,7 @@ class _Held:
 
     def __init__(self, module: Any, each: int, dtype: torch.dtype) -> None:
         self._module, self.num_experts = module, each
-        self.gate_up_proj, self.down_proj = (
-            (one.to_local() if isinstance(one, DTensor) else one).to(dtype)
-            for one in (module.gate_up_proj, module.down_proj)
-        )
+        self.gate_up_proj, self.down_proj = (local(one).to(dtype) for one in (module.gate_up_proj, module.down_proj))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -124,4 +122,4 @@ def imbalance(
     return experts * (used[:, :count] * mean / lengths[:, None].square()).sum() / layers
 
 
-ALL_EXPERTS_FUNCTIONS.register(APART, apart)
+ALL_EXPERTS_FUNCTIONS.register(PARALLEL, parallel)

@@ -18,6 +18,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 
 from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.nf4 import is_packed, pack, shape_of
+from learning.engines.fsdp.shards import local
 from learning.parallel.packed_attention import NAME, SCREENS
 from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
 from schemas.failure import CheckpointError
@@ -77,16 +78,14 @@ def materialize(net: nn.Module, device: torch.device) -> None:
     """Gives a sharded model without numbers the memory of this rank's shards; adapters and buffers stay as they are."""
     kept = {name: one for name, one in net.named_buffers()}
     drawn = {name: one for name, one in net.named_parameters() if one.device.type != "meta"}
-    drawn = {
-        name: (one.to_local() if isinstance(one, DTensor) else one).detach().clone() for name, one in drawn.items()
-    }
+    drawn = {name: local(one).detach().clone() for name, one in drawn.items()}
     net.to_empty(device=device)
     with torch.no_grad():
         for name, one in net.named_buffers():
             one.copy_(kept[name])
         for name, one in net.named_parameters():
             if name in drawn:
-                _local(one).copy_(drawn[name])
+                local(one).copy_(drawn[name])
 
 
 @torch.no_grad()
@@ -133,13 +132,9 @@ def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     return ((unadapted(name), weight) for name, weight in model.named_parameters() if not is_adapter(name))
 
 
-def _local(weight: Tensor) -> Tensor:
-    return weight.to_local() if isinstance(weight, DTensor) else weight
-
-
 def _put(weight: Tensor, numbers: Tensor) -> None:
     """Fills this rank's shard with the numbers of its range, in 4 bits if that is how it is held."""
-    mine = _local(weight)
+    mine = local(weight)
     mine.copy_(pack(numbers.to(mine.device)) if is_packed(weight) else numbers)
 
 

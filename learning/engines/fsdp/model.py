@@ -14,12 +14,12 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
-from learning.engines.fsdp.adapters import whole
-from learning.engines.fsdp.experts import experts_of, keep_apart
+from learning.engines.fsdp.experts import experts_of, parallelize
 from learning.engines.fsdp.loading import materialize, prepare_interface
 from learning.engines.fsdp.moments import AdamW8bit
 from learning.engines.fsdp.nf4 import hold_in_four_bits
 from learning.engines.fsdp.phases import TwoPhases
+from learning.engines.fsdp.shards import whole
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
@@ -116,12 +116,12 @@ def shard(
     _check_experts(model, train)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
     _widen(net, dtype, frozen)
-    apart = keep_apart(model, mesh) if train.experts.apart else None
+    ignored = parallelize(model, mesh) if train.experts.parallel else None
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
         if train.compiled:
             block.forward = torch.compile(block.forward, dynamic=True)  # dynamic: each packing has another length
-        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=apart)
-    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=apart)
+        fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
+    fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     for module in net.modules():
         if isinstance(module, FSDPModule):  # sums, no means: a rank's part of the loss is its part of the batch's
             module.set_gradient_divide_factor(1.0)

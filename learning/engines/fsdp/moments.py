@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
+from learning.engines.fsdp.shards import local
+
 LEAST = 4096
 """Weights of fewer numbers keep moments in fp32, as in the paper's release."""
 BLOCK, SHORTEST = 256, 16
@@ -111,8 +113,8 @@ class AdamW8bit(torch.optim.AdamW):
         """The step of one weight, some rows at a time."""
         assert weight.grad is not None
         taken = float(state["step"])
-        held = {name: _local(one) for name, one in state.items() if name != "step"}
-        numbers, slope = _local(weight), _local(weight.grad)
+        held = {name: local(one) for name, one in state.items() if name != "step"}
+        numbers, slope = local(weight), local(weight.grad)
         if not numbers.numel():
             return
         rows = max(1, AT_ONCE.get(numbers.device.type, AT_ONCE["cuda"]) * len(numbers) // numbers.numel())
@@ -177,13 +179,9 @@ def _placements(weight: Tensor) -> tuple[Any, ...]:
 
 def _beside(weight: Tensor, blocks: int) -> Tensor:
     """Scales of 0, (rows, blocks), sharded as the weight."""
-    mine = torch.zeros(len(_local(weight)), blocks, device=weight.device)
+    mine = torch.zeros(len(local(weight)), blocks, device=weight.device)
     if not isinstance(weight, DTensor):
         return mine
     mesh, shape = weight.device_mesh, torch.Size((weight.shape[0], blocks))
     made = DTensor.from_local(mine, mesh, weight.placements, run_check=False, shape=shape, stride=(blocks, 1))
     return made.to(weight.device)  # offloaded weights lie beside the mesh's device
-
-
-def _local(weight: Tensor) -> Tensor:
-    return weight.to_local() if isinstance(weight, DTensor) else weight

@@ -22,7 +22,7 @@ from learning.algorithms.losses import entropies, token_logprobs
 from learning.data.documents import Document
 from learning.engines.fsdp.chats import Chat, Chats, Measure
 from learning.engines.fsdp.experts import imbalance
-from learning.engines.fsdp.screens import Seen, seen_of
+from learning.engines.fsdp.screens import Precomputed, precomputed_of
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
 from learning.parallel.packed_attention import Packed
 from learning.parallel.ulysses import GroupPool
@@ -37,8 +37,8 @@ class Work:
     pixels: Tensor
     """(patches, width of a patch) of the screens it encodes; a blank one's if it has none."""
     grids: Tensor
-    """(screens, 3), on the CPU where the tower's `looks` are known."""
-    looks: Seen
+    """(screens, 3), on the CPU where the tower is known (`precomputed`)."""
+    precomputed: Precomputed
     """What the tower would work out of the grids."""
     seen: int
     """Tokens that the vision tower makes of them; 0 for a blank one."""
@@ -76,8 +76,8 @@ class Work:
         for name in _TENSORS:
             held = getattr(self, name)
             setattr(self, name, None if held is None else held.to(device, non_blocking=True))
-        self.looks = {name: _moved(one, device) for name, one in self.looks.items()}
-        if not self.looks:
+        self.precomputed = {name: _moved(one, device) for name, one in self.precomputed.items()}
+        if not self.precomputed:
             self.grids = self.grids.to(device)
         self.way = Route(self.way.order.to(device), self.way.sent, self.way.received, self.way.place.to(device))
         return self
@@ -111,7 +111,7 @@ class TwoPhases(nn.Module):
         gradient, the entropy of the distribution that it is of, (m,), and this rank's part of the auxiliary loss."""
         core = self.model.base_model
         seen = core.get_image_features(
-            pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.looks
+            pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.precomputed
         )
         levels = [torch.cat(list(level)) for level in getattr(seen, "deepstack_features", None) or ()]
         rows = torch.cat([torch.cat(list(seen.pooler_output)), *levels], dim=1)[: work.seen]
@@ -202,11 +202,11 @@ class WorkMaker:
             measures: their lengths.
         """
         pixels, grids, seen = self._screens(batch, measures)
-        looks = seen_of(self._core.visual, grids)
+        precomputed = precomputed_of(self._core.visual, grids)
         pieces = fragments(batch, [measure.item for measure in measures])
         way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
         group = next(one for one in batch.groups if one.holds(self._rank))
-        work = self._text(group, chosen, measures, (pixels, grids, looks, seen, way))
+        work = self._text(group, chosen, measures, (pixels, grids, precomputed, seen, way))
         return work.pinned() if torch.cuda.is_available() else work
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
@@ -223,7 +223,7 @@ class WorkMaker:
         group: Group,
         chosen: Sequence[int],
         measures: Sequence[Measure],
-        seen: tuple[Tensor, Tensor, Seen, int, Route],
+        seen: tuple[Tensor, Tensor, Precomputed, int, Route],
     ) -> Work:
         """This rank's stretch of its group's documents."""
         items = [measure.item for measure in measures]

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-Seen = dict[str, Tensor | int]
+Precomputed = dict[str, Tensor | int]
 """By the names under which the model takes them."""
 
 
-def seen_of(tower: Any, grids: Tensor) -> Seen:
+def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
     """What the tower would make of these grids itself; nothing for a tower that is not known here.
 
     Args:
@@ -24,7 +24,7 @@ def seen_of(tower: Any, grids: Tensor) -> Seen:
     return {f"image_{name}": one for name, one in made(tower, grids).items()} if made else {}
 
 
-def _each(tower: Any, grids: Tensor) -> Seen:
+def _each(tower: Any, grids: Tensor) -> Precomputed:
     """Patches of a screen see those of their screen."""
     from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids
 
@@ -33,16 +33,16 @@ def _each(tower: Any, grids: Tensor) -> Seen:
     return {"position_ids": places, "cu_seqlens": edges, "max_seqlen": _longest(edges)}
 
 
-def _windowed(tower: Any, grids: Tensor) -> Seen:
+def _windowed(tower: Any, grids: Tensor) -> Precomputed:
     """In most layers those of their window alone."""
     from transformers.vision_utils import get_vision_window_index
 
     order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
-    windows: Seen = {"window_index": order, "cu_window_seqlens": edges, "max_window_seqlen": _longest(edges)}
+    windows: Precomputed = {"window_index": order, "cu_window_seqlens": edges, "max_window_seqlen": _longest(edges)}
     return {**_each(tower, grids), **windows}
 
 
-def _between(tower: Any, grids: Tensor) -> Seen:
+def _between(tower: Any, grids: Tensor) -> Precomputed:
     """Learnt positions are of a square table, between whose entries a patch lies."""
     from transformers.vision_utils import get_vision_interpolation_indices_and_weights
 

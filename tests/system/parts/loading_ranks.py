@@ -7,10 +7,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from learning.engines.fsdp.adapters import is_adapter, unadapted, whole
+from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.nf4 import is_packed, pack, unpacked
+from learning.engines.fsdp.shards import whole
 from learning.job import read_job
 
 

@@ -29,10 +29,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "each rank all weights": {"replicas": 4},
 }
 EXPERTS: dict[str, dict[str, Any]] = {
-    "experts apart": {"experts": ExpertsConfig(apart=True)},
+    "parallel experts": {"experts": ExpertsConfig(parallel=True)},
     "balanced experts": {"experts": ExpertsConfig(balance=0.1)},
-    "balanced experts apart, computed twice": {
-        "experts": ExpertsConfig(apart=True, balance=0.1),
+    "balanced parallel experts, computed twice": {
+        "experts": ExpertsConfig(parallel=True, balance=0.1),
         "activation_checkpointing": True,
     },
 }

@@ -148,7 +148,7 @@ CURVES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "four": ("qwen2_5_vl", 4, {}),
     "two rows of two": ("qwen2_5_vl", 4, {"replicas": 2}),
     "compiled": ("qwen2_5_vl", 1, {"compiled": True}),
-    "experts apart": ("qwen3_vl_moe", 2, {"experts": ExpertsConfig(apart=True)}),
+    "parallel experts": ("qwen3_vl_moe", 2, {"experts": ExpertsConfig(parallel=True)}),
 }
 
 

@@ -16,7 +16,7 @@ from learning.data.rollouts import read_rollouts
 from learning.data.sample import read_samples
 from learning.data.sampler import Sampler
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.adapters import whole
+from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.launch import PATIENCE
 from learning.learner import Learner

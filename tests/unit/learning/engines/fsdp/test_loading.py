@@ -6,10 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from learning.engines.fsdp.adapters import is_adapter, unadapted, whole
+from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.loading import empty_model
 from learning.engines.fsdp.model import load_model
+from learning.engines.fsdp.shards import whole
 from models.random_vlm import KINDS
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError

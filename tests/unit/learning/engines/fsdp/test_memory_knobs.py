@@ -9,8 +9,9 @@ from safetensors.torch import load_file
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.adapters import is_adapter, whole
+from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
+from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
@@ -62,7 +63,7 @@ def test_rows_of_ranks_that_do_not_divide_them_are_refused(tmp_path: Path) -> No
         FsdpEngine(job(tmp_path, "qwen3_vl", replicas=2), 0, 1)
 
 
-@pytest.mark.parametrize("knob", ["apart", "balance"])
+@pytest.mark.parametrize("knob", ["parallel", "balance"])
 def test_a_model_without_experts_is_not_trained_as_if_it_had_some(knob: str, tmp_path: Path) -> None:
     experts = ExpertsConfig.model_validate({knob: 1})
     with pytest.raises(UsageError, match=rf"train\.experts\.{knob}`: the model has no experts"):

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.adapters import whole
 from learning.engines.fsdp.moments import LEAST, AdamW8bit, block_of, code_book, dequantize, quantize
+from learning.engines.fsdp.shards import whole
 from learning.learner import Learner
 from learning.trainer import train
 from schemas.config.memory import MemoryConfig

@@ -12,9 +12,10 @@ from torch.nn import functional
 
 from learning.data.sample import read_samples
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.adapters import is_adapter, whole
+from learning.engines.fsdp.adapters import is_adapter
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.nf4 import Nf4Linear, pack, shape_of, unpack
+from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learning.engines.fsdp.model import load_model
-from learning.engines.fsdp.screens import seen_of
+from learning.engines.fsdp.screens import precomputed_of
 from learning.parallel.packed_attention import SCREENS, packed_attention
 from models.random_vlm import KINDS, build_random
 
@@ -21,8 +21,8 @@ def tower(folder: Path, kind: Any) -> Any:
     return load_model(folder).double()
 
 
-def features(model: Any, pixels: torch.Tensor, grids: torch.Tensor, **looks: Any) -> list[torch.Tensor]:
-    seen = model.base_model.get_image_features(pixel_values=pixels, image_grid_thw=grids, return_dict=True, **looks)
+def features(model: Any, pixels: torch.Tensor, grids: torch.Tensor, **more: Any) -> list[torch.Tensor]:
+    seen = model.base_model.get_image_features(pixel_values=pixels, image_grid_thw=grids, return_dict=True, **more)
     deeper = getattr(seen, "deepstack_features", None) or ()
     return [torch.cat(list(seen.pooler_output)), *(torch.cat(list(one)) for one in deeper)]
 
@@ -41,7 +41,7 @@ def test_features_and_gradients_of_many_screens_are_those_of_each(kind: str, tmp
     wanted = {name: one.grad.clone() for name, one in model.base_model.visual.named_parameters()}
     model.zero_grad()
     model.config.vision_config._attn_implementation = SCREENS
-    together = features(model, rows, GRIDS, **seen_of(model.base_model.visual, GRIDS))
+    together = features(model, rows, GRIDS, **precomputed_of(model.base_model.visual, GRIDS))
     assert all(torch.allclose(one, other, atol=1e-10) for one, other in zip(alone, together, strict=True))
     sum(level.square().sum() for level in together).backward()
     found = {name: one.grad for name, one in model.base_model.visual.named_parameters()}
@@ -65,7 +65,7 @@ def test_a_layer_asks_for_all_screens_and_all_their_windows_in_one_call(
     grids = torch.tensor([[1, 78, 138]])  # 1932 x 1092 pixels in patches of 14
     rows = torch.zeros(int(grids.prod()), 6 * model.config.vision_config.patch_size**2, dtype=torch.float64)
     with torch.no_grad():
-        features(model, rows, grids, **seen_of(model.base_model.visual, grids))
+        features(model, rows, grids, **precomputed_of(model.base_model.visual, grids))
     assert len(calls) == model.config.vision_config.depth == 3
 
 
@@ -74,7 +74,7 @@ def test_what_is_made_beforehand_leaves_the_tower_nothing_to_work_out_of_the_gri
     """Its forward pass then never hands numbers back from a GPU: with grids that say nothing it gives the same."""
     model = tower(tmp_path / kind, kind)
     rows = torch.randn(int(GRIDS.prod(-1).sum()), 6 * model.config.vision_config.patch_size**2, dtype=torch.float64)
-    made = {name.removeprefix("image_"): one for name, one in seen_of(model.base_model.visual, GRIDS).items()}
+    made = {name.removeprefix("image_"): one for name, one in precomputed_of(model.base_model.visual, GRIDS).items()}
     with torch.no_grad():
         known = model.base_model.visual(rows, grid_thw=GRIDS).pooler_output
         blind = model.base_model.visual(rows, grid_thw=GRIDS * 0, **made).pooler_output
