@@ -17,7 +17,7 @@ from environments.openenv.wire import observation_of, observed, refused, text_of
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from schemas import action as act
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
 from schemas.observation import Observation, Outcome
 from tests.unit.apps.sandboxes.served import served, serving
 
@@ -91,12 +91,24 @@ def test_a_held_out_task_is_served_only_if_that_is_said() -> None:
     assert serving(names=["click-red"], held_out=True).tasks.keys() == {"fake/click-red"}
 
 
+def theirs_at(url: str) -> OpenEnvEnvironment:
+    tasks = {"one": {"instruction": "", "reset": {"task_id": "click-one", "elements": True}}}
+    return OpenEnvEnvironment("theirs", OpenEnvConfig.model_validate({"kind": "openenv", "url": url, "tasks": tasks}))
+
+
+def test_doctor_says_of_a_server_without_held_out_seeds_that_no_policy_can_be_measured_there() -> None:
+    async def run() -> None:
+        async with served(serving()) as url:
+            with pytest.raises(FlywheelError, match=r"validation seed 1000000: .*no whole number from 0 to"):
+                await asyncio.to_thread(theirs_at(url).probes()[1].examine)
+
+    asyncio.run(run())
+
+
 def test_the_outcome_over_the_wire_is_the_tasks_own() -> None:
     async def run() -> Outcome:
-        async with served(serving()) as url:
-            tasks = {"one": {"instruction": "", "reset": {"task_id": "click-one", "elements": True}}}
-            config = OpenEnvConfig.model_validate({"kind": "openenv", "url": url, "tasks": tasks})
-            theirs = OpenEnvEnvironment("theirs", config)
+        async with served(serving(held_out=True)) as url:
+            theirs = theirs_at(url)
             verifier = verifier_of("openenv")
             assert verifier is not None
             assert "is healthy" in await asyncio.to_thread(theirs.probes()[0].examine)
