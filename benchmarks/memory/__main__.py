@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.shared.mixed_samples import NAMES, mixed_job, mixed_samples
 from benchmarks.shared.mixed_samples import SIZES as SCREENS
 from benchmarks.shared.report import Bar, finish, options
-from models.random_vlm import build_random
+from models.random_vlm import Kind, build_random
 from schemas.config.training import TrainConfig
 
 RANKS = 4
@@ -42,6 +42,10 @@ RECIPES: dict[str, tuple[int, dict[str, Any]]] = {
     "adapters, 4 bits beside them, activations twice": (SHORT, {**TWICE, "lora": LORA, "memory": FOUR}),
     "adapters, bf16 beside them": (LONG, {"lora": LORA, "memory": HALF}),
 }
+MIXTURES: dict[str, tuple[int, dict[str, Any]]] = {
+    "mixture, activations twice": (SHORT, TWICE),
+    "mixture, experts parallel, activations twice": (SHORT, {**TWICE, "experts": {"parallel": True}}),
+}
 FULL, ADAPTED = "all weights, activations twice", "adapters, bf16 beside them, activations twice"
 """The rows that the bars per weight are held to."""
 SIZES_OF = {LONG: SCREENS, SHORT: SCREENS[:1]}
@@ -51,6 +55,8 @@ SIZES: dict[str, int] = {
     "vision_hidden": 384, "vision_layers": 4, "vocabulary": 4096,
 }  # fmt: skip
 """Of 100 million weights, an eighth of them outside of blocks, as in a model of seven billion."""
+MIXTURE = {**SIZES, "layers": 10}
+"""Of 100 million weights too, 70 million of them experts'."""
 
 
 def measured(folder: Path, batch: int, train: dict[str, Any]) -> list[dict[str, Any]]:
@@ -87,16 +93,24 @@ def row_of(name: str, ranks: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def rows_of(
+    folder: Path, kind: Kind, sizes: dict[str, int], recipes: dict[str, tuple[int, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The rows of a model, which is made in `folder`."""
+    texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
+    build_random(kind, texts, 0, folder / "model", **sizes)
+    build_random(kind, texts, 0, folder / "tiny")
+    return [row_of(recipe, measured(folder, *how)) for recipe, how in recipes.items()]
+
+
 def main() -> int:
     """Prints the table; exit code 1 if a bar is missed."""
     chosen = options(__doc__ or "")
     recipes = {name: RECIPES[name] for name in ((FULL, ADAPTED) if chosen.short else RECIPES)}
-    texts = [f'Click on the "{name}" button.' for name in NAMES] * 8
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build_random("qwen3_vl", texts, 0, folder / "model", **SIZES)
-        build_random("qwen3_vl", texts, 0, folder / "tiny")
-        rows = [row_of(recipe, measured(folder, *how)) for recipe, how in recipes.items()]
+        rows = rows_of(Path(name) / "dense", "qwen3_vl", SIZES, recipes)
+        if not chosen.short:
+            rows += rows_of(Path(name) / "mixture", "qwen3_vl_moe", MIXTURE, MIXTURES)
     return finish("memory: bytes per weight and process", rows, bars_of(rows), chosen.json)
 
 

@@ -10,7 +10,7 @@ some heads within it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from learning.parallel.ulysses import to_heads, to_tokens
+from learning.parallel.ulysses import attend
 
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
@@ -72,11 +72,8 @@ def packed_attention(
     if packed is None:
         assert cu_seq_lens_q is not None and max_length_q is not None
         return _screens(q, k, v, cu_seq_lens_q, max_length_q, scaling, causal)[None], None
-    if packed.group is not None:
-        q, k, v = to_heads((q, k, v), packed.group)
-    seen = _documents(q, k, v, packed.edges, scaling, causal)
-    if packed.group is not None:
-        seen = to_tokens(seen, packed.group)
+    documents = partial(_documents, edges=packed.edges, scaling=scaling, causal=causal)
+    seen = documents(q, k, v) if packed.group is None else attend(q, k, v, packed.group, documents)
     return seen[None], None
 
 

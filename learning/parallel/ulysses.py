@@ -1,10 +1,12 @@
 """Sequence parallelism inside a group: every rank holds a stretch of the tokens, or all tokens of some heads.
 
 Between the two lies one all-to-all (DeepSpeed-Ulysses, Jacobs et al., arXiv 2309.14509). Everything but attention works
-token by token on the stretch; attention needs whole sequences, and works head by head.
+token by token on the stretch; attention needs whole sequences, and works head by head. So the heads go in rounds: while
+those of one round attend, those of the next are on their way and those of the last on their way back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -13,59 +15,121 @@ from torch import Tensor
 
 from schemas.failure import PlanError
 
+ROUNDS = 4
+"""At most: all but a quarter of the exchange can then be hidden, and a round of a long sequence still fills a GPU."""
 
-def to_heads(parts: Sequence[Tensor], group: dist.ProcessGroup) -> list[Tensor]:
-    """Queries, keys and values of this rank's tokens, (stretch, heads, width) each, to (whole sequence, heads / degree,
-    width), in one exchange; differentiable.
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Of whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
 
-    Fewer heads of keys than ranks are repeated, so that each rank has the one that its queries ask.
+
+def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, attention: Attention) -> Tensor:
+    """Attention over sequences that a group's ranks share, each holding a stretch of the tokens; differentiable.
+
+    All exchanges of heads are begun before the first is waited for, and the way back of a round before the next round's
+    attention; backward in the opposite order. On a GPU they run on the stream of the group's NCCL communicator.
+
+    Args:
+        query: (stretch, heads, width).
+        key, value: as many heads or fewer; fewer than ranks are repeated, so that each has the one its queries ask.
+        group: the ranks, in the order of their stretches.
+        attention: of a rank's heads of a round.
+
+    Returns:
+        (stretch, heads, width).
 
     Raises:
-        PlanError: the group's degree neither divides the heads of one nor is a multiple of them.
+        PlanError: the group's degree does not divide the heads, or neither divides those of keys nor is a multiple.
     """
     degree = dist.get_world_size(group)
-    held = [_for_each(part, degree) for part in parts]
-    sizes = [part.shape[1] // degree for part in held]
-    joint = torch.cat([part.unflatten(1, (degree, -1)) for part in held], dim=2)
-    return list(_swap(joint.movedim(1, 0), group).flatten(0, 1).split(sizes, dim=1))
+    if query.shape[1] % degree:
+        raise PlanError(f"{query.shape[1]} heads on {degree} ranks.", "Take a degree that divides the heads.")
+    parts = [_by_rank(part, degree) for part in (query, key, value)]
+    coming = [_Exchange(torch.cat(pieces, dim=2), group) for pieces in _rounds(*parts)]
+    sizes = [[piece.shape[2] for piece in pieces] for pieces in _rounds(*parts)]
+    going: list[_Exchange] = []
+    held: tuple[Tensor, ...] = ()
+    for exchange, widths in zip(coming, sizes, strict=True):
+        q, *come = exchange.arrived().flatten(0, 1).split(widths, dim=1)
+        held = tuple(come) or held
+        seen = attention(q, *held)
+        going.append(_Exchange(seen.unflatten(0, (degree, -1)), group))
+    back = [exchange.arrived().movedim(0, 1) for exchange in going]
+    return torch.cat(back, dim=2).flatten(1, 2)
 
 
-def _for_each(part: Tensor, degree: int) -> Tensor:
+def _by_rank(part: Tensor, degree: int) -> Tensor:
+    """(stretch, heads, width) as (degree, stretch, heads / degree, width): for each rank its heads."""
     heads = part.shape[1]
-    if heads % degree == 0:
-        return part
-    if degree % heads:
-        raise PlanError(f"{heads} heads on {degree} ranks.", "Take a degree that divides the heads, or a multiple.")
-    return part.repeat_interleave(degree // heads, dim=1)
+    if heads % degree:
+        if degree % heads:
+            mend = "Take a degree that divides them, or a multiple of them."
+            raise PlanError(f"{heads} heads of keys on {degree} ranks.", mend)
+        part = part.repeat_interleave(degree // heads, dim=1)
+    return part.unflatten(1, (degree, -1)).movedim(1, 0)
 
 
-def to_tokens(heads: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """The way back: (whole sequence, heads / degree, width) to (stretch, heads, width)."""
-    degree = dist.get_world_size(group)
-    parts = heads.unflatten(0, (degree, -1))
-    return _swap(parts, group).movedim(0, 1).flatten(1, 2)
+def _rounds(query: Tensor, key: Tensor, value: Tensor) -> list[tuple[Tensor, ...]]:
+    """Queries of each round with the keys and values that they ask: heads of keys in turn, or the only one at first."""
+    asked, heads = query.shape[2], key.shape[2]
+    if heads == 1:
+        queries, keys, values = query.tensor_split(min(ROUNDS, asked), dim=2), (key,), (value,)
+    else:
+        keys, values = (part.tensor_split(min(ROUNDS, heads), dim=2) for part in (key, value))
+        queries = query.split([piece.shape[2] * (asked // heads) for piece in keys], dim=2)
+    return [tuple(piece for piece in pieces if piece is not None) for pieces in zip_longest(queries, keys, values)]
 
 
-def _swap(parts: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Part i of rank j becomes part j of rank i."""
-    return _Swap.apply(parts, group)  # type: ignore[return-value]
+class _Exchange:
+    """One all-to-all: part i of rank j becomes part j of rank i. Begun here, and its gradient's with its end's.
+
+    Autograd takes the last of what was done first, so what lies between begin and end runs while the gradient travels.
+    """
+
+    def __init__(self, parts: Tensor, group: Any) -> None:
+        self._group = group
+        self._work: Any = None
+        self._parts: Tensor | None = None
+        self._begun: Tensor = _Begin.apply(parts, self)  # type: ignore[assignment]
+
+    def arrived(self) -> Tensor:
+        """Waits for it; once."""
+        return _End.apply(self._begun, self)  # type: ignore[return-value]
+
+    def begin(self, parts: Tensor) -> Tensor:
+        """Where the others' parts will be, once it was waited for."""
+        self._parts = parts.contiguous()
+        arriving = torch.empty_like(self._parts)
+        self._work = dist.all_to_all_single(arriving, self._parts, group=self._group, async_op=True)
+        return arriving
+
+    def wait(self) -> None:
+        """Until the parts are there; on a GPU, whatever is asked of it after this."""
+        self._work.wait()
+        self._work = self._parts = None
 
 
-class _Swap(torch.autograd.Function):
+class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Tensor, group: Any) -> Tensor:
-        ctx.group = group
-        return _all_to_all(parts, group)
+    def forward(ctx: Any, parts: Tensor, exchange: _Exchange) -> Tensor:
+        ctx.exchange = exchange
+        return exchange.begin(parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _all_to_all(gradients[0], ctx.group), None
+        ctx.exchange.wait()
+        return gradients[0], None
 
 
-def _all_to_all(parts: Tensor, group: Any) -> Tensor:
-    arrived = torch.empty_like(parts, memory_format=torch.contiguous_format)
-    dist.all_to_all_single(arrived, parts.contiguous(), group=group)
-    return arrived
+class _End(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, arriving: Tensor, exchange: _Exchange) -> Tensor:
+        ctx.exchange = exchange
+        exchange.wait()
+        return arriving.view_as(arriving)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.exchange.begin(gradients[0]), None
 
 
 class GroupPool:

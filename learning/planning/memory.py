@@ -62,6 +62,8 @@ class Stack:
     """Whether queries, keys and values are one product, as in a vision tower."""
     experts: int = 0
     """That a token meets; 0 for a model without."""
+    shared: int = 0
+    """Weights of all experts of a block."""
 
     def saved(self, compute: int, rank: int = 0, frozen: bool = False) -> float:
         """Bytes per token that a block's operations save for the way back.
@@ -151,6 +153,8 @@ class Recipe:
     replicas: int = 1
     """Rows of ranks that hold the weights each."""
     whole_gradients: bool = False
+    parallel_experts: bool = False
+    """Whether a rank holds its share of a block's experts, and the others are never gathered."""
     networks: int = 1
     """2 with a critic that stands alone."""
     repeated: bool = True
@@ -173,6 +177,7 @@ class Recipe:
             logits_chunk=memory.logits_chunk,
             replicas=train.replicas,
             whole_gradients=memory.whole_gradients,
+            parallel_experts=train.experts.parallel,
             **sizes,
         )
 
@@ -252,7 +257,7 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
     saved, again = _activations(network, recipe)
     chunk = recipe.targets if recipe.logits_chunk is None else min(recipe.targets, recipe.logits_chunk)
     head = compute * network.head if full else 0.0
-    largest = max(network.language.weights, network.vision.weights) if full else 0
+    largest = max(_at_once(network, recipe), network.vision.weights) if full else 0
     summed = max(largest, network.language.adapted, network.vision.adapted)
     outside = network.outside - (network.outside_vision if recipe.freeze_vision else 0) if full else 0
     back = max(2 * block + dense, block + dense + compute * summed, (compute + MASTER) * summed) + MASTER * summed
@@ -285,8 +290,14 @@ def _gathered(network: Network, recipe: Recipe) -> tuple[float, float]:
     """Bytes of the largest block as it is gathered, and of a matrix that is made of 4 bits meanwhile."""
     compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
     if not recipe.four_bits:
-        return max(compute * language.weights, seen), 0.0
+        return max(compute * _at_once(network, recipe), seen), 0.0
     return max((NF4 * language.weights, compute * language.width * language.inner), (seen, 0.0), key=sum)
+
+
+def _at_once(network: Network, recipe: Recipe) -> float:
+    """Weights of a language model's block that a rank holds when it computes."""
+    elsewhere = network.language.shared * (1 - 1 / recipe.ranks) if recipe.parallel_experts else 0
+    return network.language.weights - elsewhere
 
 
 def _activations(network: Network, recipe: Recipe) -> tuple[float, float]:

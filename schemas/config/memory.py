@@ -38,7 +38,7 @@ class ExpertsConfig(Section):
     parallel: bool = False
     """Whether each process holds whole experts, a share of every layer's, and is sent the tokens that ask them (expert
     parallelism), instead of gathering all of a layer's weights. The number of experts is a multiple of the processes',
-    and `train.replicas` is 1. `flywheel plan` does not count with it."""
+    and `train.replicas` is 1."""
     balance: Annotated[float, Field(ge=0.0)] = 0.0
     """Weight of the auxiliary loss that spreads tokens over experts (Switch, arXiv 2101.03961, as `transformers`
     computes it), here the mean over documents and layers, so that it does not depend on who computes what. Qwen's

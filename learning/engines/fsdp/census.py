@@ -8,6 +8,7 @@ from torch import nn
 
 from learning.engines.fsdp.adapters import add_adapters, is_adapter
 from learning.engines.fsdp.costs import Shape, shape_of
+from learning.engines.fsdp.experts import experts_of
 from learning.engines.fsdp.loading import model_of_config
 from learning.planning.memory import Network, Stack
 from schemas.config.training import LoraConfig
@@ -52,6 +53,7 @@ def _language(text: Any, layers: Sequence[nn.Module]) -> Stack:
         keys=(getattr(text, "num_key_value_heads", None) or heads) * head,
         normed=any("q_norm" in name for name, _ in layers[0].named_parameters()),
         experts=text.num_experts_per_tok if experts else 0,
+        shared=max(sum(one.numel() for held in experts_of(layer) for one in held.parameters()) for layer in layers),
     )
 
 

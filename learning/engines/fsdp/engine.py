@@ -161,6 +161,8 @@ class FsdpEngine(Engine):
             plan = plan_step(items, self.rules)
         check_plan(plan, items, self.world, self.rules.cluster.degrees if self.rules.cluster else (1,))
         works = [self._maker.make(batch, chosen, measures) for batch in plan]
+        if self.device.type == "cuda":
+            works = [work.pinned() for work in works]
         own = [group for batch in plan for group in batch.groups if group.first == self.rank]
         held = [chosen[number] for group in own for number in group.sequences]
         targets = sum(measure.targets for measure in measures)

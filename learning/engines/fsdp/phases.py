@@ -206,8 +206,7 @@ class WorkMaker:
         pieces = fragments(batch, [measure.item for measure in measures])
         way = route(pieces.before, pieces.after, pieces.sizes, self._rank, self._world)
         group = next(one for one in batch.groups if one.holds(self._rank))
-        work = self._text(group, chosen, measures, (pixels, grids, precomputed, seen, way))
-        return work.pinned() if torch.cuda.is_available() else work
+        return self._text(group, chosen, measures, (pixels, grids, precomputed, seen, way))
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
         """Patches, grids and tokens of the screens that this rank encodes."""

@@ -10,20 +10,21 @@ from tests.tier import FULL
 SCRIPT = """
 import sys
 import torch, torch.distributed as dist
-from learning.parallel.ulysses import GroupPool, to_heads, to_tokens
+from learning.parallel.ulysses import GroupPool, attend
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
 rank, world = dist.get_rank(), dist.get_world_size()
 shape = [int(part) for part in sys.argv[1].split("+")]
-seed, keys = int(sys.argv[2]), int(sys.argv[3])
+seed, heads, keys = (int(word) for word in sys.argv[2:])
 torch.manual_seed(seed)
-HEADS, WIDTH, HIDDEN = 4, 3, 12
+HEADS, WIDTH, HIDDEN = heads, 3, 3 * heads
 documents = [torch.randn(int(size), HIDDEN, dtype=torch.float64) for size in torch.randint(1, 9, (7,))]
 goals = [torch.randn(len(document), HIDDEN, dtype=torch.float64) for document in documents]
 weights = [torch.randn(HIDDEN, columns, dtype=torch.float64) / 4 for columns in (3 * HIDDEN, HIDDEN)]
 
-def attend(q, k, v, segments):
+def attention(q, k, v, segments):
+    k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], dim=1) for part in (k, v))
     order = torch.arange(len(q))
     seen = (segments[:, None] == segments[None]) & (order[:, None] >= order[None])
     scores = torch.einsum("qhw,khw->hqk", q, k) / WIDTH**0.5
@@ -32,12 +33,8 @@ def attend(q, k, v, segments):
 def loss_of(weights, tokens, goal, real, segments, group):
     q, k, v = (tokens @ weights[0]).view(len(tokens), 3, HEADS, WIDTH).unbind(1)
     k, v = k[:, :keys], v[:, :keys]
-    if group is not None:
-        q, k, v = to_heads((q, k, v), group)
-    k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], dim=1) for part in (k, v))
-    seen = attend(q, k, v, segments)
-    if group is not None:
-        seen = to_tokens(seen, group)
+    inner = lambda q, k, v: attention(q, k, v, segments)
+    seen = inner(q, k, v) if group is None else attend(q, k, v, group, inner)
     out = torch.tanh(seen.flatten(1) @ weights[1])
     return (((out - goal) ** 2).sum(-1) * real).sum()
 
@@ -78,7 +75,68 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"] if FULL else ["4", "2+1+1"])
-@pytest.mark.parametrize("keys", [4, 2, 1] if FULL else [2])
-def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(tmp_path: Path, shape: str, keys: int):
-    """Also where there are fewer heads of keys than ranks in a group."""
-    run_text(SCRIPT, tmp_path, shape, 3, keys)
+@pytest.mark.parametrize(
+    ("heads", "keys"), [(4, 4), (4, 2), (4, 1), (12, 12), (24, 12)] if FULL else [(4, 2), (24, 12)]
+)
+def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(
+    tmp_path: Path, shape: str, heads: int, keys: int
+):
+    """Also where there are fewer heads of keys than ranks in a group, and where the heads go in uneven rounds."""
+    run_text(SCRIPT, tmp_path, shape, 3, heads, keys)
+
+
+HIDDEN = """
+import time
+import torch, torch.distributed as dist
+from learning.parallel.ulysses import GroupPool, attend
+
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+LINK_S, ATTENTION_S, ROUNDS = 0.05, 0.1, 4
+plain, free = dist.all_to_all_single, 0.0
+
+class Late:
+    # one exchange after the other on the same link
+    def __init__(self, work):
+        global free
+        self.work, self.due = work, max(free, time.monotonic()) + LINK_S
+        free = self.due
+
+    def wait(self):
+        time.sleep(max(0.0, self.due - time.monotonic()))
+        self.work.wait()
+
+dist.all_to_all_single = lambda *tensors, **more: Late(plain(*tensors, **more))
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor):
+        time.sleep(ATTENTION_S)
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(ATTENTION_S)
+        return gradient
+
+def seconds(work):
+    dist.barrier()
+    start = time.monotonic()
+    made = work()
+    return time.monotonic() - start, made
+
+group = GroupPool((2,)).of(0, 2)
+q, k, v = (torch.randn(6, 8, 4, requires_grad=True) for _ in range(3))
+forward, seen = seconds(lambda: attend(q, k, v, group, lambda q, k, v: Slow.apply(q + k + v)))
+backward, _ = seconds(lambda: seen.sum().backward())
+one_after_the_other = ROUNDS * (LINK_S + ATTENTION_S + LINK_S)
+hidden = LINK_S + ROUNDS * ATTENTION_S + LINK_S
+for spent in (forward, backward):
+    assert spent < (hidden + one_after_the_other) / 2, (forward, backward)
+dist.destroy_process_group()
+"""
+
+
+def test_an_exchange_is_on_its_way_while_other_heads_attend(tmp_path: Path):
+    """The first one and the last way back alone are waited for, forward and backward."""
+    run_text(HIDDEN, tmp_path, ranks=2)

@@ -117,15 +117,16 @@ def test_offloaded_weights_take_the_same_steps(tmp_path: Path, monkeypatch: pyte
     """Where there is no GPU both lie in the same memory; what is shown is that the way there and back is right."""
     monkeypatch.setattr("learning.engines.fsdp.engine.check_offload", lambda train, device: None)
     found = []
-    for offload in (False, True):
-        plan = with_memory(job(tmp_path, "qwen3_vl"), offload=offload)
+    for knobs in ({}, {"offload": True}, {"offload": True, "whole_gradients": True}):
+        plan = with_memory(job(tmp_path, "qwen3_vl"), **knobs)
         learner = Learner(plan, read_samples(plan.samples), 0, 1)
         for _ in range(2):
             learner.step(learner.prepare([SampleRef(at, at) for at in range(8)]), 1e-3)
         found.append({name: whole(part).clone() for name, part in learner.state().items()})  # type: ignore[arg-type]
         learner.close()
-    one, other = found
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    one, *others = found
+    for other in others:
+        assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_cpu_has_nothing_to_offload(tmp_path: Path) -> None:
