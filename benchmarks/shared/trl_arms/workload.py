@@ -40,6 +40,8 @@ SIZE = {
 """About 21 million weights."""
 SMALL = {"kind": "qwen3_vl", "hidden": 64, "layers": 2}
 POLICY = PolicyConfig(history_images=2, max_new_tokens=64)
+PREFERENCE_CAP = 8192
+"""Tokens of a micro-batch of preferences: sixteen replies at once would hold more than the peer that computes twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def _write(folder: Path, name: str, scale: Scale) -> Workload:
     train = TrainConfig.model_validate(
         {
             "method": "dpo" if method == "dpo" else "sft", "batch": scale.batch, "warmup": 0, "decay": 0.0,
-            "processes": 1, "device": scale.device, "preference": {"batch": scale.batch}, **scale.train,
+            "processes": 1, "device": scale.device, "preference": {"batch": scale.batch},
+            "token_cap": PREFERENCE_CAP if method == "dpo" else None, **scale.train,
         }
     )  # fmt: skip
     job = Job(

@@ -6,7 +6,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import State
 from learning.engines.engine import Body
@@ -14,6 +13,7 @@ from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import device_of, freeze, optimizer_of, shard, start_group, state_of
 from learning.engines.fsdp.phases import Work
+from learning.engines.fsdp.shards import clip
 from learning.engines.optimizer import moments_of
 from learning.job import Job
 from models.tiny.layout import CRITIC
@@ -48,7 +48,7 @@ class FsdpBody(Body):
         else:
             fill_from(self._model, job.parent)
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
-        self._optimizer = optimizer_of(self._net, job.train, self._device)
+        self._optimizer = optimizer_of(self._net, job.train)
 
     def hidden(self, piece: Work) -> Tensor:
         """What it makes of the tokens before the work's targets, (m, width)."""
@@ -64,8 +64,7 @@ class FsdpBody(Body):
 
     def norm(self) -> float:
         """The norm over all ranks' shards; what is above `train.clip` is clipped here."""
-        norm = torch.nn.utils.clip_grad_norm_(self._weights, self._clip)
-        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        return clip(self._weights, self._clip)
 
     def step(self, rate: float) -> None:
         """One step at a learning rate."""

@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
 from learning.data.documents import Document
@@ -44,6 +43,7 @@ from learning.engines.fsdp.model import (
     state_of,
 )
 from learning.engines.fsdp.phases import Work, WorkMaker
+from learning.engines.fsdp.shards import clip
 from learning.engines.fsdp.writing import write_parts
 from learning.engines.optimizer import moments_of
 from learning.job import Job
@@ -104,7 +104,7 @@ class FsdpEngine(Engine):
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
-        self._optimizer = optimizer_of(self._net, job.train, self.device)
+        self._optimizer = optimizer_of(self._net, job.train)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
@@ -200,8 +200,7 @@ class FsdpEngine(Engine):
 
     def update(self, rate: float) -> float:
         """One step."""
-        clip = torch.nn.utils.clip_grad_norm_(self._weights, self._job.train.clip)
-        norm = float(clip.full_tensor() if isinstance(clip, DTensor) else clip)
+        norm = clip(self._weights, self._job.train.clip)
         if math.isfinite(norm):
             for group in self._optimizer.param_groups:
                 group["lr"] = rate

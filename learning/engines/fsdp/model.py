@@ -15,11 +15,12 @@ from torch.distributed.tensor import DTensor
 
 from learning.checkpoint import Part, State
 from learning.engines.fsdp.experts import experts_of, parallelize
+from learning.engines.fsdp.faster import use_faster
 from learning.engines.fsdp.loading import materialize, prepare_interface
 from learning.engines.fsdp.moments import AdamW8bit
 from learning.engines.fsdp.nf4 import hold_in_four_bits
 from learning.engines.fsdp.phases import TwoPhases
-from learning.engines.fsdp.shards import whole
+from learning.engines.fsdp.shards import ShardedAdamW, whole
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
@@ -114,6 +115,7 @@ def shard(
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
     _check_experts(model, train)
+    use_faster(model, norms=device.type == "cpu" and not train.compiled)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
     _widen(net, dtype, frozen)
     ignored = parallelize(model, mesh) if train.experts.parallel else None
@@ -123,7 +125,9 @@ def shard(
         fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     for module in net.modules():
-        if isinstance(module, FSDPModule):  # sums, no means: a rank's part of the loss is its part of the batch's
+        if world > 1 and isinstance(
+            module, FSDPModule
+        ):  # sums, no means: a rank's part of the loss is its part of the batch's
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     if any(weight.is_meta for weight in net.parameters()):
@@ -160,7 +164,7 @@ def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None
             weight.data = weight.data.to(trained if weight.requires_grad else frozen)
 
 
-def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     """AdamW, its moments as `train.memory.moments` says; vectors (norms, biases) do not decay."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
@@ -169,7 +173,7 @@ def optimizer_of(net: nn.Module, train: TrainConfig, device: torch.device) -> to
     ]
     if train.memory.moments == "8bit":
         return AdamW8bit(groups, lr=0.0, betas=BETAS)
-    return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, fused=device.type == "cuda" and not train.memory.offload)
+    return ShardedAdamW(groups, lr=0.0, betas=BETAS, fused=True)
 
 
 def start_group(world: int, device: torch.device) -> None:

@@ -1,7 +1,18 @@
-"""A weight that ranks share: this rank's part of it, and all of it."""
+"""A weight that ranks share: this rank's part of it, and all of it; what an optimiser does with the parts alone.
 
+An optimiser's step needs no other rank, and the norm of a gradient one number of each. Asked of `DTensor`s, both would
+be planned anew for every operation and shape, which takes a second or more of a training's first step.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import get_total_norm
+from torch.optim.adamw import adamw
 
 
 def local(weight: Tensor) -> Tensor:
@@ -12,3 +23,58 @@ def local(weight: Tensor) -> Tensor:
 def whole(weight: Tensor) -> Tensor:
     """The weight, gathered from all ranks; all call it."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+@torch.no_grad()
+def clip(weights: Sequence[Tensor], most: float) -> float:
+    """The norm of all gradients over all ranks, which all call it; what is above `most` is clipped."""
+    alike: dict[Any, list[Tensor]] = {}
+    for gradient in (weight.grad for weight in weights if weight.grad is not None):
+        sharing = (gradient.device_mesh, gradient.placements) if isinstance(gradient, DTensor) else None
+        alike.setdefault(sharing, []).append(local(gradient))
+    square = 0.0
+    for sharing, gradients in alike.items():
+        part = get_total_norm(gradients).square()
+        if sharing is not None:
+            mesh, placements = sharing
+            for axis in (axis for axis, placement in enumerate(placements) if placement.is_shard()):
+                dist.all_reduce(part, group=mesh.get_group(axis))
+        square += float(part)
+    norm = square**0.5
+    if norm > most:
+        for gradients in alike.values():
+            torch._foreach_mul_(gradients, most / norm)
+    return norm
+
+
+class ShardedAdamW(torch.optim.AdamW):
+    """AdamW (fused) of each rank's shards."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One step of every weight that has a gradient."""
+        from learning.engines.optimizer import moments_of
+
+        assert closure is None
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            states = [moments_of(self, weight) for weight in weights]
+            if not weights:
+                continue
+            beta1, beta2 = group["betas"]
+            adamw(
+                [local(weight) for weight in weights],
+                [local(weight.grad) for weight in weights],
+                [local(state["exp_avg"]) for state in states],
+                [local(state["exp_avg_sq"]) for state in states],
+                [],
+                [state["step"] for state in states],
+                fused=True,
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=False,
+            )
