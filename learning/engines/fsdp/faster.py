@@ -51,8 +51,8 @@ class _Norm:
         self._module = module
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """(..., width), normed over its width."""
-        if hidden.dtype != self._module.weight.dtype:
+        """(..., width), normed over its width; in doubles, which the library rounds in between, as the library does."""
+        if hidden.dtype != self._module.weight.dtype or hidden.dtype == torch.float64:
             return type(self._module).forward(self._module, hidden)
         return _RootMeanSquare.apply(hidden, self._module.weight, self._module.variance_epsilon)
 
@@ -63,11 +63,10 @@ class _RootMeanSquare(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         rows, made = x.reshape(-1, x.shape[-1]), torch.empty_like(x, memory_format=torch.contiguous_format)
-        exact = torch.promote_types(x.dtype, torch.float32)
-        scale = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=exact)
+        scale = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float32)
         scale = scale.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
         for part, by, out in zip(*_parts(rows, scale, made.view_as(rows)), strict=True):
-            torch.mul(weight, part.to(exact).mul(by).to(x.dtype), out=out)
+            torch.mul(weight, part.float().mul(by).to(x.dtype), out=out)
         ctx.save_for_backward(x, weight, scale)
         return made
 

@@ -20,7 +20,7 @@ def both(module: nn.Module, x: torch.Tensor, slope: torch.Tensor) -> list[torch.
     return [made.detach(), x.grad, *(one.grad.clone() for one in module.parameters() if one.grad is not None)]
 
 
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-6), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 0.0), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
 def test_a_norm_and_its_gradients_are_those_of_transformers(dtype: torch.dtype, close: float) -> None:
     torch.manual_seed(0)
     module = Norm(48).to(dtype)
