@@ -52,8 +52,6 @@ class Stack:
     """Width of all query heads together."""
     keys: int
     """Width of all key heads together."""
-    square: bool = True
-    """Whether norms are RMS norms, which are computed in fp32 and keep that."""
     gated: bool = True
     """Whether the feed-forward part has a gate."""
     normed: bool = False
@@ -77,14 +75,11 @@ class Stack:
             return 0.0
         inner = (4 if self.gated else 2) * compute * self.inner
         if self.fused:
-            return ((8 if self.square else 0) + 9 * compute) * self.width + inner
-        found = (8 + 4 * compute) * self.width + 3 * compute * self.queries + 2 * compute * self.keys
-        found += (4 + compute) * (self.queries + self.keys) * self.normed
+            return 9 * compute * self.width + inner
+        found = 4 * compute * self.width + 3 * compute * self.queries + 2 * compute * self.keys
+        found += compute * (self.queries + self.keys) * self.normed
         found += inner * max(1, self.experts) + 2 * compute * self.width * self.experts
-        if rank:  # a frozen norm keeps no normalized input; every adapter keeps its inner numbers
-            found += 7 * rank * compute - 2 * compute * self.width
-            found -= compute * (self.queries + self.keys) * self.normed
-        return found
+        return found + 7 * rank * compute  # every adapter keeps its inner numbers
 
     def working(self, compute: int) -> float:
         """Bytes per token that one block holds for a while on the way back, beside what it saved."""

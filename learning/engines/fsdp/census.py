@@ -67,7 +67,6 @@ def _vision(vision: Any, tower: Sequence[nn.Module]) -> Stack:
         inner=vision.intermediate_size,
         queries=vision.hidden_size,
         keys=vision.hidden_size,
-        square=not any("norm1.bias" in name for name in names),
         gated=any("gate_proj" in name for name in names),
         fused=True,
     )

@@ -2,7 +2,8 @@
 
 A patch embedding is a convolution whose kernel is the patch: one product of matrices does it, where a convolution's
 passes on a CPU take a sixth of a training step. A root-mean-square norm of `transformers` goes over its input six times
-forward and some fifteen times backward; here what lies between stays in the processor's cache.
+forward and some fifteen times backward, and keeps a copy in fp32; here its input alone is kept, and what lies between
+stays in a processor's cache.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ def use_faster(model: Any, norms: bool) -> None:
 
     Args:
         model: any; what is not known to be the same function stays as it is.
-        norms: whether norms are changed too, which is of use on a CPU; a compiler does it itself.
+        norms: whether norms are changed too, which a compiler does itself.
     """
     for module in model.modules():
         if isinstance(module, nn.Conv3d) and module.kernel_size == module.stride and module.groups == 1:
@@ -87,8 +88,10 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Rows of all of them, few enough to stay in a processor's cache from one operation to the next."""
-    return iter([one.split(max(1, AT_ONCE // tensors[0].shape[1])) for one in tensors])
+    """Rows of all of them; on a CPU few enough to stay in its cache from one operation to the next."""
+    rows, width = tensors[0].shape
+    at_once = max(1, AT_ONCE // width if tensors[0].device.type == "cpu" else rows)
+    return iter([one.split(at_once) for one in tensors])
 
 
 def _is_root_mean_square(module: Any) -> bool:

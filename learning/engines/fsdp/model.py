@@ -115,7 +115,7 @@ def shard(
     policy = MixedPrecisionPolicy(compute, dtype) if mixed else MixedPrecisionPolicy()
     offload = CPUOffloadPolicy(pin_memory=device.type == "cuda") if train.memory.offload else OffloadPolicy()
     _check_experts(model, train)
-    use_faster(model, norms=device.type == "cpu" and not train.compiled)
+    use_faster(model, norms=not train.compiled)
     net = TwoPhases(model, exchange, train.memory.logits_chunk, train.experts.balance).train()
     _widen(net, dtype, frozen)
     ignored = parallelize(model, mesh) if train.experts.parallel else None

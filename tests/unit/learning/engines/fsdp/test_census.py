@@ -9,6 +9,7 @@ import torch
 
 from learning.engines.fsdp.adapters import add_adapters
 from learning.engines.fsdp.census import network_of, sizes_at
+from learning.engines.fsdp.faster import use_faster
 from learning.engines.fsdp.model import load_model
 from learning.parallel.packed_attention import Packed
 from models.random_vlm import KINDS, build_random
@@ -43,7 +44,7 @@ def test_what_a_block_saves_is_what_the_memory_model_says(kind: Any, half: bool,
     build_random(kind, ["Click it."], 0, tmp_path / kind, hidden=128, heads=4, kv_heads=2, head_width=32)
     model = load_model(tmp_path / kind)
     add_adapters(model, LoraConfig(rank=rank), 0)
-    model.to(torch.bfloat16 if half else torch.float32)
+    use_faster(model.to(torch.bfloat16 if half else torch.float32), norms=True)
     network, core, compute = network_of(model), model.base_model, 2 if half else 4
     language = _saved(model, core.language_model.layers[1], lambda: _read(core))
     assert language / TOKENS == pytest.approx(network.language.saved(compute, rank), rel=0.04)
