@@ -44,16 +44,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, 
     if query.shape[1] % degree:
         raise PlanError(f"{query.shape[1]} heads on {degree} ranks.", "Take a degree that divides the heads.")
     parts = [_by_rank(part, degree) for part in (query, key, value)]
-    coming = [_Exchange(torch.cat(pieces, dim=2), group) for pieces in _rounds(*parts)]
+    coming = [_begun(torch.cat(pieces, dim=2), group) for pieces in _rounds(*parts)]
     sizes = [[piece.shape[2] for piece in pieces] for pieces in _rounds(*parts)]
-    going: list[_Exchange] = []
+    going: list[Callable[[], Tensor]] = []
     held: tuple[Tensor, ...] = ()
-    for exchange, widths in zip(coming, sizes, strict=True):
-        q, *come = exchange.arrived().flatten(0, 1).split(widths, dim=1)
+    for arrived, widths in zip(coming, sizes, strict=True):
+        q, *come = arrived().flatten(0, 1).split(widths, dim=1)
         held = tuple(come) or held
         seen = attention(q, *held)
-        going.append(_Exchange(seen.unflatten(0, (degree, -1)), group))
-    back = [exchange.arrived().movedim(0, 1) for exchange in going]
+        going.append(_begun(seen.unflatten(0, (degree, -1)), group))
+    back = [arrived().movedim(0, 1) for arrived in going]
     return torch.cat(back, dim=2).flatten(1, 2)
 
 
@@ -79,21 +79,23 @@ def _rounds(query: Tensor, key: Tensor, value: Tensor) -> list[tuple[Tensor, ...
     return [tuple(piece for piece in pieces if piece is not None) for pieces in zip_longest(queries, keys, values)]
 
 
-class _Exchange:
-    """One all-to-all: part i of rank j becomes part j of rank i. Begun here, and its gradient's with its end's.
+def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
+    """Begins an all-to-all, of which part i of rank j becomes part j of rank i; what is returned waits for it, once.
 
-    Autograd takes the last of what was done first, so what lies between begin and end runs while the gradient travels.
+    Autograd takes the last of what was done first, so what lies between the two runs while the gradient travels.
     """
+    exchange = _Exchange(group)
+    arriving = _Begin.apply(parts, exchange)
+    return lambda: _End.apply(arriving, exchange)  # type: ignore[return-value]
 
-    def __init__(self, parts: Tensor, group: Any) -> None:
+
+class _Exchange:
+    """What is under way. It holds no tensor of the graph that holds it: nothing would free such a circle."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
         self._work: Any = None
         self._parts: Tensor | None = None
-        self._begun: Tensor = _Begin.apply(parts, self)  # type: ignore[assignment]
-
-    def arrived(self) -> Tensor:
-        """Waits for it; once."""
-        return _End.apply(self._begun, self)  # type: ignore[return-value]
 
     def begin(self, parts: Tensor) -> Tensor:
         """Where the others' parts will be, once it was waited for."""

@@ -208,7 +208,7 @@ class Served:
             self._proven, self._model = False, ""
             self._process.start(weights.directory)
             self.updater.adopt(name)
-        elif self.updater.way == "in_place" and (self._unsure or self.updater.asleep or self.updater.holds() != name):
+        elif self.updater.way == "in_place" and (self._unsure or self.updater.holds() != name or self.updater.asleep()):
             self._unsure = True
             self.updater.replace(weights.directory, name)
         self._unsure = False

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.openai import NoAnswer
-from models.serving.updater import Missing, Updater
+from models.serving.updater import ASLEEP, LOADING, Missing, Updater
 from schemas.failure import FlywheelError
 
 
@@ -27,9 +27,9 @@ class SglangUpdater(Updater):
 
     def replace(self, directory: Path, name: str) -> None:
         """One call, after waking where it sleeps."""
-        if self.asleep:
+        if self.asleep():
             self.control.post("/resume_memory_occupation")
-            self.asleep = False
+            self.adopt(LOADING)
         body = {"model_path": str(directory), "weight_version": name, "flush_cache": True, "abort_all_requests": False}
         found = self.control.post("/update_weights_from_disk", body)
         if not (isinstance(found, dict) and found.get("success")):
@@ -49,8 +49,8 @@ class SglangUpdater(Updater):
 
     def sleep(self) -> None:
         """Frees weights and caches."""
+        self.adopt(ASLEEP)
         self.control.post("/release_memory_occupation")
-        self.asleep = True
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
         """What the whole answer says."""

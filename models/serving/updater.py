@@ -16,6 +16,10 @@ from models.serving.openai import UNREADY, Endpoint, NoAnswer, Unreachable, Unre
 from schemas.failure import FlywheelError
 from schemas.registry import Registry
 
+LOADING, ASLEEP = "loading", "asleep"
+"""What weights are called while they change, and while the server sleeps without them: who is killed meanwhile leaves a
+server whose weights are not trusted, or that has to be woken."""
+
 
 class Missing(NoAnswer):
     """The server has no such endpoint."""
@@ -87,8 +91,6 @@ class Updater(ABC):
 
     def __init__(self, control: Control) -> None:
         self.control = control
-        self.asleep = False
-        """Whether it frees its GPU now."""
 
     def drop(self) -> None:  # noqa: B027  (a server may have no such endpoint: then they are waited for)
         """Gives up the requests that are under way; is called until none is."""
@@ -112,6 +114,10 @@ class Updater(ABC):
     def sleep(self) -> None:
         """Frees its GPU until `replace`."""
         raise NotImplementedError
+
+    def asleep(self) -> bool:
+        """Whether it frees its GPU now, as it says itself: another process may have told it to, and be gone."""
+        return self.holds() == ASLEEP
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
         """The names of the weights that an answer says it is from; empty if it says none."""

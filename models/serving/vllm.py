@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.openai import NoAnswer
-from models.serving.updater import Missing, Updater
+from models.serving.updater import ASLEEP, LOADING, Missing, Updater
 from schemas.failure import FlywheelError
 
-LOADING = "loading"
-"""What the weights are called while they change: whoever is killed meanwhile leaves a server that nobody trusts."""
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
 
 
@@ -37,7 +35,7 @@ class VllmUpdater(Updater):
 
     def replace(self, directory: Path, name: str) -> None:
         """Pauses, loads, empties the caches that the old weights filled, and goes on."""
-        if self.asleep:
+        if asleep := self.asleep():
             self._call("/wake_up", tags="weights")
         else:
             self._call("/pause", mode="wait")
@@ -48,9 +46,8 @@ class VllmUpdater(Updater):
         self._call("/reset_prefix_cache", reset_running_requests="true")
         with suppress(Missing):
             self.control.post("/reset_encoder_cache")
-        if self.asleep:
+        if asleep:
             self._call("/wake_up", tags="kv_cache")
-            self.asleep = False
         self._call("/resume")
 
     def adopt(self, name: str) -> None:
@@ -67,8 +64,14 @@ class VllmUpdater(Updater):
 
     def sleep(self) -> None:
         """Throws weights and caches away: level 2."""
+        self.adopt(ASLEEP)
         self._call("/sleep", level="2")
-        self.asleep = True
+
+    def asleep(self) -> bool:
+        """By its own endpoint."""
+        with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
+            return bool(self.control.get("/is_sleeping")["is_sleeping"])
+        return super().asleep()
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
         """Of all spans of tokens."""

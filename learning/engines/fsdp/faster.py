@@ -7,11 +7,13 @@ stays in a processor's cache.
 """
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 AT_ONCE = 2**18
 """Numbers of a norm's rows that are worked on at a time."""
@@ -72,6 +74,7 @@ class _RootMeanSquare(torch.autograd.Function):
         return made
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
         rows, width = x.reshape(-1, x.shape[-1]), x.shape[-1]
@@ -96,13 +99,16 @@ def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 def _is_root_mean_square(module: Any) -> bool:
     """Whether a module computes that. Its kind is tried on a few numbers: some scale by one more than their weight."""
-    if not hasattr(module, "variance_epsilon") or not hasattr(module, "weight") or module.weight.ndim != 1:
+    kind = type(module)
+    if getattr(getattr(module, "weight", None), "ndim", 0) != 1 or not hasattr(module, "variance_epsilon"):
         return False
-    try:
-        tried = type(module)(8, eps=module.variance_epsilon)
-    except TypeError:
+    if len(signature(kind.forward).parameters) != 2:  # some have a gate
         return False
     numbers = torch.Generator().manual_seed(0)
     x = torch.randn(4, 8, generator=numbers)
-    tried.weight = nn.Parameter(torch.randn(8, generator=numbers))
-    return torch.allclose(type(module).forward(tried, x), _Norm(tried)(x), atol=1e-5)
+    try:
+        tried = kind(8, eps=module.variance_epsilon)
+        tried.weight = nn.Parameter(torch.randn(8, generator=numbers))
+        return torch.allclose(kind.forward(tried, x), _Norm(tried)(x), atol=1e-5)
+    except (TypeError, ValueError, RuntimeError):
+        return False

@@ -69,8 +69,9 @@ def prepare_interface(model: Any, directory: Path) -> None:
             f"{directory}: a {model.config.model_type!r} model has no {', '.join(lacks)}.",
             "The trainer takes models of the Qwen-VL family and those with the same interface.",
         )
-    if any("sliding" in kind for kind in getattr(text, "layer_types", None) or ()):
-        raise CheckpointError(f"{directory}: sliding-window attention.", "The trainer runs full attention only.")
+    others = sorted({*(getattr(text, "layer_types", None) or ())} - {"full_attention"})
+    if others:
+        raise CheckpointError(f"{directory}: {', '.join(others)}.", "The trainer runs full attention only.")
     model.config.vision_config._attn_implementation = SCREENS
 
 

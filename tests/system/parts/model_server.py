@@ -277,6 +277,10 @@ def vllm(state: State) -> FastAPI:
         del state.model
         return Response(status_code=200)
 
+    @app.get("/is_sleeping")
+    async def is_sleeping() -> JSONResponse:
+        return JSONResponse({"is_sleeping": state.asleep})
+
     @app.post("/wake_up")
     async def wake_up(request: Request) -> Response:
         if "kv_cache" in request.query_params.getlist("tags"):

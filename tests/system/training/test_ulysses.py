@@ -8,10 +8,11 @@ from tests.system.parts.ranks import run_text
 from tests.tier import FULL
 
 SCRIPT = """
-import sys
+import gc, sys
 import torch, torch.distributed as dist
 from learning.parallel.ulysses import GroupPool, attend
 
+gc.disable()
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
 rank, world = dist.get_rank(), dist.get_world_size()
@@ -70,6 +71,8 @@ tokens, goal, real, segments = packed(range(len(documents)), 1)
 whole = gradients(lambda leaves: loss_of(leaves, tokens, goal, real, segments, None))
 worst = max(float((mine - theirs).abs().max()) for mine, theirs in zip(ours, whole))
 assert worst <= 1e-10, worst
+left = sum("Exchange" in type(one).__name__ for one in gc.get_objects())
+assert not left, f"{left} exchanges and what they hold are only freed by a collection of circles"
 dist.destroy_process_group()
 """
 

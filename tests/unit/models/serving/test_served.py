@@ -35,6 +35,8 @@ class Vllm:
         self.calls: list[str] = []
         self.loaded, self.version = "base", "default"
         self.paused = False
+        self.asleep: bool | None = False
+        """None: a release that does not say."""
         self.dies_at = ""
         """The call that a kill of the flywheel falls before; once."""
         self.given_up = 0
@@ -45,6 +47,9 @@ class Vllm:
             return httpx.Response(200, json={"data": [{"id": "policy"}]})
         if path == "/weight_info":
             return httpx.Response(200, json={"weight_version": self.version})
+        if path == "/is_sleeping":
+            known = self.asleep is not None
+            return httpx.Response(200, json={"is_sleeping": self.asleep}) if known else httpx.Response(404)
         body = json.loads(request.content or b"{}")
         if path == "/v1/chat/completions":
             return self.chat(body)
@@ -56,8 +61,10 @@ class Vllm:
             self.paused = True
         elif path == "/resume":
             self.paused = False
+        elif path in ("/sleep", "/wake_up") and self.asleep is not None:
+            self.asleep = path == "/sleep" or "kv_cache" not in request.url.query.decode()
         elif path == "/collective_rpc":
-            assert self.paused and body["method"] == "reload_weights"
+            assert (self.paused or self.asleep is not False) and body["method"] == "reload_weights"
             self.loaded = body["kwargs"]["weights_path"]
         elif path == "/update_weight_version":
             self.version = body["new_version"]
@@ -114,6 +121,61 @@ def test_weights_are_loaded_between_a_pause_and_the_emptying_of_caches(tmp_path:
     again = served(server)  # another process
     with again.request(one):
         assert len(server.calls) == 7
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["a release that says it sleeps", "one that does not"])
+@pytest.mark.parametrize("killed", [False, True], ids=["this process goes on", "another one takes over"])
+def test_a_server_that_sleeps_while_the_policy_is_trained_is_woken_with_the_weights_that_are_asked(
+    tmp_path: Path, says: bool, killed: bool
+) -> None:
+    server, one = Vllm(), weights(tmp_path, "policy-0001")
+    server.asleep = False if says else None
+    there = served(server, while_training="sleep")
+    with there.request(one):
+        pass
+    there.make_room()
+    assert server.calls[-2:] == ["/update_weight_version", "/sleep?level=2"] and server.version == "asleep"
+    server.calls.clear()
+    there = served(server, while_training="sleep") if killed else there
+    with there.request(one):
+        assert server.calls == [
+            "/wake_up?tags=weights",
+            "/update_weight_version",
+            "/collective_rpc",
+            "/update_weight_version",
+            "/reset_prefix_cache?reset_running_requests=true",
+            "/reset_encoder_cache",
+            "/wake_up?tags=kv_cache",
+            "/resume",
+        ]
+    assert not server.asleep and server.version == one.name
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["this process goes on", "another one takes over"])
+def test_sglang_is_woken_once_and_only_where_it_sleeps(tmp_path: Path, killed: bool) -> None:
+    calls, version = list[str](), ["default"]
+
+    def server(request: httpx.Request) -> httpx.Response:
+        path, body = request.url.path, json.loads(request.content or b"{}")
+        if path == "/model_info":
+            return httpx.Response(200, json={"weight_version": version[0]})
+        calls.append(path)
+        version[0] = body.get("new_version") or body.get("weight_version") or version[0]
+        return httpx.Response(200, json={"success": True})
+
+    there, one = served(server, update="sglang", while_training="sleep", model="x"), weights(tmp_path, "policy-0001")
+    with there.request(one):
+        assert calls == ["/update_weights_from_disk"]
+    there.make_room()
+    there = served(server, update="sglang", while_training="sleep", model="x") if killed else there
+    with there.request(one):
+        assert calls[1:] == [
+            "/update_weight_version",
+            "/release_memory_occupation",
+            "/resume_memory_occupation",
+            "/update_weight_version",
+            "/update_weights_from_disk",
+        ]
 
 
 def test_two_policies_in_turn_are_each_answered_by_their_own_weights(

@@ -3,8 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from transformers.models.falcon_h1.modeling_falcon_h1 import FalconH1RMSNormGated
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRMSNorm as Norm
+from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNormGated
 
 from learning.engines.fsdp.faster import use_faster
 from learning.engines.fsdp.shards import ShardedAdamW, clip
@@ -77,3 +79,9 @@ def test_the_step_and_the_clipped_norm_of_shards_are_those_of_torch() -> None:
             adam.step()
         for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(one, other)
+
+
+def test_norms_with_a_gate_or_of_an_unknown_kind_keep_their_own_way() -> None:
+    for module in (Qwen3_5RMSNormGated(8), FalconH1RMSNormGated(8)):
+        use_faster(module, norms=True)
+        assert "forward" not in vars(module)

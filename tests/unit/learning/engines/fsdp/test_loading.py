@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.engine import FsdpEngine
-from learning.engines.fsdp.loading import empty_model
+from learning.engines.fsdp.loading import empty_model, model_of_config
 from learning.engines.fsdp.model import load_model
 from learning.engines.fsdp.shards import whole
 from models.random_vlm import KINDS
@@ -81,3 +81,11 @@ def test_a_weight_that_is_stored_turned_is_read_whole_and_that_is_said(
 def test_a_model_without_numbers_takes_no_memory(tmp_path: Path) -> None:
     made = empty_model(job(tmp_path, "qwen2_5_vl").parent)
     assert all(one.is_meta for one in made.parameters()) and not any(one.is_meta for one in made.buffers())
+
+
+def test_layers_that_carry_a_state_from_document_to_document_are_refused_by_name(tmp_path: Path) -> None:
+    from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5Config
+
+    Qwen3_5Config().save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="linear_attention"):
+        model_of_config(tmp_path)
