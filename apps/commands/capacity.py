@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apps.interrupts import SPENT_NOTHING, Interrupts
 from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
 from schemas.config.sections import Config
 from schemas.failure import UsageError
@@ -65,6 +66,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
+    Interrupts.kept = SPENT_NOTHING
     given = list(overrides or ())
     if write is not None and write.exists():
         raise UsageError(f"`--write`: there is a {write} already.", "Name another file; nothing was written.")
@@ -169,7 +171,7 @@ def _keys(found: TrainingPlan, model: Path) -> list[str]:
     nodes = found.gpus.count("x") == 2
     each = found.gpus.split("x")[-2]
     return [
-        f"policy.base={model.absolute()}",
+        f"policy.base={model.resolve()}",
         "train.device=cuda",
         *found.knobs,
         *([] if nodes else [f"train.processes={each}"]),
@@ -190,12 +192,14 @@ def _write(file: Path, config: Path | None, keys: list[str]) -> None:
         raise UsageError(f"`--write`: {file} cannot be written: {error.strerror}.", "Name another file.") from error
 
 
+def _weights(number: int) -> str:
+    return f"{number / 1e9:.2f} billion" if number >= 10_000_000 else f"{number / 1e6:.2f} million"
+
+
 def _show(found: TrainingPlan, write: Path | None) -> None:
     """The plan for people."""
     verdict = "fits" if found.fits else "does not fit"
-    say(
-        f"{found.model}: {found.weights / 1e9:.2f} billion weights, {found.trained / 1e9:.2f} trained by {found.method}"
-    )
+    say(f"{found.model}: {_weights(found.weights)} weights, {_weights(found.trained)} trained by {found.method}")
     say(f"on {found.gpus}: {verdict}, {found.gib:.1f} GiB of {found.room_gib:.1f} on each GPU, most at {found.moment}")
     for name, size in found.parts_gib.items():
         say(f"  {name:<24}{size:>8.2f} GiB")

@@ -69,6 +69,8 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     from models.families.registry import FAMILIES
     from schemas.config.load import config_of
 
+    if model is not None and not model.is_dir():
+        raise UsageError(f"`--model {model}`: there is no such folder.", "Name a checkpoint's folder.")
     if not name:
         raise UsageError("`--family` is not given.", f"One of {', '.join(FAMILIES.names)}, or a dotted path.")
     kind = FAMILIES.class_of(name, "--family")

@@ -50,7 +50,7 @@ _POINTED = {
 }
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
 
 Place = tuple[float, float]
 
@@ -102,6 +102,8 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
         arguments = found.get("arguments", found)
+        if isinstance(arguments, str):  # as OpenAI's protocol has them
+            arguments, _ = _DECODER.raw_decode(arguments.strip())
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
         yield cast(dict[str, Any], arguments)

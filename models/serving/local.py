@@ -43,7 +43,7 @@ class TransformersModel(LanguageModel):
         from transformers import AutoModelForImageTextToText
 
         config = config or PolicyConfig()
-        device = _device(config.precision, config.device)
+        device = device_of(config)
         self._batch = config.batch
         self.processor: Any = read_processor(directory)
         try:
@@ -116,7 +116,9 @@ class _Sampler:
         return torch.stack(self._logprobs, dim=1).clamp(max=0.0).tolist()
 
 
-def _device(precision: str, device: str) -> str:
+def device_of(config: PolicyConfig) -> str:
+    """Where a policy acts; raises UsageError for a GPU where there is none, or int8 on one."""
+    precision, device = config.precision, config.device
     if device == "cuda" and precision == "int8":
         raise UsageError("`policy.precision` is int8 and `policy.device` cuda.", "int8 is for the CPU: change one.")
     if device == "cuda" and not torch.cuda.is_available():

@@ -75,16 +75,24 @@ class ServerProcess:
     def _wait(self) -> None:
         end = time.monotonic() + self._config.start_timeout_s
         while self.alive and time.monotonic() < end:
-            try:
-                if httpx.get(f"{self.url}/models", timeout=5.0).status_code < 500:
-                    return
-            except httpx.HTTPError:
-                pass
+            if self._answers():
+                return
             time.sleep(POLL_S)
         ended = f"it did not answer in {self._config.start_timeout_s:g} s" if self.alive else "it ended"
         self.stop()
         tail = self._log.read_text(errors="replace")[-800:].strip()
         raise FlywheelError(f"`policy.server.command`: {ended}.", f"The end of {self._log}: {tail or 'nothing'}")
+
+    def _answers(self) -> bool:
+        """Whether it lists its models, or is well all the same: `transformers serve` cannot list any before a first one
+        was downloaded."""
+        try:
+            status = httpx.get(f"{self.url}/models", timeout=5.0).status_code
+            if status == httpx.codes.INTERNAL_SERVER_ERROR:
+                status = httpx.get(f"{self.url.removesuffix('/v1')}/health", timeout=5.0).status_code
+        except httpx.HTTPError:
+            return False
+        return status < 500
 
 
 def require_program(config: ServerConfig) -> str:

@@ -17,7 +17,7 @@ from models.completion import Completion
 from models.families.prompt import Message
 from models.families.screen import picture_png
 from models.language_model import LanguageModel
-from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before
+from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before, require_address
 from models.serving.process import require_program
 from models.serving.proof import token_ids, whole
 from models.serving.served import Served, Weights, endpoint_of, served_by
@@ -107,21 +107,28 @@ class ServerModel(LanguageModel):
         return isinstance(reason, Unready)
 
 
-def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> str:
-    """What is known of the configured server before it is asked for anything.
-
-    Raises:
-        UsageError: there is no such updater, or it cannot sleep.
-        FlywheelError: the server does not answer, or does not take the key; there is no such program.
-    """
-    if not config.named:
-        return "none: the policy acts in this process"
+def require_described(config: ServerConfig) -> None:
+    """Raises UsageError if there is no such updater, if it cannot sleep, or if the address is none."""
     updater = UPDATERS.class_of(config.update)
     if config.while_training == "sleep" and not updater.sleeps:
         raise UsageError(
             f"`policy.server.while_training` is sleep, which no server of `policy.server.update={config.update}` can.",
             "Set it to run, or to stop where `policy.server.command` starts the server.",
         )
+    if config.url:
+        require_address(endpoint_of(config))
+
+
+def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> str:
+    """What is known of the configured server before it is asked for anything.
+
+    Raises:
+        UsageError: as `require_described`.
+        FlywheelError: the server does not answer, or does not take the key; there is no such program.
+    """
+    if not config.named:
+        return "none: the policy acts in this process"
+    require_described(config)
     if config.command:
         return f"{require_program(config)} is there, to be started when the policy acts"
     OpenAIClient(endpoint_of(config), transport).require()

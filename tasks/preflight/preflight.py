@@ -73,6 +73,7 @@ def probes(config: Config) -> list[Probe]:
         *_environments(config),
         Probe("processor", lambda: _processor(config)),
         Probe("judge", lambda: _judge(config)),
+        Probe("device", lambda: _device(config)),
         Probe("server", lambda: _server(config)),
         Probe("proposers", lambda: _proposers(config)),
         Probe("makers", lambda: _makers(config)),
@@ -89,11 +90,12 @@ def probes(config: Config) -> list[Probe]:
 
 
 def planned(config: Config) -> list[Probe]:
-    """Those that a run is refused by and that ask no model or server and write nothing: the plan of a run has them."""
+    """Those that a run is refused by and that ask no model, server or GPU, and write nothing: a run's plan has them."""
     return [
         *_parts(config),
         *(probe for probe in _environments(config) if probe.required),
         Probe("processor", lambda: _processor(config)),
+        Probe("server", lambda: _named_server(config)),
         Probe("reader", lambda: _reader(config)),
         Probe("trackers", lambda: _trackers(config)),
         Probe("traces", lambda: require_traces(config)),
@@ -211,6 +213,13 @@ def _training(config: Config) -> str:
         problem = f"`train.processes={train.processes}`: this machine has {counted(os.cpu_count() or 1, 'processor')}"
         raise UsageError(f"{problem}.", f"At most {most}; `auto` takes one for each GPU, or two without.")
     rate = check_training(train, config.policy.base)
+    if train.lora.rank:
+        from learning.engines.fsdp.census import sizes_at
+
+        sizes_at(Path(config.policy.base), train.lora)
+    if train.launch == "local" and train.processes != "auto" and train.processes % train.replicas:
+        problem = f"`train.replicas` is {train.replicas}, and {counted(train.processes, 'process', 'processes')} train"
+        raise UsageError(f"{problem}.", "Take a divisor of them.")
     return f"{train.method} at learning rate {rate:g}{' with adapters' if train.lora.rank else ''}"
 
 
@@ -263,7 +272,33 @@ def _log(config: Config) -> str:
     return "the files that are there are as it says"
 
 
+def _device(config: Config) -> str:
+    """That this machine's GPUs are those that acting and training name, where they happen here."""
+    from learning.engines.choice import is_small
+
+    if is_small(config.policy.base):
+        return "the CPU: the small policy is made for it"
+    from models.serving.local import device_of
+
+    acts = "a server" if config.policy.server.named else device_of(config.policy)
+    if config.train.launch != "local":
+        return f"{acts} for acting, that of `train.launch` for training"
+    from learning.engines.fsdp.model import device_of as training_device
+
+    return f"{acts} for acting, {training_device(config.train).type} for training"
+
+
 def _server(config: Config) -> str:
+    if not config.policy.server.named:
+        return _named_server(config)
+    _named_server(config)
+    from models.serving.server import require_server
+
+    return require_server(config.policy.server)
+
+
+def _named_server(config: Config) -> str:
+    """That what the config says of a server can be, without asking it."""
     server = config.policy.server
     if not server.named:
         return "none: the policy acts in this process"
@@ -272,9 +307,10 @@ def _server(config: Config) -> str:
             f"`policy.server.logprobs` is not set, and {config.train.method} trains on what tokens were drawn with.",
             "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
         )
-    from models.serving.server import require_server
+    from models.serving.server import require_described
 
-    return require_server(server)
+    require_described(server)
+    return "not asked"
 
 
 def _proposers(config: Config) -> str:

@@ -59,7 +59,8 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             peft.inject_adapter_in_model(wanted, model)
         except ValueError as error:
             hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
-            raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {error}", hint) from error
+            why = str(error).partition(". ")[0].rstrip(".")
+            raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {why}.", hint) from error
         _draw(model)
 
 

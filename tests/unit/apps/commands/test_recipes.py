@@ -13,6 +13,8 @@ from learning.engines.optimizer import learning_rate
 from models.random_vlm import build_random
 from schemas.config import load_config
 from schemas.config.profiles import config_file
+from schemas.failure import FlywheelError
+from tasks.preflight.preflight import require
 from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
 from tests.unit.learning.engines.fsdp.test_census import SEVEN
 
@@ -45,6 +47,38 @@ def test_a_profile_for_gpus_begins_from_a_checkpoint_folder_with_one_command(
     status, out, err = flywheel(*words)
     assert status == 0, err
     assert method in out + err
+
+
+WRONG = {
+    "adapters on layers that no model has": (["train.lora.rank=4", 'train.lora.targets=["nope_proj"]'], "lora.targets"),
+    "rows of ranks that do not divide them": (["train.replicas=3", "train.processes=4"], "`train.replicas` is 3"),
+    "a server that is none": (["policy.server.url=localhost:8000"], "no web address"),
+    "updates that nobody knows": (["policy.server.command=true {port}", "policy.server.update=vlm"], "no 'vlm'"),
+    "a server without log probabilities": (
+        ["policy.server.url=http://localhost:8000/v1", "train.method=grpo"],
+        "policy.server.logprobs",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
+def test_a_plan_of_a_run_refuses_what_training_or_acting_would_refuse(
+    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[list[str], str]
+) -> None:
+    given, said = words
+    build_random("qwen2_5_vl", ["Click on the target."] * 8, 0, tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    status, out, err = flywheel("run", f"policy.base={tmp_path / 'base'}", *given, "--dry-run")
+    assert status != 0 and said in " ".join((out + err).split())
+
+
+@pytest.mark.parametrize("key", ["train.device", "policy.device"])
+def test_a_run_on_a_gpu_that_is_not_there_is_refused_before_anything_is_spent(tmp_path: Path, key: str) -> None:
+    build_random("qwen2_5_vl", ["Click on the target."] * 8, 0, tmp_path / "base")
+    config = load_config(None, [f"policy.base={tmp_path / 'base'}", f"{key}=cuda", f"lake.uri={tmp_path / 'lake'}"])
+    with pytest.raises(FlywheelError, match=key):
+        require(config)
+    assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.parametrize(("name", "rates"), [("gpu", (1e-4, 1e-5, 1e-5)), ("node", (2e-5, 1e-7, 1e-6))])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from curation.converters.units import scale_of
 from models.families.dialects import DIALECTS, THOUSANDTHS, format_action, format_reply, parse_reply
+from models.families.tools import read_calls
 from schemas import action as act
 from schemas.action import Action, action_of
 
@@ -115,3 +116,16 @@ def test_a_coarse_grid_rounds_coordinates() -> None:
 def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown dialect"):
         format_action(act.Wait(), "morse")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "computer_use", "arguments": {"action": "type", "text": "one\ntwo"}}',
+        '{"name": "computer_use", "arguments": "{\\"action\\": \\"type\\", \\"text\\": \\"one\\\\ntwo\\"}"}',
+    ],
+    ids=["a newline as it is", "arguments as a string"],
+)
+def test_tool_calls_are_read_as_models_and_servers_write_them(call: str) -> None:
+    read = read_calls(f"<tool_call>\n{call}\n</tool_call>", (1000, 1000))
+    assert [action.model_dump() for action in read.actions] == [{"type": "type", "content": "one\ntwo"}]

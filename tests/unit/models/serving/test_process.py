@@ -56,6 +56,15 @@ def test_it_is_waited_for_keeps_its_port_and_ends_with_all_that_it_started(
     assert [line.rpartition(" ")[0] for line in said] == [str(tmp_path / "a b"), str(tmp_path / "two")]
 
 
+def test_a_server_that_cannot_list_models_and_is_well_is_ready(config: ServerConfig, tmp_path: Path) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(SERVER.replace("send_response(200)", 'send_response(500 if "models" in self.path else 200)'))
+    server = ServerProcess(config, tmp_path / "log")
+    server.start(tmp_path / "one")
+    assert httpx.get(f"{server.url}/models").status_code == 500
+    server.stop()
+
+
 def test_nothing_is_left_when_who_started_it_is_killed_outright(config: ServerConfig, tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from models.serving.process import ServerProcess\n"
