@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,9 @@ def parse(
     family: Annotated[str, typer.Option(metavar="NAME|PATH", help="A family's name or dotted path.")] = "",
     model: Annotated[Path | None, typer.Option(metavar="DIR", help="The checkpoint whose processor counts.")] = None,
     screen: Annotated[str, typer.Option(metavar="WxH", help="Of the screenshot, such as 1920x1080.")] = "",
-    file: Annotated[Path | None, typer.Option(metavar="REPLIES.jsonl", help="A reply a line instead.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="REPLIES.jsonl", help="A reply a line instead; - for stdin.")
+    ] = None,
     template: Annotated[str | None, typer.Option(help="computer, mobile or grounding.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +110,7 @@ def replies_of(file: Path) -> Iterator[str]:
         UsageError: no such file, or a line that holds no reply; names it.
     """
     try:
-        with file.open(encoding="utf-8") as lines:
+        with sys.stdin if str(file) == "-" else file.open(encoding="utf-8") as lines:
             yield from _replies(file, lines)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"`--file {file}`: {error}.", "Name a file of JSON lines.") from error

@@ -51,6 +51,7 @@ _POINTED = {
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
 _DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
+_UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
 Place = tuple[float, float]
 
@@ -64,7 +65,8 @@ def read_calls(text: str, sides: Sides) -> Reading:
     """
     begin = text.find(OPEN)
     if begin < 0:
-        begin = text.find("{")
+        found = _UNTAGGED.search(text)
+        begin = found.start() if found else text.find("{")
     if begin < 0:
         return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
     thought = _thought(text[:begin])

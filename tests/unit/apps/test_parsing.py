@@ -1,5 +1,6 @@
 """`flywheel parse`: what is printed of replies, and what is refused."""
 
+import io
 import json
 from pathlib import Path
 
@@ -29,6 +30,17 @@ def test_a_reply_is_printed_as_thought_actions_and_error(flywheel: Call) -> None
         "actions": [{"type": "click", "x": 0.2, "y": 0.3}, {"type": "wait"}],
         "error": None,
     }
+
+
+def test_replies_are_read_from_standard_input_and_a_folder_that_is_not_there_is_named(
+    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = ("--family", "qwen3-vl", "--screen", "1920x1080", "--file", "-", "--json")
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(CLICK) + "\n"))
+    code, out, _ = flywheel("parse", *at)
+    assert code == 0 and json.loads(out)["actions"][0]["x"] == 0.96
+    code, _, err = flywheel("parse", *at, "--model", str(tmp_path / "nowhere"))
+    assert code == 2 and "`--model" in err and "policy.base" not in err
 
 
 def test_a_file_gives_a_line_per_reply_and_the_models_own_limits_count(flywheel: Call, tmp_path: Path) -> None:

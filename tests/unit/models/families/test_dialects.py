@@ -126,6 +126,9 @@ def test_an_unknown_dialect_is_refused() -> None:
     ],
     ids=["a newline as it is", "arguments as a string"],
 )
-def test_tool_calls_are_read_as_models_and_servers_write_them(call: str) -> None:
-    read = read_calls(f"<tool_call>\n{call}\n</tool_call>", (1000, 1000))
+@pytest.mark.parametrize(
+    "around", ["<tool_call>\n{}\n</tool_call>", "The set {{x}} is empty. {}"], ids=["tagged", "alone"]
+)
+def test_tool_calls_are_read_as_models_and_servers_write_them(call: str, around: str) -> None:
+    read = read_calls(around.format(call), (1000, 1000))
     assert [action.model_dump() for action in read.actions] == [{"type": "type", "content": "one\ntwo"}]
