@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 AT_ONCE = 2**18
 """Numbers of a norm's rows that are worked on at a time."""
@@ -28,9 +27,9 @@ def use_faster(model: Any, norms: bool) -> None:
     """
     for module in model.modules():
         if isinstance(module, nn.Conv3d) and module.kernel_size == module.stride and module.groups == 1:
-            module.forward = _PatchProduct(module)
+            module.forward = _PatchProduct(module)  # type: ignore[assignment]
         elif norms and _is_root_mean_square(module):
-            module.forward = _Norm(module)
+            module.forward = _Norm(module)  # type: ignore[assignment]
 
 
 class _PatchProduct:
@@ -74,7 +73,6 @@ class _RootMeanSquare(torch.autograd.Function):
         return made
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
         rows, width = x.reshape(-1, x.shape[-1]), x.shape[-1]

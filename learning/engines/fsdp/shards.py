@@ -43,7 +43,7 @@ def clip(weights: Sequence[Tensor], most: float) -> float:
     norm = square**0.5
     if norm > most:
         for gradients in alike.values():
-            torch._foreach_mul_(gradients, most / norm)
+            torch._foreach_mul_(gradients, most / norm)  # type: ignore[attr-defined]
     return norm
 
 
