@@ -4,15 +4,17 @@ One gate: requests pass while the weights stay; a change waits for those that ar
 back new ones, and lets them go on under the new weights. So every answer is of one version, and it is known which.
 Where the server names the weights that an answer is from, that must be the version, too: what another process changed
 meanwhile, or what a server lost when it was started anew, is noticed and brought again.
+
+What a training with adapters made is brought as the adapter alone, where the server takes it: beside the weights that
+it was trained beside, under a name of its own, so that nobody has to wait.
 """
 
 import atexit
-import hashlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +23,16 @@ import httpx
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unready, pause_before
 from models.serving.process import ServerProcess
 from models.serving.proof import prove
-from models.serving.updater import UPDATERS, Control, Updater
+from models.serving.updater import UPDATERS, Control, Missing, Updater
+from models.weights import Adapter, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 
 DRAIN_S = 0.02
 DROP_S = 1.0
 """What was on its way when requests were given up has arrived by then, and is given up too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A policy's checkpoint, as a server may hold it."""
-
-    directory: Path
-    version: str
-
-    @property
-    def name(self) -> str:
-        """What a server calls them: versions of two lakes may have one name, these files have not."""
-        files = sorted(self.directory.iterdir()) if self.directory.is_dir() else []
-        seen = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        return f"{self.version}-{hashlib.sha256(repr((str(self.directory), seen)).encode()).hexdigest()[:12]}"
+ADAPTERS = 2
+"""How many a server keeps, beside those that still answer: the policy's that acts, and of another that is compared."""
 
 
 class Served:
@@ -63,9 +53,17 @@ class Served:
         self._turn = threading.Condition()
         self._changing = threading.Lock()
         self._closed = False
-        self._under_way = 0
+        self._under_way: Counter[Weights] = Counter()
         self._held: Weights | None = None
+        """What others have begun last."""
         self._wanted: Weights | None = None
+        self._whole: Weights | None = None
+        self._whole_print = ""
+        """Whose weights the server itself has, and their fingerprint."""
+        self._adapters: dict[Weights, str] = {}
+        """What it has beside them, by its name there, the oldest first."""
+        self._log = log
+        self._takes_adapters = True
         self._named = ""
         """What the server itself calls what it holds; empty where it does not say."""
         self._model = ""
@@ -100,8 +98,8 @@ class Served:
                 pause_before(attempt)
 
     @contextmanager
-    def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, str]]:
-        """The weights that answer within, and the model's name.
+    def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, dict[str, Any]]]:
+        """The weights that answer within, and what a request says to have them.
 
         Args:
             weights: of whoever asks.
@@ -113,10 +111,15 @@ class Served:
         """
         held = self._enter(weights, follow)
         try:
-            yield held, self._name(held)
+            yield held, self._naming(held)
+        except (NoAnswer, FlywheelError) as failure:
+            if isinstance(failure, Unready) or not self._gone(held):
+                raise
+            self.lose()
+            raise Unready(f"{self.endpoint.url} has lost {self._adapters.get(held, held.version)}") from None
         finally:
             with self._turn:
-                self._under_way -= 1
+                self._under_way[held] -= 1
                 self._turn.notify_all()
 
     def check(self, answer: Mapping[str, Any]) -> None:
@@ -129,7 +132,9 @@ class Served:
     def lose(self) -> None:
         """What the server holds is not known any more: it is brought again before the next request."""
         with self._turn:
-            self._held = None
+            self._held = self._whole = None
+            self._whole_print = ""
+            self._adapters.clear()
 
     def make_room(self) -> None:
         """Frees what the server takes for as long as the policy is trained, as `while_training` says."""
@@ -141,6 +146,9 @@ class Served:
                 self._process.stop()
                 self._proven = False
             elif how == "sleep" and self._held is not None:
+                for name in self._adapters.values():  # what is left of one in a server that wakes is noise
+                    with suppress(NoAnswer, FlywheelError):
+                        self.updater.remove(name)
                 with suppress(NoAnswer):
                     self.updater.sleep()
             self.lose()
@@ -158,17 +166,22 @@ class Served:
                     self._turn.wait()
                 held = self._held if follow and self.updater.way != "name" else weights
                 if held is not None and self._stands(held) and self.runs:
-                    self._under_way += 1
+                    self._under_way[held] += 1
                     return held
             self._change((self._wanted if follow else None) or weights)
 
     def _stands(self, weights: Weights) -> bool:
         """Whether these weights would answer."""
-        return self._held is not None and (self._held == weights or self.updater.way == "name")
+        if self._held is None or self.updater.way == "name":
+            return self._held is not None
+        return weights == self._whole or weights in self._adapters
 
     def _change(self, weights: Weights) -> None:
         with self._changing:
             if self._stands(weights) and self.runs:
+                self._held = weights
+                return
+            if self._config.in_flight == "finish" and self._joined(weights):
                 return
             with self._turn:
                 self._closed = True
@@ -177,11 +190,8 @@ class Served:
                 self._held = None
                 self._bring(weights)
                 if self._config.logprobs and not self._proven:
-                    prove(
-                        self.client,
-                        {"model": self._name(weights), **self.fields, **self._config.extra},
-                        self.updater.hint,
-                    )
+                    asked = {**self._naming(weights), **self.fields, **self._config.extra}
+                    prove(self.client, asked, self.updater.hint)
                     self._proven = True
                 self._held = weights
             finally:
@@ -192,7 +202,7 @@ class Served:
     def _empty(self) -> None:
         """Nothing is under way."""
         dropped = -DROP_S
-        while self._under_way:
+        while self._under_way.total():
             if self._config.in_flight == "drop" and self.runs and time.monotonic() - dropped > DROP_S:
                 dropped = time.monotonic()
                 if self.updater.way == "restart" and self._process is not None:
@@ -202,17 +212,108 @@ class Served:
             time.sleep(DRAIN_S)
 
     def _bring(self, weights: Weights) -> None:
-        """Brings weights to the server."""
-        name = weights.name
+        """Brings weights to the server, while nobody asks it."""
         if self._process is not None and (self.updater.way == "restart" or not self._process.alive):
-            self._proven, self._model = False, ""
-            self._process.start(weights.directory)
-            self.updater.adopt(name)
-        elif self.updater.way == "in_place" and (self._unsure or self.updater.holds() != name or self.updater.asleep()):
+            self._start(weights)
+        elif self.updater.way != "in_place":
+            self._whole = weights
+        elif not self._joined_to_parent(weights):
+            self._hold(weights)
+
+    def _start(self, weights: Weights) -> None:
+        """Starts the command with these weights."""
+        assert self._process is not None
+        self._proven, self._model, self._takes_adapters = False, "", True
+        self.lose()
+        self._process.start(weights.directory)
+        self.updater.adopt(weights.name)
+        self._settle(weights, fingerprint(weights.directory))
+
+    def _hold(self, weights: Weights) -> None:
+        """Has the server's own weights be these."""
+        wanted, held = fingerprint(weights.directory), self.updater.holds()
+        there = _print_in(held) if held is not None else self._whole_print
+        if self._unsure or there != wanted or self.updater.asleep():
             self._unsure = True
-            self.updater.replace(weights.directory, name)
+            try:
+                self.updater.replace(weights.directory, weights.name)
+            except FlywheelError as refusal:
+                if self._process is None:
+                    raise
+                self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
+                self._start(weights)
         self._unsure = False
-        self._named = name if self.updater.holds() == name else ""
+        self._settle(weights, wanted)
+
+    def _settle(self, weights: Weights, wanted: str) -> None:
+        """These are the server's own weights now."""
+        named = self.updater.holds() or ""
+        self._named = named if _print_in(named) == wanted else ""
+        self._whole, self._whole_print = weights, wanted
+
+    def _joined(self, weights: Weights) -> bool:
+        """Whether they are an adapter's beside the weights that the server has, and it took that, while it went on."""
+        adapter = self._adapter(weights)
+        if adapter is None or adapter.fingerprint != self._whole_print or not self._took(weights, adapter):
+            return False
+        self._held = weights
+        return True
+
+    def _joined_to_parent(self, weights: Weights) -> bool:
+        """The same, where the server has to be given what the adapter stands beside: the next one may, too."""
+        adapter = self._adapter(weights)
+        if adapter is None:
+            return False
+        there = adapter.fingerprint == self._whole_print
+        if not (there or fingerprint(adapter.parent) == adapter.fingerprint) or not self._took(weights, adapter):
+            return False
+        if not there:
+            self._hold(Weights(adapter.parent, "parent"))
+        return self._took(weights, adapter)  # a server that was started anew for the parent has forgotten it
+
+    def _adapter(self, weights: Weights) -> Adapter | None:
+        usable = self._takes_adapters and self.updater.way == "in_place" and self.runs
+        return adapter_of(weights.directory) if usable else None
+
+    def _took(self, weights: Weights, adapter: Adapter) -> bool:
+        """Whether the server has an adapter, given it now if need be; one that takes none is not asked again."""
+        name = weights.name
+        if name not in self.client.names():
+            try:
+                self.updater.add(adapter.directory, name)
+            except NoAnswer as missing:
+                if not isinstance(missing, Missing):
+                    raise
+                self._refused(weights, missing)
+                return False
+            except FlywheelError as refusal:
+                if "already" not in str(refusal):  # a list of models may leave adapters out
+                    self._refused(weights, refusal)
+                    return False
+        with self._turn:
+            self._adapters[weights] = name
+            spare = [one for one in list(self._adapters)[:-ADAPTERS] if not self._under_way[one]]
+            names = [self._adapters.pop(one) for one in spare]
+        for one in names:
+            with suppress(NoAnswer, FlywheelError):
+                self.updater.remove(one)
+        return True
+
+    def _refused(self, weights: Weights, why: Exception) -> None:
+        self._takes_adapters = False
+        self._note(f"the adapter of {weights.version} was not taken, so whole weights are loaded: {why}")
+
+    def _gone(self, weights: Weights) -> bool:
+        """Whether the server has lost an adapter: it was started anew by others, or told to forget it."""
+        name = self._adapters.get(weights)
+        with suppress(NoAnswer):
+            return name is not None and name not in self.client.names()
+        return False
+
+    def _naming(self, weights: Weights) -> dict[str, Any]:
+        """What a request says to have them."""
+        model, adapter = self._name(weights), self._adapters.get(weights)
+        return {"model": model} if adapter is None else self.updater.asking_for(model, adapter)
 
     def _name(self, weights: Weights) -> str:
         """What the server calls the model."""
@@ -224,6 +325,17 @@ class Served:
                 raise NoAnswer(f"{self.endpoint.url} lists no model")
             self._model = names[0]
         return self._model
+
+    def _note(self, line: str) -> None:
+        """A line in the server's log, where what a command prints goes, too."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a") as log:
+            log.write(f"flywheel: {line}\n")
+
+
+def _print_in(name: str) -> str:
+    """The fingerprint in a name of weights."""
+    return name.rpartition("-")[2]
 
 
 def endpoint_of(config: ServerConfig, url: str = "") -> Endpoint:

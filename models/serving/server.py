@@ -20,8 +20,9 @@ from models.language_model import LanguageModel
 from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before, require_address
 from models.serving.process import require_program
 from models.serving.proof import token_ids, whole
-from models.serving.served import Served, Weights, endpoint_of, served_by
+from models.serving.served import Served, endpoint_of, served_by
 from models.serving.updater import UPDATERS
+from models.weights import Weights
 from schemas.config.sections import PolicyConfig
 from schemas.config.serving import ServerConfig
 from schemas.failure import UsageError
@@ -89,8 +90,8 @@ class ServerModel(LanguageModel):
         until, attempt = time.monotonic() + self.config.patience_s, 0
         while True:
             try:
-                with self._served.request(self._weights, self._follows) as (held, model):
-                    choice = self._served.client.chat({"model": model, **body})
+                with self._served.request(self._weights, self._follows) as (held, named):
+                    choice = self._served.client.chat({**named, **body})
                     self._served.check(choice)
                     return replace(_completion(choice), version=held.version)
             except NoAnswer as reason:

@@ -31,9 +31,19 @@ class SglangUpdater(Updater):
             self.control.post("/resume_memory_occupation")
             self.adopt(LOADING)
         body = {"model_path": str(directory), "weight_version": name, "flush_cache": True, "abort_all_requests": False}
-        found = self.control.post("/update_weights_from_disk", body)
-        if not (isinstance(found, dict) and found.get("success")):
-            raise FlywheelError(f"`policy.server.update` is sglang: it did not load {directory}: {found}.")
+        self._done("/update_weights_from_disk", body)
+
+    def add(self, adapter: Path, name: str) -> None:
+        """By `/load_lora_adapter`, which takes them where it was started with `--enable-lora`."""
+        self._done("/load_lora_adapter", {"lora_name": name, "lora_path": str(adapter)})
+
+    def remove(self, name: str) -> None:
+        """By `/unload_lora_adapter`, which waits for the requests that it answers."""
+        self._done("/unload_lora_adapter", {"lora_name": name})
+
+    def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
+        """By a field of its own."""
+        return {"model": model, "lora_path": adapter}
 
     def adopt(self, name: str) -> None:
         """Where the server knows names of weights."""
@@ -56,3 +66,9 @@ class SglangUpdater(Updater):
         """What the whole answer says."""
         found = (answer.get("metadata") or {}).get("weight_version")
         return {str(found)} if found else set()
+
+    def _done(self, path: str, body: Mapping[str, Any]) -> None:
+        """Asks for a change, which has to be told as made."""
+        found = self.control.post(path, body)
+        if not (isinstance(found, dict) and found.get("success")):
+            raise FlywheelError(f"`policy.server.update` is sglang: {path} with {dict(body)} was answered by {found}.")

@@ -104,6 +104,24 @@ class Updater(ABC):
             NoAnswer: it could not be asked.
         """
 
+    def add(self, adapter: Path, name: str) -> None:
+        """Loads an adapter beside the weights that it holds, to be asked for by this name; requests go on meanwhile.
+
+        Raises:
+            Missing: it loads none, at least not as it was started.
+            FlywheelError: it refuses this one.
+            NoAnswer: it could not be asked.
+        """
+        raise Missing("it loads no adapters")
+
+    def remove(self, name: str) -> None:
+        """Forgets an adapter."""
+        raise NotImplementedError
+
+    def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
+        """What a request says that is for an adapter beside a model."""
+        raise NotImplementedError
+
     def adopt(self, name: str) -> None:  # noqa: B027  (a server may have no names of weights)
         """Gives this name to the weights that the server was started with."""
 

@@ -1,9 +1,11 @@
 """New weights for vLLM, by the endpoints of its development mode (`VLLM_SERVER_DEV_MODE=1`).
 
 `/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`, `/reset_prefix_cache`
-and `/reset_encoder_cache` (vllm/entrypoints/serve/dev). A paused server keeps new requests or answers them with 503;
-what is given up ends with the reason `abort`. Names of weights (`/update_weight_version`, `/weight_info`, and
-`weight_versions` in answers) are in newer releases only.
+and `/reset_encoder_cache` (vllm/entrypoints/serve/dev), `/v1/load_lora_adapter` (vllm/entrypoints/serve/lora). A paused
+server keeps new requests or answers them with 503; what is given up ends with the reason `abort`. Names of weights
+(`/update_weight_version`, `/weight_info`, and `weight_versions` in answers) are in newer releases only. Releases up to
+0.17 at least cannot change the weights below adapters (vllm-project/vllm issue 39934): they refuse, and a command is
+started anew.
 """
 
 from collections.abc import Mapping
@@ -49,6 +51,18 @@ class VllmUpdater(Updater):
         if asleep:
             self._call("/wake_up", tags="kv_cache")
         self._call("/resume")
+
+    def add(self, adapter: Path, name: str) -> None:
+        """By `/v1/load_lora_adapter`, which is there with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`."""
+        self.control.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapter)})
+
+    def remove(self, name: str) -> None:
+        """By `/v1/unload_lora_adapter`."""
+        self.control.post("/v1/unload_lora_adapter", {"lora_name": name})
+
+    def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
+        """An adapter is a model of its own."""
+        return {"model": adapter}
 
     def adopt(self, name: str) -> None:
         """Where the server knows names of weights."""

@@ -1,4 +1,5 @@
-"""LoRA adapters (arXiv 2106.09685) by peft: put into a model before it is sharded, merged into the weights at the end.
+"""LoRA adapters (arXiv 2106.09685) by peft: put into a model before it is sharded, merged into the weights at the end,
+and written alone.
 
 W' = W + alpha / rank B A, of which A (rank, columns) and B (rows, rank) are trained; B starts as 0, so the first step
 is the parent's.
@@ -6,6 +7,7 @@ is the parent's.
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from learning.engines.fsdp.nf4 import PACKED, is_packed, unpacked
 from learning.engines.fsdp.shards import whole
+from models.weights import write_parent
 from schemas.config.training import LoraConfig
 from schemas.failure import FlywheelError, UsageError
 
@@ -47,12 +50,7 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
         return
     import peft
 
-    wanted = peft.LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,  # type: ignore[arg-type]
-        target_modules=list(lora.targets),
-        exclude_modules=None if lora.vision else _VISION,
-    )
+    wanted = _config(lora)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
@@ -62,6 +60,44 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             why = str(error).partition(". ")[0].rstrip(".")
             raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {why}.", hint) from error
         _draw(model)
+
+
+def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, rank: int) -> None:
+    """Writes the adapters alone, in fp32, as peft and the servers that load adapters read them; all ranks call it.
+
+    Args:
+        model: sharded.
+        lora: as `add_adapters` was given it.
+        parent: the checkpoint whose weights they stand beside.
+        folder: to make; rank 0 writes it.
+    """
+    from safetensors.torch import save_file
+
+    state = {}
+    for name, weight in model.named_parameters():
+        if is_adapter(name):
+            full = whole(weight)
+            if rank == 0:
+                state[f"base_model.model.{name.replace(f'.{_NAME}.', '.')}"] = full.detach().cpu().contiguous()
+    if rank == 0:
+        folder.mkdir()
+        config = _config(lora)
+        config.base_model_name_or_path, config.inference_mode = str(parent.absolute()), True
+        config.save_pretrained(str(folder))
+        save_file(state, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        write_parent(folder, parent)
+
+
+def _config(lora: LoraConfig) -> Any:
+    import peft
+
+    whole_alpha = int(lora.alpha) == lora.alpha
+    return peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=int(lora.alpha) if whole_alpha else lora.alpha,  # type: ignore[arg-type]
+        target_modules=list(lora.targets),
+        exclude_modules=None if lora.vision else _VISION,
+    )
 
 
 def _draw(model: Any) -> None:

@@ -25,7 +25,7 @@ from learning.checkpoint import Part, State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
-from learning.engines.fsdp.adapters import add_adapters, in_full, plain
+from learning.engines.fsdp.adapters import add_adapters, in_full, plain, write_adapters
 from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
@@ -52,6 +52,7 @@ from learning.parallel.ulysses import GroupPool
 from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
 from learning.reports import send
 from models.tiny.layout import TRAINING
+from models.weights import ADAPTER
 from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, PlanError
 
@@ -260,9 +261,12 @@ class FsdpEngine(Engine):
         return {name: part for name, part in state.items() if not name.startswith("model.")}
 
     def write(self, folder: Path) -> None:
-        """Writes the weights, in the parent's precision, as `transformers` names and shards them."""
+        """Writes the weights, in the parent's precision, as `transformers` names and shards them; and adapters by
+        themselves, if it is the parent's own weights that they stand beside."""
         self.zero()  # the step that they were for is made
         write_parts(self._model, self._written, folder, self.rank, 1 if self._job.store else self.world)
+        if self.adapted and self._job.train.memory.frozen != "nf4":
+            write_adapters(self._model, self._job.train.lora, self._job.parent, folder / ADAPTER, self.rank)
 
     def close(self) -> None:
         """Ends the planning thread."""

@@ -12,8 +12,9 @@ import pytest
 
 import models.serving.openai
 from models.serving.openai import Unready
-from models.serving.served import Served, Weights
+from models.serving.served import Served
 from models.serving.server import ServerModel
+from models.weights import Weights
 from schemas.config.sections import PolicyConfig
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError, UsageError
@@ -105,8 +106,8 @@ def model_of(there: Served, of: Weights, monkeypatch: pytest.MonkeyPatch) -> Ser
 def test_weights_are_loaded_between_a_pause_and_the_emptying_of_caches(tmp_path: Path) -> None:
     server = Vllm()
     there, one = served(server), weights(tmp_path, "policy-0001")
-    with there.request(one) as (held, model):
-        assert (held, model, server.loaded, server.version) == (one, "policy", str(one.directory), one.name)
+    with there.request(one) as (held, named):
+        assert (held, named["model"], server.loaded, server.version) == (one, "policy", str(one.directory), one.name)
     assert server.calls == [
         "/pause?mode=wait",
         "/update_weight_version",

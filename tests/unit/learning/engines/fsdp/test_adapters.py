@@ -1,6 +1,7 @@
 """LoRA: only adapters are trained, the checkpoint is a plain directory with them merged, a killed training goes on."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from learning.learner import Learner
 from learning.trainer import train
 from models.policy import Context
 from models.vlm import VlmPolicy
-from schemas.config.training import LoraConfig
+from models.weights import adapter_of, fingerprint
+from schemas.config.training import LoraConfig, MemoryConfig
 from schemas.failure import FlywheelError, UsageError
 from schemas.observation import Observation
 from tests.unit.learning import samples
@@ -55,6 +57,44 @@ def test_only_adapters_are_trained_and_the_checkpoint_is_a_plain_one(kind: str, 
     observation = Observation(samples.screen(0)[0], samples.WIDTH, samples.HEIGHT, "")
     (reply,) = VlmPolicy(plan.out, POLICY).act([Context("Click it.", (), observation, 0)])
     assert reply.token_ids
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
+def test_the_adapter_alone_is_read_by_peft_beside_the_parent_and_says_what_the_merged_weights_say(
+    kind: str, tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    plan = plan_of(tmp_path, kind, "sft")
+    train(plan)
+    adapter = adapter_of(plan.out)
+    assert adapter is not None and adapter.parent == plan.parent
+    assert adapter.fingerprint == fingerprint(plan.parent) != fingerprint(plan.out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # peft warns of weights that it misses
+        beside = peft.PeftModel.from_pretrained(load_model(plan.parent).float(), adapter.directory)
+    config = json.loads((adapter.directory / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], set(config["target_modules"])) == (4, 16, {"q_proj", "v_proj"})
+    merged_in = load_model(plan.out).float()
+    ids = torch.arange(300, 320)[None]
+    with torch.no_grad():
+        one, two = beside(input_ids=ids).logits, merged_in(input_ids=ids).logits
+        before = load_model(plan.parent).float()(input_ids=ids).logits
+    rounding = 0.02  # of the merged weights to bf16
+    assert (one - two).abs().max() < rounding < (one - before).abs().max()
+
+
+def test_a_child_does_not_take_over_its_parents_adapter_and_one_beside_4_bits_is_not_written(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "qwen3_vl", "sft")
+    train(plan)
+    four = plan.model_copy(
+        update={
+            "parent": plan.out,
+            "out": tmp_path / "four",
+            "train": plan.train.model_copy(update={"memory": MemoryConfig(frozen="nf4")}),
+        }
+    )
+    train(four)
+    assert adapter_of(plan.out) is not None and adapter_of(four.out) is None
 
 
 def test_the_usual_targets_are_those_of_the_language_layers_alone_unless_the_vision_tower_is_asked_for(
