@@ -225,6 +225,7 @@ class Served:
         assert self._process is not None
         self._proven, self._model, self._takes_adapters = False, "", True
         self.lose()
+        self._note(f"the command is started with {weights.version}")
         self._process.start(weights.directory)
         self.updater.adopt(weights.name)
         self._settle(weights, fingerprint(weights.directory))

@@ -159,7 +159,8 @@ class PpoConfig(ClippedConfig):
 class LoraConfig(Section):
     """Training of small adapters beside frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
 
-    The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other.
+    The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other. They are
+    in its folder `adapter` by themselves, too, for servers that take adapters.
     """
 
     rank: Whole = 0

@@ -1,10 +1,11 @@
-"""A server of a small policy with vLLM's or SGLang's endpoints: `python -m tests.system.parts.model_server KIND
-DIRECTORY PORT LOG [raw] [PAUSE_S]`.
+"""A server of a model with vLLM's or SGLang's endpoints: `python -m tests.system.parts.model_server KIND DIRECTORY PORT
+LOG [raw] [lora [stiff]] [PAUSE_S]`.
 
 The model is real, and what is told of the endpoints is what the servers' sources say: paths, bodies, statuses, the
 names of fields. It is stricter than they are where a mistake would stay unseen: weights are only loaded while it is
 paused (vLLM), and until the cache of prefixes is emptied it goes on with the old ones. `raw` gives log probabilities
-from before the temperature, as vLLM does by default. Every call is a line of JSON in the log.
+from before the temperature, as vLLM does by default. With `lora` it takes adapters, which peft applies; `stiff` refuses
+to change the weights below them, as vLLM up to 0.17 does. Every call is a line of JSON in the log.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import uvicorn
@@ -26,7 +27,10 @@ from fastapi.responses import JSONResponse, Response
 from models.completion import Completion
 from models.families.prompt import Message
 from models.families.same_prompt import prompt_tokens
+from models.serving.local import TransformersModel
 from models.tiny.generator import TinyModel
+from models.tiny.layout import is_tiny, read_config
+from schemas.config.sections import PolicyConfig
 from schemas.observation import Observation
 
 DEFAULT = "default"
@@ -42,6 +46,45 @@ class Recorder(TinyModel):
         return super()._choose(logits, *rest)
 
 
+class Adaptable(TransformersModel):
+    """Any model, the same, with adapters beside it."""
+
+    seen: list[torch.Tensor]
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, PolicyConfig(prefix_mb=0, seen_screens_mb=0))
+        self.model.float()
+        self.adapters: dict[str, str] = {}
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.processor.tokenizer.backend_tokenizer
+
+    def add(self, name: str, path: str) -> None:
+        known = f"adapter{len(self.adapters)}"
+        self.model.load_adapter(path, adapter_name=known)
+        self.adapters[name] = known
+
+    def choose(self, adapter: str) -> None:
+        if adapter:
+            self.model.enable_adapters()
+            self.model.set_adapter(self.adapters[adapter])
+        elif self.adapters:
+            self.model.disable_adapters()
+
+    def _generate(self, chats: Any, sampler: Any, max_tokens: int) -> list[Completion]:
+        def seeing(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            self.seen.append(scores[0].double())
+            return sampler(ids, scores)
+
+        seeing.by_row = sampler.by_row  # type: ignore[attr-defined]
+        return super()._generate(chats, cast(Any, seeing), max_tokens)
+
+
+def loaded(directory: Path) -> "Recorder | Adaptable":
+    return Recorder(directory) if is_tiny(read_config(directory)) else Adaptable(directory)
+
+
 @dataclass
 class State:
     """What the server is at."""
@@ -50,8 +93,10 @@ class State:
     log: Path
     raw: bool
     pause_s: float
-    model: Recorder = field(init=False)
-    fresh: Recorder | None = None
+    lora: bool = False
+    stiff: bool = False
+    model: Recorder | Adaptable = field(init=False)
+    fresh: Recorder | Adaptable | None = None
     """Loaded weights that no request sees before the caches are empty."""
     version: str = DEFAULT
     paused: bool = False
@@ -63,7 +108,7 @@ class State:
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.model = Recorder(self.directory)
+        self.model = loaded(self.directory)
         self.open.set()
 
     def note(self, **fields: Any) -> None:
@@ -71,7 +116,21 @@ class State:
             file.write(json.dumps({"under_way": len(self.under_way), "version": self.version, **fields}) + "\n")
 
     def load(self, directory: str) -> None:
-        self.fresh = Recorder(Path(directory))
+        self.fresh = loaded(Path(directory))
+
+    @property
+    def adapters(self) -> dict[str, str]:
+        return self.model.adapters if isinstance(self.model, Adaptable) else {}
+
+    def add(self, name: str, path: str) -> str:
+        """What is wrong with an adapter, if anything."""
+        if not (self.lora and isinstance(self.model, Adaptable)):
+            return "LoRA is not enabled."
+        if name in self.adapters:
+            return f"The lora adapter '{name}' has already been loaded."
+        with self.lock:
+            self.model.add(name, path)
+        return ""
 
     def empty_caches(self) -> None:
         if self.fresh is not None:
@@ -104,11 +163,13 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image", "observation": Observation(png, 0, 0, "")}
 
 
-def generated(state: State, body: dict[str, Any]) -> tuple[Completion, list[torch.Tensor]]:
+def generated(state: State, body: dict[str, Any], adapter: str) -> tuple[Completion, list[torch.Tensor]]:
     """A completion and, by token, the log probabilities that this server tells."""
     temperature = body["temperature"]
     with state.lock:
         state.model.seen = []
+        if isinstance(state.model, Adaptable):
+            state.model.choose(adapter)
         (made,) = state.model.generate([chat_of(body)], [body["seed"]], temperature, body["max_tokens"])
         scale = 1.0 if state.raw else temperature or 1.0
         return made, [(logits / scale).log_softmax(-1) for logits in state.model.seen]
@@ -138,7 +199,10 @@ def choice_of(state: State, body: dict[str, Any], made: Completion, shares: list
 
 
 async def answered(
-    state: State, body: dict[str, Any], more: Callable[[Completion, str], tuple[dict[str, Any], dict[str, Any]]]
+    state: State,
+    body: dict[str, Any],
+    adapter: str,
+    more: Callable[[Completion, str], tuple[dict[str, Any], dict[str, Any]]],
 ) -> JSONResponse:
     """A chat completion; half of one, with the reason `abort`, where it was given up on its way."""
     number, given_up = state.numbers, asyncio.Event()
@@ -146,7 +210,7 @@ async def answered(
     state.under_way[number] = given_up
     version = state.version
     try:
-        made, shares = await asyncio.to_thread(generated, state, body)
+        made, shares = await asyncio.to_thread(generated, state, body, adapter)
         with suppress(TimeoutError):
             await asyncio.wait_for(given_up.wait(), state.pause_s)
         choice = choice_of(state, body, made, shares)
@@ -155,7 +219,7 @@ async def answered(
         if given_up.is_set():
             choice |= {"finish_reason": "abort", "message": {"role": "assistant", "content": made.text[:3]}}
         sampling = {name: value for name, value in body.items() if name != "messages"}
-        state.note(path="chat", sampling=sampling, ended=choice["finish_reason"], by=version)
+        state.note(path="chat", sampling=sampling, ended=choice["finish_reason"], by=version, adapter=adapter)
     finally:
         del state.under_way[number]
     return JSONResponse(
@@ -187,7 +251,7 @@ def common(state: State, name: str) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": name, "object": "model", "root": name}]}
+        return {"object": "list", "data": [{"id": one, "object": "model"} for one in (name, *state.adapters)]}
 
     return app
 
@@ -201,7 +265,8 @@ def vllm(state: State) -> FastAPI:
         body = await request.json()
         if state.paused or state.asleep:
             return JSONResponse({"error": {"message": "generation is paused", "type": "ServiceUnavailable"}}, 503)
-        if body["model"] != str(state.directory):
+        adapter = body["model"] if body["model"] in state.adapters else ""
+        if not adapter and body["model"] != str(state.directory):
             return JSONResponse({"error": {"message": "The model does not exist.", "code": 404}}, 404)
 
         def more(made: Completion, version: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -214,7 +279,23 @@ def vllm(state: State) -> FastAPI:
                 ours["weight_versions"] = [{"version": version, "start": 0, "end": len(made.token_ids)}]
             return ours, whole
 
-        return await answered(state, body, more)
+        return await answered(state, body, adapter, more)
+
+    if state.lora:  # with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True
+
+        @app.post("/v1/load_lora_adapter")
+        async def load_lora_adapter(request: Request) -> Response:
+            body = await request.json()
+            if wrong := await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"]):
+                return JSONResponse({"error": {"message": wrong, "type": "InvalidUserInput", "code": 400}}, 400)
+            return Response(f"Success: LoRA adapter '{body['lora_name']}' added successfully.")
+
+        @app.post("/v1/unload_lora_adapter")
+        async def unload_lora_adapter(request: Request) -> Response:
+            name = (await request.json())["lora_name"]
+            if state.adapters.pop(name, None) is None:
+                return JSONResponse({"error": {"message": f"The lora adapter '{name}' cannot be found."}}, 404)
+            return Response(f"Success: LoRA adapter '{name}' removed successfully.")
 
     @app.post("/pause")
     async def pause(mode: str = "abort", clear_cache: bool = True) -> JSONResponse:
@@ -247,6 +328,8 @@ def vllm(state: State) -> FastAPI:
         assert body["method"] == "reload_weights"
         if not (state.paused or state.asleep) or state.under_way:
             return JSONResponse({"error": "weights were to change below requests"}, 500)
+        if state.stiff:
+            return JSONResponse({"error": "KeyError: 'layers.0.self_attn.qkv_proj.weight'"}, 500)
         await asyncio.to_thread(state.load, body["kwargs"]["weights_path"])
         return JSONResponse({"results": [None]})
 
@@ -298,6 +381,9 @@ def sglang(state: State) -> FastAPI:
     async def chat(request: Request) -> JSONResponse:
         body = await request.json()
         await state.open.wait()
+        adapter = body.get("lora_path") or ""
+        if adapter and adapter not in state.adapters:
+            return JSONResponse({"object": "error", "message": f"LoRA adapter {adapter} is not loaded."}, 400)
 
         def more(made: Completion, version: str) -> tuple[dict[str, Any], dict[str, Any]]:
             ours: dict[str, Any] = {"matched_stop": None}
@@ -306,7 +392,19 @@ def sglang(state: State) -> FastAPI:
                 ours["prompt_token_ids"] = prompt_tokens(state.directory, chat_of(body))
             return ours, {"metadata": {"weight_version": version}}
 
-        return await answered(state, body, more)
+        return await answered(state, body, adapter, more)
+
+    @app.post("/load_lora_adapter")
+    async def load_lora_adapter(request: Request) -> JSONResponse:
+        body = await request.json()
+        wrong = await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"])
+        found = {"success": not wrong, "error_message": wrong, "loaded_adapters": dict.fromkeys(state.adapters, "")}
+        return JSONResponse(found, 400 if wrong else 200)
+
+    @app.post("/unload_lora_adapter")
+    async def unload_lora_adapter(request: Request) -> JSONResponse:
+        known = state.adapters.pop((await request.json())["lora_name"], None) is not None
+        return JSONResponse({"success": known, "error_message": "" if known else "not found"}, 200 if known else 400)
 
     @app.post("/update_weights_from_disk")
     async def update_weights_from_disk(request: Request) -> JSONResponse:
@@ -365,8 +463,9 @@ def sglang(state: State) -> FastAPI:
 def main(kind: str, directory: str, port: str, log: str, *rest: str) -> None:
     """Serves until it is ended."""
     torch.set_num_threads(1)
-    pause_s = next((float(one) for one in rest if one != "raw"), 0.0)
-    state = State(Path(directory), Path(log), "raw" in rest, pause_s)
+    words = {"raw", "lora", "stiff"}
+    pause_s = next((float(one) for one in rest if one not in words), 0.0)
+    state = State(Path(directory), Path(log), "raw" in rest, pause_s, "lora" in rest, "stiff" in rest)
     app = {"vllm": vllm, "sglang": sglang}[kind](state)
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")
 

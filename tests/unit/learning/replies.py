@@ -9,6 +9,7 @@ from learning.data.sample import write_screenshots
 from learning.data.stream import StreamFolder
 from learning.job import Job
 from models.families.registry import family_of
+from models.language_model import LanguageModel
 from models.policy import Context
 from models.random_vlm import build_random
 from models.serving.local import TransformersModel
@@ -28,12 +29,15 @@ def model(folder: Path, kind: str) -> Path:
     return folder / kind
 
 
-def rolled_out(directory: Path, count: int = 6) -> tuple[list[Rollout], dict[str, bytes]]:
+def rolled_out(
+    directory: Path, count: int = 6, runner: LanguageModel | None = None
+) -> tuple[list[Rollout], dict[str, bytes]]:
     """What the model says of some screens; every second one follows a first step, whose screen is shown too."""
     made, pngs = samples(count)
     digests = list(pngs)
-    runner = TransformersModel(directory)
-    runner.model.float()
+    if runner is None:
+        runner = TransformersModel(directory)
+        runner.model.float()
     rollouts = []
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
