@@ -11,6 +11,7 @@ from learning.identity import steps_folder
 from learning.job import Job
 from learning.trainer import train
 from models.tiny.layout import TRAINING
+from models.weights import ADAPTER
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError
 from tests.unit.learning import chats, samples
@@ -48,7 +49,8 @@ def test_plain_transformers_loads_the_weights_that_a_training_of_as_many_steps_w
     for name, weight in found.items():
         assert weight.dtype == expected[name].dtype and torch.equal(weight, expected[name]), name
     assert any(not torch.equal(weight, start[name]) for name, weight in found.items())
-    named = {path.name for path in shorter.out.iterdir()} - {"job.json", "trained.json", "model.safetensors", TRAINING}
+    own = {"job.json", "trained.json", "model.safetensors", TRAINING, ADAPTER}
+    named = {path.name for path in shorter.out.iterdir()} - own
     assert named <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
