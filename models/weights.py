@@ -2,16 +2,23 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 ADAPTER = "adapter"
 """The folder of a checkpoint with what its training made alone, as peft writes it; `transformers` does not look into
 it, and loads the whole weights beside it."""
 PARENT = "parent.json"
 """The file of that folder that says beside which weights it belongs."""
-BLOCK, BLOCKS = 1 << 14, 64
-"""Bytes that are read of a large file at a time, and how often."""
+FILES = ("config.json", "job.json", "*.safetensors", "pytorch_model*.bin")
+"""What a checkpoint's weights are, and how they were made: whatever else lies there may change."""
+OURS = re.compile(r"-[0-9a-f]{12}$")
+"""How a name ends that `Weights` gives."""
+BLOCK = 1 << 12
+"""Bytes that are read of every tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +40,47 @@ class Weights:
     @property
     def name(self) -> str:
         """What a server calls them: versions of two lakes may have one name, these files have not."""
-        return f"{self.version}-{fingerprint(self.directory)}"
+        return f"{self.version}-{fingerprint(self.directory) or 'unseen'}"
 
 
 def fingerprint(directory: Path) -> str:
-    """What a checkpoint's files are known by, wherever they lie: 12 digits; those of nothing where there is none.
+    """What a checkpoint's weights are known by, wherever they lie: 12 digits; nothing where there are none.
 
-    Of each file its name and size and what is in it; of a large one the blocks that an even walk through it meets, as
-    a training changes every layer.
+    Of what says how it was made, all of it; of the weights the beginning of every tensor, as a training changes them
+    all; of each file its name and size.
     """
+    try:
+        files = sorted(file for pattern in FILES for file in directory.glob(pattern))
+        seen = hashlib.sha256()
+        for file in files:
+            about = file.stat()
+            seen.update(repr((file.name, about.st_size)).encode())
+            seen.update(_print_of(file, about.st_size, about.st_mtime_ns))
+        return seen.hexdigest()[:12] if files else ""
+    except OSError:  # it is just being removed
+        return ""
+
+
+@lru_cache(maxsize=4096)
+def _print_of(file: Path, size: int, _: int) -> bytes:
+    """Of one file, as it was last written."""
     seen = hashlib.sha256()
-    for file in sorted(directory.iterdir()) if directory.is_dir() else []:
-        if file.is_file():
-            size = file.stat().st_size
-            seen.update(repr((file.name, size)).encode())
-            with file.open("rb") as content:
-                for at in range(0, size, max(BLOCK, size // BLOCKS)):
-                    content.seek(at)
-                    seen.update(content.read(BLOCK))
-    return seen.hexdigest()[:12]
+    with file.open("rb") as content:
+        for at in _places(content, size) if file.suffix == ".safetensors" else range(0, size, BLOCK):
+            content.seek(at)
+            seen.update(content.read(BLOCK))
+    return seen.digest()
+
+
+def _places(content: BinaryIO, size: int) -> list[int]:
+    """Where its tensors begin, and its header, if it is a file of tensors."""
+    try:
+        length = int.from_bytes(content.read(8), "little")
+        header = json.loads(content.read(min(length, size)))
+        begin = [int(one["data_offsets"][0]) for name, one in header.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return list(range(0, size, BLOCK))
+    return [*range(0, 8 + length, BLOCK), *(8 + length + at for at in sorted(begin))]
 
 
 def write_parent(folder: Path, parent: Path) -> None:
@@ -65,6 +94,7 @@ def adapter_of(directory: Path) -> Adapter | None:
     folder = directory / ADAPTER
     try:
         about = json.loads((folder / PARENT).read_text())
-        return Adapter(folder, Path(about["directory"]), str(about["fingerprint"]))
+        found = Adapter(folder, Path(about["directory"]), str(about["fingerprint"]))
+        return found if found.fingerprint else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -20,19 +20,18 @@ from typing import Any
 
 import httpx
 
+from models.serving.adapters import Adapters
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unready, pause_before
 from models.serving.process import ServerProcess
 from models.serving.proof import prove
-from models.serving.updater import UPDATERS, Control, Missing, Updater
-from models.weights import Adapter, Weights, adapter_of, fingerprint
+from models.serving.updater import UPDATERS, Control, Updater
+from models.weights import OURS, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 
 DRAIN_S = 0.02
 DROP_S = 1.0
 """What was on its way when requests were given up has arrived by then, and is given up too."""
-ADAPTERS = 2
-"""How many a server keeps, beside those that still answer: the policy's that acts, and of another that is compared."""
 
 
 class Served:
@@ -60,10 +59,8 @@ class Served:
         self._whole: Weights | None = None
         self._whole_print = ""
         """Whose weights the server itself has, and their fingerprint."""
-        self._adapters: dict[Weights, str] = {}
-        """What it has beside them, by its name there, the oldest first."""
         self._log = log
-        self._takes_adapters = True
+        self._adapters = Adapters(self.updater, self.client, self._note)
         self._named = ""
         """What the server itself calls what it holds; empty where it does not say."""
         self._model = ""
@@ -109,14 +106,14 @@ class Served:
             NoAnswer: the server cannot be brought to hold them now.
             FlywheelError: it refuses them.
         """
-        held = self._enter(weights, follow)
+        held, adapter = self._enter(weights, follow)
         try:
-            yield held, self._naming(held)
+            yield held, self._naming(held, adapter)
         except (NoAnswer, FlywheelError) as failure:
-            if isinstance(failure, Unready) or not self._gone(held):
+            if isinstance(failure, Unready) or adapter is None or not self._adapters.lost(held):
                 raise
             self.lose()
-            raise Unready(f"{self.endpoint.url} has lost {self._adapters.get(held, held.version)}") from None
+            raise Unready(f"{self.endpoint.url} has lost the adapter {adapter}") from None
         finally:
             with self._turn:
                 self._under_way[held] -= 1
@@ -134,7 +131,7 @@ class Served:
         with self._turn:
             self._held = self._whole = None
             self._whole_print = ""
-            self._adapters.clear()
+            self._adapters.forget()
 
     def make_room(self) -> None:
         """Frees what the server takes for as long as the policy is trained, as `while_training` says."""
@@ -146,9 +143,7 @@ class Served:
                 self._process.stop()
                 self._proven = False
             elif how == "sleep" and self._held is not None:
-                for name in self._adapters.values():  # what is left of one in a server that wakes is noise
-                    with suppress(NoAnswer, FlywheelError):
-                        self.updater.remove(name)
+                self._adapters.unload()  # what is left of one in a server that wakes is noise
                 with suppress(NoAnswer):
                     self.updater.sleep()
             self.lose()
@@ -159,7 +154,8 @@ class Served:
             self._process.stop()
         self.lose()
 
-    def _enter(self, weights: Weights, follow: bool) -> Weights:
+    def _enter(self, weights: Weights, follow: bool) -> tuple[Weights, str | None]:
+        """Whose weights answer, and the adapter's name if it is one's, seen at the same moment."""
         while True:
             with self._turn:
                 while self._closed:
@@ -167,14 +163,18 @@ class Served:
                 held = self._held if follow and self.updater.way != "name" else weights
                 if held is not None and self._stands(held) and self.runs:
                     self._under_way[held] += 1
-                    return held
+                    return held, self._beside(held)
             self._change((self._wanted if follow else None) or weights)
 
     def _stands(self, weights: Weights) -> bool:
         """Whether these weights would answer."""
         if self._held is None or self.updater.way == "name":
             return self._held is not None
-        return weights == self._whole or weights in self._adapters
+        return weights == self._whole or self._beside(weights) is not None
+
+    def _beside(self, weights: Weights) -> str | None:
+        """The name of the adapter that makes them of what the server has, if they are not that by themselves."""
+        return None if weights == self._whole else self._adapters.name(weights, self._whole_print)
 
     def _change(self, weights: Weights) -> None:
         with self._changing:
@@ -182,6 +182,7 @@ class Served:
                 self._held = weights
                 return
             if self._config.in_flight == "finish" and self._joined(weights):
+                self._held = weights
                 return
             with self._turn:
                 self._closed = True
@@ -190,7 +191,7 @@ class Served:
                 self._held = None
                 self._bring(weights)
                 if self._config.logprobs and not self._proven:
-                    asked = {**self._naming(weights), **self.fields, **self._config.extra}
+                    asked = {**self._naming(weights, self._beside(weights)), **self.fields, **self._config.extra}
                     prove(self.client, asked, self.updater.hint)
                     self._proven = True
                 self._held = weights
@@ -217,14 +218,15 @@ class Served:
             self._start(weights)
         elif self.updater.way != "in_place":
             self._whole = weights
-        elif not self._joined_to_parent(weights):
+        elif not (self._joined(weights) or self._joined_to_parent(weights)):
             self._hold(weights)
 
     def _start(self, weights: Weights) -> None:
         """Starts the command with these weights."""
         assert self._process is not None
-        self._proven, self._model, self._takes_adapters = False, "", True
+        self._proven, self._model = False, ""
         self.lose()
+        self._adapters.renew()
         self._note(f"the command is started with {weights.version}")
         self._process.start(weights.directory)
         self.updater.adopt(weights.name)
@@ -232,9 +234,9 @@ class Served:
 
     def _hold(self, weights: Weights) -> None:
         """Has the server's own weights be these."""
-        wanted, held = fingerprint(weights.directory), self.updater.holds()
+        wanted, held, asleep = fingerprint(weights.directory), self.updater.holds(), self.updater.asleep()
         there = _print_in(held) if held is not None else self._whole_print
-        if self._unsure or there != wanted or self.updater.asleep():
+        if self._unsure or asleep or not there or there != wanted:
             self._unsure = True
             try:
                 self.updater.replace(weights.directory, weights.name)
@@ -243,77 +245,51 @@ class Served:
                     raise
                 self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
                 self._start(weights)
+            if asleep:
+                self._adapters.unload()
         self._unsure = False
         self._settle(weights, wanted)
 
     def _settle(self, weights: Weights, wanted: str) -> None:
-        """These are the server's own weights now."""
-        named = self.updater.holds() or ""
-        self._named = named if _print_in(named) == wanted else ""
-        self._whole, self._whole_print = weights, wanted
+        """These are the server's own weights now; raises Unready if it has been given others meanwhile."""
+        named = self.updater.holds()
+        if named is not None and OURS.search(named) and _print_in(named) != wanted:
+            raise Unready(f"{self.endpoint.url}: others gave it {named} in place of {weights.name}")
+        self._named = named if named is not None and _print_in(named) == wanted else ""
+        with self._turn:
+            self._whole, self._whole_print = weights, wanted
 
     def _joined(self, weights: Weights) -> bool:
-        """Whether they are an adapter's beside the weights that the server has, and it took that, while it went on."""
-        adapter = self._adapter(weights)
-        if adapter is None or adapter.fingerprint != self._whole_print or not self._took(weights, adapter):
+        """Whether they are what the server has, or answer beside it, as an adapter, without anybody having to wait."""
+        if self.updater.way != "in_place" or not self.runs or not self._whole_print:
             return False
-        self._held = weights
-        return True
+        if fingerprint(weights.directory) == self._whole_print:
+            with self._turn:
+                self._whole = weights
+            return True
+        adapter = adapter_of(weights.directory)
+        there = adapter is not None and adapter.fingerprint == self._whole_print
+        return adapter is not None and there and self._adapters.take(weights, adapter, self._busy)
 
     def _joined_to_parent(self, weights: Weights) -> bool:
         """The same, where the server has to be given what the adapter stands beside: the next one may, too."""
-        adapter = self._adapter(weights)
-        if adapter is None:
+        adapter = adapter_of(weights.directory)
+        if adapter is None or fingerprint(adapter.parent) != adapter.fingerprint:
             return False
-        there = adapter.fingerprint == self._whole_print
-        if not (there or fingerprint(adapter.parent) == adapter.fingerprint) or not self._took(weights, adapter):
+        parent = Weights(adapter.parent, "parent")
+        if self.updater.asleep():  # what an adapter is loaded into then is lost
+            self._hold(parent)
+        if not self._adapters.take(weights, adapter, self._busy):
             return False
-        if not there:
-            self._hold(Weights(adapter.parent, "parent"))
-        return self._took(weights, adapter)  # a server that was started anew for the parent has forgotten it
+        self._hold(parent)
+        return self._adapters.take(weights, adapter, self._busy)  # a server that was started anew has forgotten it
 
-    def _adapter(self, weights: Weights) -> Adapter | None:
-        usable = self._takes_adapters and self.updater.way == "in_place" and self.runs
-        return adapter_of(weights.directory) if usable else None
+    def _busy(self, weights: Weights) -> bool:
+        return self._under_way[weights] > 0
 
-    def _took(self, weights: Weights, adapter: Adapter) -> bool:
-        """Whether the server has an adapter, given it now if need be; one that takes none is not asked again."""
-        name = weights.name
-        if name not in self.client.names():
-            try:
-                self.updater.add(adapter.directory, name)
-            except NoAnswer as missing:
-                if not isinstance(missing, Missing):
-                    raise
-                self._refused(weights, missing)
-                return False
-            except FlywheelError as refusal:
-                if "already" not in str(refusal):  # a list of models may leave adapters out
-                    self._refused(weights, refusal)
-                    return False
-        with self._turn:
-            self._adapters[weights] = name
-            spare = [one for one in list(self._adapters)[:-ADAPTERS] if not self._under_way[one]]
-            names = [self._adapters.pop(one) for one in spare]
-        for one in names:
-            with suppress(NoAnswer, FlywheelError):
-                self.updater.remove(one)
-        return True
-
-    def _refused(self, weights: Weights, why: Exception) -> None:
-        self._takes_adapters = False
-        self._note(f"the adapter of {weights.version} was not taken, so whole weights are loaded: {why}")
-
-    def _gone(self, weights: Weights) -> bool:
-        """Whether the server has lost an adapter: it was started anew by others, or told to forget it."""
-        name = self._adapters.get(weights)
-        with suppress(NoAnswer):
-            return name is not None and name not in self.client.names()
-        return False
-
-    def _naming(self, weights: Weights) -> dict[str, Any]:
+    def _naming(self, weights: Weights, adapter: str | None) -> dict[str, Any]:
         """What a request says to have them."""
-        model, adapter = self._name(weights), self._adapters.get(weights)
+        model = self._name(weights)
         return {"model": model} if adapter is None else self.updater.asking_for(model, adapter)
 
     def _name(self, weights: Weights) -> str:

@@ -43,7 +43,12 @@ class VllmUpdater(Updater):
             self._call("/pause", mode="wait")
         self.adopt(LOADING)
         load = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
-        self._call("/collective_rpc", load)
+        try:
+            self._call("/collective_rpc", load)
+        except FlywheelError:
+            with suppress(NoAnswer, FlywheelError):
+                self._call("/resume")  # whoever else asks it is told which weights these are, and need not wait
+            raise
         self.adopt(name)
         self._call("/reset_prefix_cache", reset_running_requests="true")
         with suppress(Missing):

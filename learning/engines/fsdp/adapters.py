@@ -5,6 +5,7 @@ W' = W + alpha / rank B A, of which A (rank, columns) and B (rows, rank) are tra
 is the parent's.
 """
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,6 +66,8 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
 def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, rank: int) -> None:
     """Writes the adapters alone, in fp32, as peft and the servers that load adapters read them; all ranks call it.
 
+    None if some are in the vision tower: servers would leave those out and say nothing.
+
     Args:
         model: sharded.
         lora: as `add_adapters` was given it.
@@ -73,6 +76,8 @@ def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, ran
     """
     from safetensors.torch import save_file
 
+    if any(is_adapter(name) and re.fullmatch(_VISION, name) for name, _ in model.named_parameters()):
+        return
     state = {}
     for name, weight in model.named_parameters():
         if is_adapter(name):

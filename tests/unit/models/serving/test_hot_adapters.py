@@ -3,15 +3,20 @@
 import json
 import shutil
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import models.serving.openai
+from models.tiny.layout import TRAINING
 from models.weights import ADAPTER, Weights, fingerprint, write_parent
+from schemas.failure import FlywheelError
+from storage.blobs import Blobs
+from storage.objects import open_store
 from tests.unit.models.serving.test_served import CHAT, Vllm, completed, model_of, served, weights
 
 
@@ -128,26 +133,59 @@ def test_whole_weights_are_brought_where_the_parent_is_gone(tmp_path: Path, monk
     assert answer(there, one, monkeypatch) == str(one.directory)
 
 
-@pytest.mark.parametrize("refusal", ["LoRA rank 64 is greater than max_lora_rank 16.", ""])
-def test_a_server_that_takes_no_adapter_gets_whole_weights_and_its_log_says_why(
-    refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_takes_no_adapters_is_asked_once_gets_whole_weights_and_its_log_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server: Vllm = AdaptedVllm() if refusal else Vllm()
-    if isinstance(server, AdaptedVllm):
-        server.refuses = refusal
+    asked = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        missing = not refusal and request.url.path == "/v1/load_lora_adapter"
-        return httpx.Response(404, json={"detail": "Not Found"}) if missing else server(request)
+        if request.url.path == "/v1/load_lora_adapter":
+            asked.append(request)
+            return httpx.Response(404, json={"detail": "Not Found"})
+        return server(request)
 
+    server = Vllm()
     monkeypatch.chdir(tmp_path)
     there, parent = served(handler), weights(tmp_path, "policy-0001")
+    there.begin(parent)
+    for of in (child(parent, "policy-0002"), child(parent, "policy-0003")):
+        assert answer(there, of, monkeypatch) == str(of.directory)
+        there.begin(parent)
+    assert len(asked) == 1 and "404" in (tmp_path / "log").read_text()
+
+
+def test_an_adapter_that_is_refused_is_brought_whole_and_the_next_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = AdaptedVllm()
+    monkeypatch.chdir(tmp_path)
+    there, parent = served(server), weights(tmp_path, "policy-0001")
     one, two = child(parent, "policy-0002"), child(parent, "policy-0003")
     there.begin(parent)
-    for of in (one, two):
-        assert answer(there, of, monkeypatch) == str(of.directory)
-    assert server.calls.count("/v1/load_lora_adapter") == bool(refusal)
-    assert (refusal or "404") in (tmp_path / "log").read_text()
+    server.refuses = "LoRA rank 64 is greater than max_lora_rank 16."
+    for _ in range(2):
+        assert answer(there, one, monkeypatch) == str(one.directory)
+        there.begin(parent)
+    assert server.calls.count("/v1/load_lora_adapter") == 1 and server.refuses in (tmp_path / "log").read_text()
+    server.refuses = ""
+    assert answer(there, two, monkeypatch) == said(two, parent)
+
+
+def test_an_adapter_answers_beside_its_own_parent_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second iteration the candidate is an adapter beside the champion, itself one beside the first policy."""
+    server = AdaptedVllm()
+    there, first = served(server), weights(tmp_path, "policy-0001")
+    champion = child(first, "policy-0002")
+    candidate, other = child(champion, "policy-0003"), weights(tmp_path, "policy-0009")
+    for of in (first, champion, candidate):
+        there.begin(of)
+    server.calls.clear()
+    for _ in range(3):  # a contest
+        assert answer(there, champion, monkeypatch) == str(champion.directory)
+        assert answer(there, candidate, monkeypatch) == said(candidate, champion)
+    assert not server.calls
+    there.begin(other)
+    assert answer(there, champion, monkeypatch) == said(champion, first)
 
 
 def test_an_adapter_that_the_server_has_lost_is_brought_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,14 +212,92 @@ def test_a_server_keeps_two_adapters_and_those_that_still_answer(tmp_path: Path)
     assert list(server.adapters) == [of.name for of in made[3:]]
 
 
-def test_adapters_leave_before_a_server_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["as it is known", "after all was forgotten"])
+def test_adapters_leave_before_a_server_sleeps_and_come_back_when_it_is_awake(
+    lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = AdaptedVllm()
     there, parent = served(server, while_training="sleep"), weights(tmp_path, "policy-0001")
     one = child(parent, "policy-0002")
     there.begin(one)
+    if lost:
+        there.lose()
+        there.begin(parent)
     there.make_room()
     assert not server.adapters and server.asleep
+    server.calls.clear()
+    server.adapters["policy-0002-0123456789ab"] = "what another process has left"
     assert answer(there, one, monkeypatch) == said(one, parent)
+    woken = next(at for at, call in enumerate(server.calls) if call.startswith("/wake_up"))
+    assert server.calls.index("/v1/load_lora_adapter") > woken and list(server.adapters) == [one.name]
+
+
+def test_weights_that_are_lost_while_a_request_is_made_up_are_not_taken_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = AdaptedVllm()
+    there, parent = served(server), weights(tmp_path, "policy-0001")
+    one = child(parent, "policy-0002")
+    there.begin(parent)
+    there.begin(one)
+    name = there._name
+
+    def slow(of: Weights) -> str:
+        losing = threading.Thread(target=there.lose)  # what another thread does that cannot reach the server
+        losing.start()
+        losing.join()
+        return name(of)
+
+    monkeypatch.setattr(there, "_name", slow)
+    assert answer(there, one, monkeypatch) == said(one, parent)
+
+
+def test_a_server_that_lists_no_adapters_is_not_blamed_for_losing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = AdaptedVllm()
+    asked = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "policy"}]})
+        if request.url.path == "/v1/chat/completions":
+            asked.append(request)
+            return httpx.Response(400, json={"error": {"message": "The input is longer than the context."}})
+        return server(request)
+
+    there, parent = served(handler), weights(tmp_path, "policy-0001")
+    one = child(parent, "policy-0002")
+    there.begin(one)
+    (made,) = model_of(there, one, monkeypatch).generate([CHAT], [0], 0.0, 4)  # type: ignore[list-item]
+    assert "longer than the context" in made.failure and len(asked) == 1
+
+
+def test_what_others_gave_the_server_meanwhile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = AdaptedVllm()
+    there, one, other = served(server), weights(tmp_path, "policy-0001"), weights(tmp_path, "policy-0009")
+    replace = there.updater.replace
+
+    def raced(directory: Path, name: str) -> None:
+        replace(directory, name)
+        server.loaded, server.version = str(other.directory), other.name
+        monkeypatch.setattr(there.updater, "replace", replace)
+
+    monkeypatch.setattr(there.updater, "replace", raced)
+    there.begin(one)
+    assert answer(there, one, monkeypatch) == str(one.directory)
+
+
+def test_a_vllm_that_refuses_weights_is_not_left_paused(tmp_path: Path) -> None:
+    server = AdaptedVllm()
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        refused = request.url.path == "/collective_rpc"
+        return httpx.Response(500, json={"error": "KeyError: 'qkv_proj'"}) if refused else server(request)
+
+    with pytest.raises(FlywheelError, match="qkv_proj"):
+        served(handler).begin(weights(tmp_path, "policy-0001"))
+    assert not server.paused and server.version == "loading"
 
 
 def test_sglang_is_asked_for_an_adapter_by_a_field_of_its_own(tmp_path: Path) -> None:
@@ -207,17 +323,28 @@ def test_sglang_is_asked_for_an_adapter_by_a_field_of_its_own(tmp_path: Path) ->
     assert calls[1][1] == loaded
 
 
-def test_a_fingerprint_is_of_what_is_in_the_files_wherever_they_lie(tmp_path: Path) -> None:
-    one = weights(tmp_path, "policy-0001").directory
-    (one / "big.bin").write_bytes(bytes(3_000_000))
-    print_of_one = fingerprint(one)
-    time.sleep(0.01)
+def test_a_fingerprint_is_of_the_weights_wherever_they_lie_and_whatever_lies_beside_them(tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    one.mkdir()
+    state = {"embed": torch.zeros(1000, 100), "layer": torch.zeros(1000, 100)}
+    save_file(state, one / "model.safetensors")
+    before = fingerprint(one)
     shutil.copytree(one, tmp_path / "copy")
-    assert fingerprint(tmp_path / "copy") == print_of_one and len(print_of_one) == 12
     (one / ADAPTER).mkdir()
-    assert fingerprint(one) == print_of_one
-    with (one / "big.bin").open("r+b") as file:
-        for at in range(0, 3_000_000, 30_000):  # as a training that changes every layer
-            file.seek(at)
-            file.write(b"x")
-    assert fingerprint(one) != print_of_one and fingerprint(tmp_path / "nowhere") != print_of_one
+    (one / "manifest.json").write_text("{}")
+    assert fingerprint(tmp_path / "copy") == fingerprint(one) == before and len(before) == 12
+    save_file({**state, "layer": state["layer"] + 1e-6}, one / "model.safetensors")  # after frozen embeddings
+    assert fingerprint(one) != before
+    assert fingerprint(tmp_path / "nowhere") == "" and Weights(tmp_path / "nowhere", "x").name == "x-unseen"
+
+
+def test_a_copy_out_of_a_lake_has_the_fingerprint_of_what_was_put_there(tmp_path: Path) -> None:
+    made = weights(tmp_path, "policy-0001").directory
+    (made / TRAINING).mkdir()
+    (made / TRAINING / "masters").write_text("more")
+    blobs = Blobs(open_store(tmp_path / "lake"))
+    blobs.put_directory(made, "checkpoints/policy-0001")
+    out = blobs.get_directory("checkpoints/policy-0001", tmp_path / "cache")
+    assert fingerprint(out) == fingerprint(made)
+    blobs.drop("checkpoints/policy-0001", TRAINING, lambda: False)
+    assert fingerprint(blobs.get_directory("checkpoints/policy-0001", tmp_path / "cache")) == fingerprint(made)

@@ -160,6 +160,8 @@ def test_sglang_is_woken_once_and_only_where_it_sleeps(tmp_path: Path, killed: b
         path, body = request.url.path, json.loads(request.content or b"{}")
         if path == "/model_info":
             return httpx.Response(200, json={"weight_version": version[0]})
+        if path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "x"}]})
         calls.append(path)
         version[0] = body.get("new_version") or body.get("weight_version") or version[0]
         return httpx.Response(200, json={"success": True})

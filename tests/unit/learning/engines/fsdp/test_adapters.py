@@ -83,18 +83,19 @@ def test_the_adapter_alone_is_read_by_peft_beside_the_parent_and_says_what_the_m
     assert (one - two).abs().max() < rounding < (one - before).abs().max()
 
 
-def test_a_child_does_not_take_over_its_parents_adapter_and_one_beside_4_bits_is_not_written(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, "qwen3_vl", "sft")
+def test_no_adapter_is_written_that_a_server_would_not_read_as_it_was_trained_nor_the_parents(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "qwen2_5_vl", "sft")
     train(plan)
-    four = plan.model_copy(
-        update={
-            "parent": plan.out,
-            "out": tmp_path / "four",
-            "train": plan.train.model_copy(update={"memory": MemoryConfig(frozen="nf4")}),
-        }
-    )
-    train(four)
-    assert adapter_of(plan.out) is not None and adapter_of(four.out) is None
+    assert adapter_of(plan.out) is not None
+    for at, changed in enumerate(
+        (
+            {"memory": MemoryConfig(frozen="nf4")},
+            {"lora": LORA.model_copy(update={"targets": ("gate_proj",), "vision": True})},
+        )
+    ):
+        child = {"parent": plan.out, "out": tmp_path / f"child{at}", "train": plan.train.model_copy(update=changed)}
+        train(plan.model_copy(update=child))
+        assert adapter_of(tmp_path / f"child{at}") is None
 
 
 def test_the_usual_targets_are_those_of_the_language_layers_alone_unless_the_vision_tower_is_asked_for(
