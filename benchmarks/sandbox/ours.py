@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -19,6 +19,8 @@ REWARD = InPageReward()
 DRAWN_FROM = 64
 """Seeds whose trajectories' lengths are looked at beforehand."""
 FRAMES = 300
+SEEDS = 60
+"""Trajectories whose steps are counted."""
 TOGGLE = "world.document.body.style.outline = '3px solid ' + (world.odd = !world.odd ? 'red' : 'blue')"
 
 
@@ -83,7 +85,8 @@ async def run_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[int
 
     async def actor() -> None:
         while time.perf_counter() - start < seconds:
-            tally.steps += (await play(pool, task, next(turns))).steps
+            played = await play(pool, task, next(turns))
+            tally.steps += played.steps  # read after the wait: others count meanwhile
             tally.trajectories += 1
 
     await asyncio.gather(*(actor() for _ in range(sum(pool.sizes.values()))))
@@ -93,8 +96,25 @@ async def run_ours(pool: SandboxPool, task: str, seconds: float, seeds: list[int
 
 async def costs(pool: SandboxPool, task: str, others: Collection[int]) -> tuple[float, float]:
     """Milliseconds of a processor of one page: a step (input, picture, verdict), and a frame that is drawn anew and
-    encoded, which no step can do without."""
-    frames = steps = 0
+    encoded, which no step can do without.
+
+    Steps are what trajectories take beyond their openings, which are made by themselves; few readings, as one takes
+    milliseconds itself.
+    """
+
+    async def opened(seed: int) -> int:
+        async with pool.lease(miniwob(1, 1).task(task), seed) as sandbox:
+            await sandbox.observe()
+        return 0
+
+    async def stepped(seed: int) -> int:
+        return (await play(pool, task, seed)).steps
+
+    async def spent(work: Callable[[int], Awaitable[int]]) -> tuple[float, int]:
+        cpu = cpu_seconds(without=others)
+        steps = sum([await work(seed) for seed in range(SEEDS)])
+        return cpu_seconds(without=others) - cpu, steps
+
     async with pool.lease(miniwob(1, 1).task(task), 0) as sandbox:
         assert isinstance(sandbox, MiniwobSandbox)
         page = sandbox._page
@@ -103,22 +123,10 @@ async def costs(pool: SandboxPool, task: str, others: Collection[int]) -> tuple[
         for _ in range(FRAMES):
             await page.evaluate(TOGGLE)
             await page.screenshot()
-            frames += 1
-        frame = (cpu_seconds(without=others) - cpu) / frames
-    stepping, seed = 0.0, 0
-    while steps < FRAMES:
-        async with pool.lease(miniwob(1, 1).task(task), seed) as sandbox:
-            await sandbox.observe()
-            cpu = cpu_seconds(without=others)
-            for x, y in clicks(seed):
-                await sandbox.perform(Click(x=x, y=y))
-                await sandbox.observe()
-                steps += 1
-                if (await sandbox.verify(REWARD)).done:
-                    break
-            stepping += cpu_seconds(without=others) - cpu
-        seed += 1
-    return 1000 * stepping / steps, 1000 * frame
+        frame = (cpu_seconds(without=others) - cpu) / FRAMES
+    await spent(opened)
+    opening, (whole, steps) = (await spent(opened))[0], await spent(stepped)
+    return 1000 * (whole - opening) / steps, 1000 * frame
 
 
 async def twice(pool: SandboxPool, tasks: Sequence[str], count: int) -> tuple[int, int, int, int]:
