@@ -238,6 +238,8 @@ class Served:
         there = _print_in(held) if held is not None else self._whole_print
         if self._unsure or asleep or not there or there != wanted:
             self._unsure = True
+            with self._turn:
+                self._whole, self._whole_print = None, ""
             try:
                 self.updater.replace(weights.directory, weights.name)
             except FlywheelError as refusal:
