@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from models.serving.openai import NoAnswer, OpenAIClient
+from models.serving.openai import NoAnswer
 from models.serving.updater import Missing, Updater
 from models.weights import OURS, Adapter, Weights
 from schemas.failure import FlywheelError
@@ -28,35 +28,35 @@ class _Held:
 
 
 class Adapters:
-    """Safe to read from any thread; one at a time may change it.
+    """What one server has; one thread at a time may change it, any may ask and forget.
 
     Args:
-        updater, client: of the server.
-        note: takes a line for its log.
+        updater: of the server.
+        lock: who asks for an adapter holds it from `name` until `busy` knows of that.
+        note: takes a line for the server's log.
     """
 
-    def __init__(self, updater: Updater, client: OpenAIClient, note: Callable[[str], None]) -> None:
-        self._updater, self._client, self._note = updater, client, note
-        self._lock = threading.Lock()
+    def __init__(self, updater: Updater, lock: threading.Condition, note: Callable[[str], None]) -> None:
+        self._updater, self._lock, self._note = updater, lock, note
         self._held: dict[Weights, _Held] = {}
         self._refused: set[str] = set()
-        self._taken = True
+        self._takes = type(updater).add is not Updater.add
+        self.slept = False
+        """Whether the server slept since it was seen to have none: what it still lists then is noise."""
 
     def forget(self) -> None:
         """What the server has is not known any more."""
         with self._lock:
             self._held.clear()
 
-    def renew(self) -> None:
-        """The server was started: it has none, and may take what it did not."""
-        self.forget()
-        self._refused.clear()
-        self._taken = True
-
     def name(self, weights: Weights, beside: str) -> str | None:
         """What the server calls them, if they are there beside weights of this fingerprint."""
         held = self._held.get(weights)
         return held.name if held is not None and held.beside == beside else None
+
+    def may(self, weights: Weights) -> bool:
+        """Whether it is worth asking the server to take them."""
+        return self._takes and weights.name not in self._refused
 
     def take(self, weights: Weights, adapter: Adapter, busy: Callable[[Weights], bool]) -> bool:
         """Whether the server has an adapter, given it now if need be.
@@ -69,10 +69,10 @@ class Adapters:
         Raises:
             NoAnswer: the server cannot be asked.
         """
-        name = weights.name
-        if not self._taken or name in self._refused:
+        if not self.may(weights):
             return False
-        if name not in self._client.names():
+        name, models = weights.name, self._updater.control.models
+        if not (listed := name in models()):
             self._spare(busy)
             try:
                 self._updater.add(adapter.directory, name)
@@ -80,27 +80,37 @@ class Adapters:
                 if not _ALREADY.search(str(refusal)):
                     self._refuse(name, refusal)
                     return False
+            listed = name in models()
         with self._lock:
             self._held.pop(weights, None)  # the newest is the last
-            self._held[weights] = _Held(name, adapter.fingerprint, name in self._client.names())
+            self._held[weights] = _Held(name, adapter.fingerprint, listed)
         return True
 
-    def lost(self, weights: Weights) -> bool:
-        """Whether the server had an adapter and has it no more: it was started anew by others, or told to forget it."""
-        held = self._held.get(weights)
-        if held is None or not held.listed:
-            return False
-        with suppress(NoAnswer):
-            return held.name not in self._client.names()
+    def lost(self, weights: Weights, name: str) -> bool:
+        """Whether what was asked for by this name is not there, as far as the server tells; or somebody else saw so."""
+        with self._lock:
+            held = self._held.get(weights)
+        if held is None:
+            return True
+        with suppress(NoAnswer, FlywheelError):
+            return held.listed and name not in self._updater.control.models()
         return False
 
     def unload(self) -> None:
-        """Takes all of them away, also those that another process has brought."""
-        with suppress(NoAnswer):
-            names = {held.name for held in self._held.values()} | set(filter(OURS.search, self._client.names()[1:]))
-            self.forget()
-            for name in names:
+        """Takes all of them away, also those that another process has brought; what stays nevertheless is never used.
+
+        Raises:
+            NoAnswer: the server cannot be asked.
+        """
+        self.forget()
+        if self._takes:
+            for name in self._there():
                 self._remove(name)
+            self._refused.update(self._there())
+        self.slept = False
+
+    def _there(self) -> list[str]:
+        return [name for name in self._updater.control.models() if OURS.search(name)]
 
     def _spare(self, busy: Callable[[Weights], bool]) -> None:
         """Makes room for one more, before it comes: a server may have no more room than that."""
@@ -115,6 +125,6 @@ class Adapters:
             self._updater.remove(name)
 
     def _refuse(self, name: str, why: Exception) -> None:
-        self._taken = not any(words in str(why) for words in _NEVER)
+        self._takes = not any(words in str(why) for words in _NEVER)
         self._refused.add(name)
         self._note(f"the adapter {name} was not taken, so whole weights are loaded: {why}")

@@ -42,6 +42,10 @@ class Unreachable(NoAnswer):
     """Nothing answers at its address."""
 
 
+class Unknown(FlywheelError):
+    """The server does not have the model that it is asked for."""
+
+
 def pause_before(attempt: int) -> None:
     """Sleeps before the given repetition of a request, the first being 1."""
     time.sleep(min(PAUSES[0] * 2 ** (attempt - 1), PAUSES[1]))
@@ -177,9 +181,10 @@ class OpenAIClient:
     def _refused(self, answer: httpx.Response) -> FlywheelError:
         section, variable = self.endpoint.section, self.endpoint.key_variable
         hint = f"Put the key into the environment variable {variable}, which {section}.key_variable names."
+        kind = FlywheelError
         if answer.status_code == 404:
-            hint = f"Serve that model under this name, or set {section}.model or {section}.url."
-        return FlywheelError(f"`{section}.url`: {self._about(answer, str(answer.status_code))}.", hint)
+            kind, hint = Unknown, f"Serve that model under this name, or set {section}.model or {section}.url."
+        return kind(f"`{section}.url`: {self._about(answer, str(answer.status_code))}.", hint)
 
     def _about(self, answer: httpx.Response, what: str) -> str:
         return f"{self.endpoint.url}: {what} in {self._clean(answer.text)[:200]!r}"

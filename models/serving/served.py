@@ -21,10 +21,10 @@ from typing import Any
 import httpx
 
 from models.serving.adapters import Adapters
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unready, pause_before
+from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unknown, Unreachable, Unready, pause_before
 from models.serving.process import ServerProcess
 from models.serving.proof import prove
-from models.serving.updater import UPDATERS, Control, Updater
+from models.serving.updater import UPDATERS, Control, Unable, Updater
 from models.weights import OURS, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
@@ -54,13 +54,13 @@ class Served:
         self._closed = False
         self._under_way: Counter[Weights] = Counter()
         self._held: Weights | None = None
-        """What others have begun last."""
+        """What answers those who follow: what was brought last."""
         self._wanted: Weights | None = None
         self._whole: Weights | None = None
         self._whole_print = ""
         """Whose weights the server itself has, and their fingerprint."""
         self._log = log
-        self._adapters = Adapters(self.updater, self.client, self._note)
+        self._adapters = Adapters(self.updater, self._turn, self._note)
         self._named = ""
         """What the server itself calls what it holds; empty where it does not say."""
         self._model = ""
@@ -109,8 +109,10 @@ class Served:
         held, adapter = self._enter(weights, follow)
         try:
             yield held, self._naming(held, adapter)
-        except (NoAnswer, FlywheelError) as failure:
-            if isinstance(failure, Unready) or adapter is None or not self._adapters.lost(held):
+        except (NoAnswer, Unknown) as failure:
+            if isinstance(failure, Unready | Unreachable) or adapter is None:
+                raise
+            if not (isinstance(failure, Unknown) or self._adapters.lost(held, adapter)):
                 raise
             self.lose()
             raise Unready(f"{self.endpoint.url} has lost the adapter {adapter}") from None
@@ -143,7 +145,9 @@ class Served:
                 self._process.stop()
                 self._proven = False
             elif how == "sleep" and self._held is not None:
-                self._adapters.unload()  # what is left of one in a server that wakes is noise
+                with suppress(NoAnswer, FlywheelError):
+                    self._adapters.unload()
+                self._adapters.slept = True
                 with suppress(NoAnswer):
                     self.updater.sleep()
             self.lose()
@@ -162,8 +166,9 @@ class Served:
                     self._turn.wait()
                 held = self._held if follow and self.updater.way != "name" else weights
                 if held is not None and self._stands(held) and self.runs:
+                    adapter = self._beside(held)
                     self._under_way[held] += 1
-                    return held, self._beside(held)
+                    return held, adapter
             self._change((self._wanted if follow else None) or weights)
 
     def _stands(self, weights: Weights) -> bool:
@@ -181,7 +186,7 @@ class Served:
             if self._stands(weights) and self.runs:
                 self._held = weights
                 return
-            if self._config.in_flight == "finish" and self._joined(weights):
+            if self._is(weights) or (self._config.in_flight == "finish" and self._joined(weights)):
                 self._held = weights
                 return
             with self._turn:
@@ -226,15 +231,15 @@ class Served:
         assert self._process is not None
         self._proven, self._model = False, ""
         self.lose()
-        self._adapters.renew()
         self._note(f"the command is started with {weights.version}")
         self._process.start(weights.directory)
+        self._adapters.slept = False
         self.updater.adopt(weights.name)
         self._settle(weights, fingerprint(weights.directory))
 
     def _hold(self, weights: Weights) -> None:
         """Has the server's own weights be these."""
-        wanted, held, asleep = fingerprint(weights.directory), self.updater.holds(), self.updater.asleep()
+        wanted, held, asleep = fingerprint(weights.directory), self.updater.holds(), self._asleep()
         there = _print_in(held) if held is not None else self._whole_print
         if self._unsure or asleep or not there or there != wanted:
             self._unsure = True
@@ -243,7 +248,7 @@ class Served:
             try:
                 self.updater.replace(weights.directory, weights.name)
             except FlywheelError as refusal:
-                if self._process is None:
+                if self._process is None or isinstance(refusal, Unable):
                     raise
                 self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
                 self._start(weights)
@@ -261,30 +266,45 @@ class Served:
         with self._turn:
             self._whole, self._whole_print = weights, wanted
 
-    def _joined(self, weights: Weights) -> bool:
-        """Whether they are what the server has, or answer beside it, as an adapter, without anybody having to wait."""
-        if self.updater.way != "in_place" or not self.runs or not self._whole_print:
+    def _is(self, weights: Weights) -> bool:
+        """Whether the server has them as its own, by whichever name."""
+        if self.updater.way != "in_place" or not self.runs:
             return False
-        if fingerprint(weights.directory) == self._whole_print:
-            with self._turn:
-                self._whole = weights
-            return True
+        found = fingerprint(weights.directory)
+        with self._turn:
+            if not found or found != self._whole_print:
+                return False
+            self._whole = weights
+        return True
+
+    def _joined(self, weights: Weights) -> bool:
+        """Whether they answer beside what the server has, as an adapter, without anybody having to wait."""
+        if self.updater.way != "in_place" or not self.runs:
+            return False
         adapter = adapter_of(weights.directory)
-        there = adapter is not None and adapter.fingerprint == self._whole_print
-        return adapter is not None and there and self._adapters.take(weights, adapter, self._busy)
+        return (
+            adapter is not None
+            and adapter.fingerprint == self._whole_print
+            and self._adapters.take(weights, adapter, self._busy)
+        )
 
     def _joined_to_parent(self, weights: Weights) -> bool:
         """The same, where the server has to be given what the adapter stands beside: the next one may, too."""
         adapter = adapter_of(weights.directory)
-        if adapter is None or fingerprint(adapter.parent) != adapter.fingerprint:
+        if adapter is None or not self._adapters.may(weights) or fingerprint(adapter.parent) != adapter.fingerprint:
             return False
         parent = Weights(adapter.parent, "parent")
-        if self.updater.asleep():  # what an adapter is loaded into then is lost
+        if self._asleep():  # what an adapter is loaded into then is lost
             self._hold(parent)
         if not self._adapters.take(weights, adapter, self._busy):
             return False
         self._hold(parent)
         return self._adapters.take(weights, adapter, self._busy)  # a server that was started anew has forgotten it
+
+    def _asleep(self) -> bool:
+        """Whether the server sleeps, or what it has is from before it did."""
+        self._adapters.slept = self._adapters.slept or self.updater.asleep()
+        return self._adapters.slept
 
     def _busy(self, weights: Weights) -> bool:
         return self._under_way[weights] > 0
@@ -302,7 +322,7 @@ class Served:
         if not self._model:
             if not (names := self.client.names()):
                 raise NoAnswer(f"{self.endpoint.url} lists no model")
-            self._model = names[0]
+            self._model = next((name for name in names if not OURS.search(name)), names[0])
         return self._model
 
     def _note(self, line: str) -> None:

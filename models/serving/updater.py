@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import httpx
 
-from models.serving.openai import UNREADY, Endpoint, NoAnswer, Unreachable, Unready, headers_of
+from models.serving.openai import REFUSED, UNREADY, Endpoint, NoAnswer, Unreachable, Unready, headers_of
 from schemas.failure import FlywheelError
 from schemas.registry import Registry
 
@@ -23,6 +23,10 @@ server whose weights are not trusted, or that has to be woken."""
 
 class Missing(NoAnswer):
     """The server has no such endpoint."""
+
+
+class Unable(FlywheelError):
+    """The server was not started for this, or does not take the key: starting it anew would not mend that."""
 
 
 class Control:
@@ -44,6 +48,7 @@ class Control:
         Raises:
             Missing: there is no such endpoint.
             Unreachable, Unready: it cannot be asked now.
+            Unable: it does not take the key.
             FlywheelError: it refuses; quotes it.
         """
         return self._answer("POST", path, json=dict(body or {}), params=query)
@@ -51,6 +56,13 @@ class Control:
     def get(self, path: str) -> Any:
         """As `post`, without a body."""
         return self._answer("GET", path)
+
+    def models(self) -> list[str]:
+        """The names that it lists; not by the connections that chats wait for."""
+        try:
+            return [str(one["id"]) for one in self.get("/v1/models")["data"]]
+        except (KeyError, TypeError) as error:
+            raise NoAnswer(f"{self.root}/v1/models: {type(error).__name__}: {error}") from None
 
     def _answer(self, verb: str, path: str, **given: Any) -> Any:
         try:
@@ -64,6 +76,10 @@ class Control:
             raise Unready(about)
         if answer.status_code in (404, 405):
             raise Missing(about)
+        if answer.status_code in REFUSED:
+            raise Unable(
+                f"`policy.server`: {about}.", "Set policy.server.key_variable to the key of its administrator."
+            )
         if not answer.is_success:
             raise FlywheelError(f"`policy.server`: {about}.", "Its log says more.")
         try:
@@ -107,6 +123,8 @@ class Updater(ABC):
     def add(self, adapter: Path, name: str) -> None:
         """Loads an adapter beside the weights that it holds, to be asked for by this name; requests go on meanwhile.
 
+        Who has this has `remove` and `asking_for`, too.
+
         Raises:
             Missing: it loads none, at least not as it was started.
             FlywheelError: it refuses this one.
@@ -116,7 +134,7 @@ class Updater(ABC):
 
     def remove(self, name: str) -> None:
         """Forgets an adapter."""
-        raise NotImplementedError
+        raise Missing("it loads no adapters")
 
     def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
         """What a request says that is for an adapter beside a model."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.openai import NoAnswer
-from models.serving.updater import ASLEEP, LOADING, Missing, Updater
+from models.serving.updater import ASLEEP, LOADING, Missing, Unable, Updater
 from schemas.failure import FlywheelError
 
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
@@ -46,8 +46,9 @@ class VllmUpdater(Updater):
         try:
             self._call("/collective_rpc", load)
         except FlywheelError:
-            with suppress(NoAnswer, FlywheelError):
-                self._call("/resume")  # whoever else asks it is told which weights these are, and need not wait
+            if not asleep and self.holds() == LOADING:  # whoever else asks is told that, and need not wait for ever
+                with suppress(NoAnswer, FlywheelError):
+                    self._call("/resume")
             raise
         self.adopt(name)
         self._call("/reset_prefix_cache", reset_running_requests="true")
@@ -100,4 +101,4 @@ class VllmUpdater(Updater):
         try:
             self.control.post(path, body, **query)
         except Missing as missing:
-            raise FlywheelError(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None
+            raise Unable(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None

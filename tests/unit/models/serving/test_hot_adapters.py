@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import models.serving.openai
+from models.serving.updater import Updater
 from models.tiny.layout import TRAINING
 from models.weights import ADAPTER, Weights, fingerprint, write_parent
 from schemas.failure import FlywheelError
@@ -196,6 +197,67 @@ def test_an_adapter_that_the_server_has_lost_is_brought_again(tmp_path: Path, mo
     assert answer(there, one, monkeypatch) == said(one, parent)
     server.adapters, server.loaded, server.version = {}, "base", "default"  # it was started anew by somebody
     assert answer(there, one, monkeypatch) == said(one, parent)
+
+
+def test_all_who_ask_when_an_adapter_is_lost_are_answered_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, together = AdaptedVllm(), threading.Barrier(8, timeout=5)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        answer = server(request)
+        if answer.status_code == 404 and request.url.path == "/v1/chat/completions":
+            together.wait()  # all have been refused before any of them looks why
+        return answer
+
+    there, parent = served(handler), weights(tmp_path, "policy-0001")
+    one = child(parent, "policy-0002")
+    there.begin(one)
+    server.adapters.clear()
+    model, made = model_of(there, one, monkeypatch), list[Any]()
+    asking = [
+        threading.Thread(target=lambda seed=seed: made.extend(model.generate([CHAT], [seed], 0.0, 4)))  # type: ignore[list-item]
+        for seed in range(8)
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(10)
+    assert [(reply.text, reply.version) for reply in made] == [(said(one, parent), one.version)] * 8
+
+
+def test_a_server_that_takes_no_adapter_loads_once_after_it_slept(tmp_path: Path) -> None:
+    server = AdaptedVllm()
+    there, parent = served(server, while_training="sleep"), weights(tmp_path, "policy-0001")
+    one = child(parent, "policy-0002")
+    server.refuses = "LoRA rank 64 is greater than max_lora_rank 16."
+    there.begin(one)
+    there.make_room()
+    server.calls.clear()
+    there.begin(one)
+    assert server.calls.count("/collective_rpc") == 1
+
+
+class Plain(Updater):
+    """An updater of a user's own."""
+
+    given = ""
+
+    def replace(self, directory: Path, name: str) -> None:
+        Plain.given = str(directory)
+
+
+def test_an_updater_of_ones_own_that_knows_no_adapters_is_given_whole_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/v1/chat/completions"
+        return completed(Plain.given)
+
+    parent = weights(tmp_path, "policy-0001")
+    there, one = served(handler, update=f"{__name__}:Plain", model="policy"), child(parent, "policy-0002")
+    there.begin(parent)
+    assert answer(there, one, monkeypatch) == str(one.directory)
 
 
 def test_a_server_keeps_two_adapters_and_those_that_still_answer(tmp_path: Path) -> None:
