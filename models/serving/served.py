@@ -186,7 +186,8 @@ class Served:
             if self._stands(weights) and self.runs:
                 self._held = weights
                 return
-            if self._is(weights) or (self._config.in_flight == "finish" and self._joined(weights)):
+            known = self._proven or not self._config.logprobs
+            if known and (self._is(weights) or (self._config.in_flight == "finish" and self._joined(weights))):
                 self._held = weights
                 return
             with self._turn:

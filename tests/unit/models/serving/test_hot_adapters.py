@@ -372,6 +372,14 @@ def test_a_change_that_broke_off_leaves_no_weights_that_an_adapter_is_believed_t
     assert answer(there, one, monkeypatch) == said(one, parent)
 
 
+def test_weights_that_are_there_do_not_answer_before_log_probabilities_are_proven(tmp_path: Path) -> None:
+    server = AdaptedVllm()  # which gives none
+    there, parent = served(server, logprobs=True), weights(tmp_path, "policy-0001")
+    for of in (parent, parent, child(parent, "policy-0002")):
+        with pytest.raises(FlywheelError, match="gives no log probabilities"), there.request(of):
+            pass
+
+
 def test_a_vllm_that_refuses_weights_is_not_left_paused(tmp_path: Path) -> None:
     server = AdaptedVllm()
 
