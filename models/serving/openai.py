@@ -122,19 +122,6 @@ class OpenAIClient:
             raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
         return {**choice, "text": text, "tokens": tokens, "metadata": metadata, "prompt_token_ids": read}
 
-    def names(self) -> list[str]:
-        """The models that the server lists.
-
-        Raises:
-            NoAnswer: it lists none.
-        """
-        try:
-            answer = self._client.get("models")
-            answer.raise_for_status()
-            return [str(one["id"]) for one in answer.json()["data"]]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise NoAnswer(self._clean(f"{self.endpoint.url}/models: {type(error).__name__}: {error}")) from None
-
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers and takes the key."""
         section, url = self.endpoint.section, self.endpoint.url

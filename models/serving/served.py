@@ -321,7 +321,7 @@ class Served:
         if self.updater.way != "in_place" or ("{checkpoint}" not in named and "{version}" not in named):
             return named.replace("{checkpoint}", str(weights.directory)).replace("{version}", weights.version)
         if not self._model:
-            if not (names := self.client.names()):
+            if not (names := self.updater.control.models()):
                 raise NoAnswer(f"{self.endpoint.url} lists no model")
             self._model = next((name for name in names if not OURS.search(name)), names[0])
         return self._model

@@ -256,6 +256,24 @@ def common(state: State, name: str) -> FastAPI:
     return app
 
 
+def vllm_adapters(app: FastAPI, state: State) -> None:
+    """vLLM's endpoints for adapters."""
+
+    @app.post("/v1/load_lora_adapter")
+    async def load_lora_adapter(request: Request) -> Response:
+        body = await request.json()
+        if wrong := await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"]):
+            return JSONResponse({"error": {"message": wrong, "type": "InvalidUserInput", "code": 400}}, 400)
+        return Response(f"Success: LoRA adapter '{body['lora_name']}' added successfully.")
+
+    @app.post("/v1/unload_lora_adapter")
+    async def unload_lora_adapter(request: Request) -> Response:
+        name = (await request.json())["lora_name"]
+        if state.adapters.pop(name, None) is None:
+            return JSONResponse({"error": {"message": f"The lora adapter '{name}' cannot be found."}}, 404)
+        return Response(f"Success: LoRA adapter '{name}' removed successfully.")
+
+
 def vllm(state: State) -> FastAPI:
     """vLLM in its development mode."""
     app = common(state, str(state.directory))
@@ -282,20 +300,7 @@ def vllm(state: State) -> FastAPI:
         return await answered(state, body, adapter, more)
 
     if state.lora:  # with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True
-
-        @app.post("/v1/load_lora_adapter")
-        async def load_lora_adapter(request: Request) -> Response:
-            body = await request.json()
-            if wrong := await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"]):
-                return JSONResponse({"error": {"message": wrong, "type": "InvalidUserInput", "code": 400}}, 400)
-            return Response(f"Success: LoRA adapter '{body['lora_name']}' added successfully.")
-
-        @app.post("/v1/unload_lora_adapter")
-        async def unload_lora_adapter(request: Request) -> Response:
-            name = (await request.json())["lora_name"]
-            if state.adapters.pop(name, None) is None:
-                return JSONResponse({"error": {"message": f"The lora adapter '{name}' cannot be found."}}, 404)
-            return Response(f"Success: LoRA adapter '{name}' removed successfully.")
+        vllm_adapters(app, state)
 
     @app.post("/pause")
     async def pause(mode: str = "abort", clear_cache: bool = True) -> JSONResponse:
@@ -373,6 +378,22 @@ def vllm(state: State) -> FastAPI:
     return app
 
 
+def sglang_adapters(app: FastAPI, state: State) -> None:
+    """SGLang's endpoints for adapters."""
+
+    @app.post("/load_lora_adapter")
+    async def load_lora_adapter(request: Request) -> JSONResponse:
+        body = await request.json()
+        wrong = await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"])
+        found = {"success": not wrong, "error_message": wrong, "loaded_adapters": dict.fromkeys(state.adapters, "")}
+        return JSONResponse(found, 400 if wrong else 200)
+
+    @app.post("/unload_lora_adapter")
+    async def unload_lora_adapter(request: Request) -> JSONResponse:
+        known = state.adapters.pop((await request.json())["lora_name"], None) is not None
+        return JSONResponse({"success": known, "error_message": "" if known else "not found"}, 200 if known else 400)
+
+
 def sglang(state: State) -> FastAPI:
     """SGLang, which keeps requests waiting while weights change."""
     app = common(state, "default")
@@ -394,17 +415,7 @@ def sglang(state: State) -> FastAPI:
 
         return await answered(state, body, adapter, more)
 
-    @app.post("/load_lora_adapter")
-    async def load_lora_adapter(request: Request) -> JSONResponse:
-        body = await request.json()
-        wrong = await asyncio.to_thread(state.add, body["lora_name"], body["lora_path"])
-        found = {"success": not wrong, "error_message": wrong, "loaded_adapters": dict.fromkeys(state.adapters, "")}
-        return JSONResponse(found, 400 if wrong else 200)
-
-    @app.post("/unload_lora_adapter")
-    async def unload_lora_adapter(request: Request) -> JSONResponse:
-        known = state.adapters.pop((await request.json())["lora_name"], None) is not None
-        return JSONResponse({"success": known, "error_message": "" if known else "not found"}, 200 if known else 400)
+    sglang_adapters(app, state)
 
     @app.post("/update_weights_from_disk")
     async def update_weights_from_disk(request: Request) -> JSONResponse:

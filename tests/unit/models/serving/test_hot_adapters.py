@@ -1,28 +1,23 @@
 """What a training with adapters made reaches a server as the adapter alone, beside the weights that it belongs to."""
 
 import json
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import torch
-from safetensors.torch import save_file
 
 import models.serving.openai
 from models.serving.updater import Updater
-from models.tiny.layout import TRAINING
-from models.weights import ADAPTER, Weights, fingerprint, write_parent
+from models.weights import ADAPTER, Weights, write_parent
 from schemas.failure import FlywheelError
-from storage.blobs import Blobs
-from storage.objects import open_store
 from tests.unit.models.serving.test_served import CHAT, Vllm, completed, model_of, served, weights
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where the server's log is
     monkeypatch.setattr(models.serving.openai, "PAUSES", (0.01, 0.01))
 
 
@@ -146,7 +141,6 @@ def test_a_server_that_takes_no_adapters_is_asked_once_gets_whole_weights_and_it
         return server(request)
 
     server = Vllm()
-    monkeypatch.chdir(tmp_path)
     there, parent = served(handler), weights(tmp_path, "policy-0001")
     there.begin(parent)
     for of in (child(parent, "policy-0002"), child(parent, "policy-0003")):
@@ -159,7 +153,6 @@ def test_an_adapter_that_is_refused_is_brought_whole_and_the_next_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = AdaptedVllm()
-    monkeypatch.chdir(tmp_path)
     there, parent = served(server), weights(tmp_path, "policy-0001")
     one, two = child(parent, "policy-0002"), child(parent, "policy-0003")
     there.begin(parent)
@@ -413,30 +406,3 @@ def test_sglang_is_asked_for_an_adapter_by_a_field_of_its_own(tmp_path: Path) ->
     loaded = {"lora_name": one.name, "lora_path": str(one.directory / ADAPTER)}
     assert [path for path, _ in calls] == ["/update_weights_from_disk", "/load_lora_adapter"]
     assert calls[1][1] == loaded
-
-
-def test_a_fingerprint_is_of_the_weights_wherever_they_lie_and_whatever_lies_beside_them(tmp_path: Path) -> None:
-    one = tmp_path / "one"
-    one.mkdir()
-    state = {"embed": torch.zeros(1000, 100), "layer": torch.zeros(1000, 100)}
-    save_file(state, one / "model.safetensors")
-    before = fingerprint(one)
-    shutil.copytree(one, tmp_path / "copy")
-    (one / ADAPTER).mkdir()
-    (one / "manifest.json").write_text("{}")
-    assert fingerprint(tmp_path / "copy") == fingerprint(one) == before and len(before) == 12
-    save_file({**state, "layer": state["layer"] + 1e-6}, one / "model.safetensors")  # after frozen embeddings
-    assert fingerprint(one) != before
-    assert fingerprint(tmp_path / "nowhere") == "" and Weights(tmp_path / "nowhere", "x").name == "x-unseen"
-
-
-def test_a_copy_out_of_a_lake_has_the_fingerprint_of_what_was_put_there(tmp_path: Path) -> None:
-    made = weights(tmp_path, "policy-0001").directory
-    (made / TRAINING).mkdir()
-    (made / TRAINING / "masters").write_text("more")
-    blobs = Blobs(open_store(tmp_path / "lake"))
-    blobs.put_directory(made, "checkpoints/policy-0001")
-    out = blobs.get_directory("checkpoints/policy-0001", tmp_path / "cache")
-    assert fingerprint(out) == fingerprint(made)
-    blobs.drop("checkpoints/policy-0001", TRAINING, lambda: False)
-    assert fingerprint(blobs.get_directory("checkpoints/policy-0001", tmp_path / "cache")) == fingerprint(made)

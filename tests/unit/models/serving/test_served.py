@@ -25,7 +25,8 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where the server's log is
     monkeypatch.setattr(models.serving.openai, "PAUSES", (0.01, 0.01))
 
 
