@@ -3,7 +3,8 @@
 Both raise KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run:
 what holds something gives it back on the way out. A thread hears of a signal at once, whatever the main thread does
 (`signal.set_wakeup_fd`). It silences what libraries would print of an end that was asked for, raises a signal again
-that was lost on the way, since an exception in a destructor goes nowhere, and at last ends the process itself.
+that was lost on the way, since an exception in a destructor goes nowhere but to `sys.unraisablehook`, which says
+nothing of it, and at last ends the process itself.
 """
 
 import contextlib
@@ -57,6 +58,7 @@ class Interrupts:
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, interrupt if number == signal.SIGTERM else signal.default_int_handler)
+        sys.unraisablehook = unraisable
         threading.Thread(target=self._watch, name="interrupts", daemon=True).start()
 
     def finish(self) -> NoReturn:
@@ -108,6 +110,15 @@ class Interrupts:
         os.close(self._terminal)
 
 
+def unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """Says what Python says of an exception in a destructor, but nothing of a signal that met one: it is raised again.
+
+    Half a line of it would stand before ours if the terminal were silenced between its two writes.
+    """
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+
+
 def interrupt(_: int, frame: FrameType | None) -> None:
     """Handles SIGTERM as Ctrl-C is handled at this moment: by cancelling an event loop's main task, or by raising."""
     handler = signal.getsignal(signal.SIGINT)
@@ -120,7 +131,7 @@ def interrupt(_: int, frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
     """While it lasts, SIGTERM and Ctrl-C end the process as this module says."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before, hook = {number: signal.getsignal(number) for number in SIGNALS}, sys.unraisablehook
     interrupts = Interrupts()
     interrupts.listen()
     try:
@@ -133,6 +144,7 @@ def heeded() -> Iterator[None]:
                 closed = True
         for number, handler in before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = hook
 
 
 _abandoned = threading.Event()

@@ -19,6 +19,23 @@ with heeded():
     time.sleep(60)
 """
 
+DESTROYING = """
+import time
+from apps.interrupts import heeded
+class Slow:
+    def __call__(self):
+        print("heeds", flush=True)
+        time.sleep(60)
+    def __repr__(self):
+        time.sleep(1)
+        return "slow"
+class Destroyed:
+    __del__ = Slow()
+with heeded():
+    Destroyed()
+    time.sleep(60)
+"""
+
 
 def heeds_sigterm(process: subprocess.Popen[str]) -> bool:
     found = HEEDED.search(Path(f"/proc/{process.pid}/status").read_text())
@@ -54,3 +71,14 @@ def test_a_second_signal_while_a_command_ends_changes_nothing(first: signal.Sign
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + first, said
     assert said.startswith(f"flywheel: ended by {first.name}; "), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_meets_a_destructor_leaves_no_half_line_of_python_s_before_ours(number: signal.Signals) -> None:
+    words = [sys.executable, "-c", DESTROYING]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "heeds\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, said
+    assert re.fullmatch(rf"flywheel: ended by {number.name}; [^\n]*\.\n", said), said
