@@ -26,6 +26,8 @@ class Leased(BaseModel):
     """For how long its holder has asked nothing of it."""
     host_mb: float | None = None
     """What its host, such as a browser, holds of the memory; other sandboxes may live in it. None where it has none."""
+    own_mb: float | None = None
+    """What processes of its own hold beside that, such as a desktop's or a shell's. None where it has none."""
 
 
 _held: dict[int, Callable[[], Leased]] = {}

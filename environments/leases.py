@@ -137,6 +137,7 @@ class Leases:
                 since=since,
                 silent_s=min(one.sandbox.silent_s, self._clock() - begun),  # its start was no silence
                 host_mb=one.host.memory_mb,
+                own_mb=one.sandbox.memory_mb,
             )
         )
         try:

@@ -42,6 +42,11 @@ class Sandbox(ABC):
         """Seconds since its holder last asked something of it and got an answer; 0 while it is answering."""
         return 0.0 if self._asking else self.clock() - self._asked
 
+    @property
+    def memory_mb(self) -> float | None:
+        """What processes of its own hold of this machine's memory, in MB, beside its host's; None where it has none."""
+        return None
+
     @final
     async def start(self, task: GuiTask, seed: int) -> None:
         """Brings the task up; the same task and seed always look the same.

@@ -39,14 +39,15 @@ def _show_leased(runs: "list[Now]") -> None:
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("lease", "kind", "task", "seed", "trajectory", "age", "silent", "host MB"):
+    for name in ("lease", "kind", "task", "seed", "trajectory", "age", "silent", "host MB", "own MB"):
         table.add_column(name, overflow="fold", justify="left" if name in ("kind", "task", "trajectory") else "right")
     for run in runs:
         for one in run.sandboxes:
             age, silent = lasting(max(0.0, run.heard - one.since)), lasting(one.silent_s)
-            memory = "-" if one.host_mb is None else f"{one.host_mb:.0f}"
+            memory = ["-" if mb is None else f"{mb:.0f}" for mb in (one.host_mb, one.own_mb)]
             trajectory = one.trajectory_id[:SHORT] or "-"
-            table.add_row(str(one.lease), one.kind or "-", one.task_id, str(one.seed), trajectory, age, silent, memory)
+            times = (str(one.seed), trajectory, age, silent)
+            table.add_row(str(one.lease), one.kind or "-", one.task_id, *times, *memory)
     console = out()
     if table.row_count:
         console.print(table)

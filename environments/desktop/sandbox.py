@@ -9,6 +9,7 @@ from environments.desktop.catalog import TASKS
 from environments.desktop.events import events_of
 from environments.desktop.goal import File, Goal, State, Window, unmet
 from environments.desktop.tasks.task import Command, Instance, in_home
+from environments.processes import memory_mb
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas import action as act
@@ -49,6 +50,11 @@ class DesktopSandbox(Sandbox):
         if self._opened is None:
             raise SandboxFailure("the sandbox is not started")
         return self._opened
+
+    @property
+    def memory_mb(self) -> float | None:
+        """Of all of the desktop's processes."""
+        return None if self._opened is None else memory_mb(self._opened.pid)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self.instance = TASKS[task.template].instance(task.template, seed)

@@ -28,6 +28,7 @@ from environments.hybrid.terminal import Terminal
 from environments.hybrid.trial import answers_of
 from environments.hybrid.web import page_of
 from environments.hybrid.workspace import Workspace
+from environments.processes import memory_mb
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from schemas.observation import Element, Observation
@@ -64,6 +65,11 @@ class HybridSandbox(BrowserSandbox):
         """By path of a program, what was tried with it, and what it answered."""
         self.concluded: act.Finished | act.CallUser | None = None
         """How the policy ended the trajectory, if it did."""
+
+    @property
+    def memory_mb(self) -> float | None:
+        """Of the jail's processes."""
+        return None if self._terminal is None else memory_mb(self._terminal.jail.pid)
 
     @property
     def kind(self) -> PageKind:

@@ -91,8 +91,8 @@ function sandboxes(leased) {
   at("no-sandboxes").hidden = leased.length > 0;
   at("sandboxes").tBodies[0].replaceChildren(...leased.map(([one, heard]) => {
     const row = document.createElement("tr");
-    const age = (heard - one.since).toFixed(1), memory = one.host_mb === null ? "" : one.host_mb.toFixed(0);
-    const cells = [[one.environment], [one.task_id], [one.seed, true], [one.trajectory_id.slice(0, 8)], [age, true], [one.silent_s.toFixed(1), true], [memory, true]];
+    const age = (heard - one.since).toFixed(1), memory = [one.host_mb, one.own_mb].map((mb) => [mb?.toFixed(0) ?? "", true]);
+    const cells = [[one.environment], [one.task_id], [one.seed, true], [one.trajectory_id.slice(0, 8)], [age, true], [one.silent_s.toFixed(1), true], ...memory];
     for (const [text, number] of cells) {
       const cell = row.insertCell();
       cell.textContent = text;

@@ -70,6 +70,7 @@ def test_what_is_downloaded_in_the_browser_is_worked_on_in_the_shell_and_uploade
 
 def test_the_terminal_is_in_the_picture_and_can_be_typed_into() -> None:
     async def work(sandbox: HybridSandbox) -> None:
+        assert 0 < (sandbox.memory_mb or 0) < 200, "the shell and what keeps it apart"
         before = await pixels(sandbox)
         await sandbox.perform(act.Terminal(command="echo hello > greeting.txt; cat greeting.txt"))
         after = await pixels(sandbox)

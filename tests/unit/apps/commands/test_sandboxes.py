@@ -15,7 +15,7 @@ def test_what_is_leased_is_listed_with_its_kind_trajectory_age_silence_and_memor
     name, heard = file_of("00000000-0000-7000-8000-000000000001"), time.time()
     leased = Leased(
         lease=4, environment="fake", kind="fake", task_id="fake/two-steps", seed=7, trajectory_id="0a1b2c3d4e5f",
-        since=heard - 20, silent_s=3.0, host_mb=181.6,
+        since=heard - 20, silent_s=3.0, host_mb=181.6, own_mb=12.3,
     )  # fmt: skip
     place.lake.blobs.store.put(name, Now(run_id="a run", heard=heard, sandboxes=(leased,)).model_dump_json().encode())
     try:
@@ -25,10 +25,11 @@ def test_what_is_leased_is_listed_with_its_kind_trajectory_age_silence_and_memor
         place.lake.blobs.store.delete(name)
     assert code == 0
     lines = shown.splitlines()
-    assert lines[1].split() == ["4", "fake", "fake/two-steps", "7", "0a1b2c3d", "20", "s", "3", "s", "182"]
+    assert lines[1].split() == ["4", "fake", "fake/two-steps", "7", "0a1b2c3d", "20", "s", "3", "s", "182", "12"]
     assert lines[2] == "1 sandbox is leased by 1 run on this lake"
     (one,) = json.loads(out)["sandboxes"]
-    assert (one["lease"], one["trajectory_id"], one["host_mb"], one["run_id"]) == (4, "0a1b2c3d4e5f", 181.6, "a run")
+    assert (one["lease"], one["trajectory_id"], one["run_id"]) == (4, "0a1b2c3d4e5f", "a run")
+    assert (one["host_mb"], one["own_mb"]) == (181.6, 12.3)
 
 
 def test_a_lake_on_which_nothing_runs_has_no_sandbox_leased(flywheel: Call, place: Any) -> None:

@@ -19,6 +19,7 @@ from environments.desktop.catalog import TASKS
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
 from environments.desktop.events import events_of
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin
+from environments.leased import leased_now
 from environments.pool import SandboxPool
 from environments.seccomp import SOCKETS
 from schemas import action as act
@@ -149,6 +150,8 @@ def test_nothing_of_a_desktop_is_left_when_its_lease_ends_whatever_it_started() 
             await sandbox.perform(act.Type(content="(sleep 2000 & disown) &\n"))
             found = processes(sandbox.box.pid)
             assert sum("sleep" in one.name() for one in found) == 2
+            (leased,) = leased_now()
+            assert leased.host_mb is None and (leased.own_mb or 0) > 50, "X, its window manager and its programs"
             return [one.pid for one in found]
 
     assert left_behind(asyncio.run(run())) == []
