@@ -131,7 +131,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = add_options(argparse.ArgumentParser(description=__doc__))
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--lake", help="whose policies act; a wheel is turned first if not given")
     parser.add_argument("--figure", type=Path, help="where the picture goes; docs/judge.png of a full run")
     parser.add_argument(

@@ -155,7 +155,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="changes to the config")
-    parser.add_argument("--config", default="laptop", help="a config file or a profile")
+    parser.add_argument("--config", default="miniwob", help="a config file or a profile")
     parser.add_argument("--arm", choices=ARMS, help=argparse.SUPPRESS)
     return add_options(parser).parse_args(arguments)
 

@@ -68,7 +68,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config")
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--trajectories", type=int, default=20, help="collected per task")
     parser.add_argument("--training", action="store_true", help="compare trainings with and without corrections")
     parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")

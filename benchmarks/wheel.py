@@ -68,7 +68,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="changes to the config, for every arm"
     )
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3, help="training seeds per arm")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from environments.environment import Environment
-from environments.registry import environments_of, verifier_of
+from environments.registry import environments_of, left_out, verifier_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
@@ -16,13 +16,14 @@ IMPLIED = "miniwob"
 
 
 def catalog(config: Config) -> list[GuiTask]:
-    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order.
+    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order, without those of
+    optional environments that this machine lacks something for.
 
     Raises:
         UsageError: no task, a task that no environment has or that several have or that is named twice, a task that is
             both rolled out and held out, a practice task whose screens list no elements, a verifier that there is none
-            of or that cannot read the task's sandboxes; names the field and the nearest task. Hard tasks and step
-            limits may be of tasks that a narrowed suite leaves out.
+            of or that cannot read the task's sandboxes, nothing left to play; names the field and the nearest task.
+            Hard tasks and step limits may be of tasks that a narrowed suite leaves out.
     """
     suite, environments = config.suite, environments_of(config)
     if not suite.tasks:
@@ -41,12 +42,20 @@ def catalog(config: Config) -> list[GuiTask]:
     for field, names in (("hard", suite.hard), ("max_steps", suite.max_steps)):
         for name in names:
             _id(f"suite.{field}", name, environments)
-    return tasks + held_out + practice
+    out = left_out(config)
+    if all(task.environment in out for task in tasks):
+        raise UsageError(f"Every task of the suite is of an environment that is left out: {next(iter(out.values()))}")
+    return [task for task in tasks + held_out + practice if task.environment not in out]
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
-    """Tasks by template or id, with the config's step limits; raises UsageError for a name that no environment has."""
-    return _tasks(config, environments_of(config), field, names, "train")
+    """Tasks by template or id, with the config's step limits; raises UsageError for a name that no environment has,
+    or an optional one that is left out."""
+    found, out = _tasks(config, environments_of(config), field, names, "train"), left_out(config)
+    for task in found:
+        if why := out.get(task.environment):
+            raise UsageError(f"`{field}`: {task.task_id} is of an environment that is left out: {why}")
+    return found
 
 
 def name_in(config: Config, task_id: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from environments.environment import Environment
 from environments.verifier import Verifier
 from schemas.config import Config
+from schemas.failure import FlywheelError
 from schemas.registry import Registry
 from schemas.tables.task import JUDGED, GuiTask
 
@@ -53,6 +54,32 @@ def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> l
         for name, section in config.environments.items()
         if wanted is None or name in wanted
     ]
+
+
+def left_out(config: Config) -> dict[str, str]:
+    """The optional environments of a config that this machine lacks something for: why, by their names."""
+    optional = [one for one in environments_of(config) if one.config.optional]
+    lacking = {one.name: lack_of(one.name, one.config.kind, one.config.model_dump_json()) for one in optional}
+    return {name: lack for name, lack in lacking.items() if lack}
+
+
+@cache
+def lack_of(name: str, kind: str, section: str) -> str:
+    """What this machine lacks for an environment, empty for nothing; asked once in a process, whose suite stays as it is.
+
+    Args:
+        name: of its section.
+        kind: as the section has it.
+        section: as JSON.
+    """
+    known = ENVIRONMENTS.class_of(kind)
+    try:
+        for probe in known(name, known.section.model_validate_json(section)).probes():
+            if probe.required:
+                probe.examine()
+    except FlywheelError as error:
+        return str(error)
+    return ""
 
 
 def size_of(environments: Iterable[Environment[Any]]) -> int:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv with every package as pinned in requirements.lock, and sees to a headless Chromium.
+# Makes .venv with every package as pinned in requirements.lock, and sees to a headless Chromium and to bubblewrap.
 # Called by make; running it again installs what is missing.
 #
 #   PYTHON                  the Python to build on (3.11 or newer); python3 unless set
@@ -92,10 +92,16 @@ find_chromium() {
     say "browser: $found"
 }
 
+find_bubblewrap() {
+    command -v bwrap >/dev/null 2>&1 || apt_install bubblewrap ||
+        say "there is no bubblewrap (apt-get install bubblewrap): tasks with a shell are left out"
+}
+
 python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
     die "Python 3.11 or newer is needed. Name one: make PYTHON=/path/to/python3.12"
 make_venv
 install_packages
 find_chromium
+find_bubblewrap
 touch .venv/ready
 say "ready"

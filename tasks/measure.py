@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from environments.catalog import tasks_named
+from environments.catalog import catalog, tasks_named
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.trajectory import FinishedTrajectory
@@ -80,7 +80,8 @@ def measured(
 ) -> Measured:
     """The same for a policy that is at hand, and for made tasks where their lake is; raises as that does."""
     first, end = check_seeds(seeds or DEFAULT_SEEDS)
-    names, made = list(config.suite.tasks if templates is None else templates), made_named(config, lake)
+    whole = [task.task_id for task in catalog(config) if task.split == "train"] if templates is None else templates
+    names, made = list(whole), made_named(config, lake)
     tasks = tasks_named(config, [name for name in names if name not in made])
     tasks += list({one.task_id: one for name in names if (one := made.get(name))}.values())
     planned = [

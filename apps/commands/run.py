@@ -9,6 +9,7 @@ from apps.environment import make_prefect_home
 from apps.lakes import begun_iterations, open_lake
 from apps.options import print_json
 from apps.report.build import build_report
+from environments.registry import left_out
 from rollout.failures import FailedTask
 from schemas.config import Config
 from schemas.failure import GateRefused
@@ -82,6 +83,8 @@ def _require_free_to_turn(config: Config) -> Lake | None:
     """The lake, if there is one; raises as `turn` says."""
     make_prefect_home()
     require(config)
+    for name, why in left_out(config).items():
+        err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
     if idle := for_others(config, sections=False):
         err().print(idle)
     if lake := lake_if_any(config):

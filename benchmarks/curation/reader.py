@@ -47,9 +47,9 @@ def main() -> int:
 
 
 async def _look(given: argparse.Namespace) -> list[tuple[str, Observation]]:
-    config = load_config("configs/laptop.toml", ["suite.hard=[]"])
+    config = load_config("configs/miniwob.toml", ["suite.hard=[]"])
     names = [*config.suite.tasks[:6]] if given.short else [*config.suite.tasks, *MORE]
-    asked = load_config("configs/laptop.toml", ["suite.hard=[]", "suite.held_out=[]", f"suite.tasks={_json(names)}"])
+    asked = load_config("configs/miniwob.toml", ["suite.hard=[]", "suite.held_out=[]", f"suite.tasks={_json(names)}"])
     found: list[tuple[str, Observation]] = []
     async with SandboxPool(environments_of(asked)) as pool:
         for task in catalog(asked):

@@ -46,7 +46,7 @@ def base_of(device: str) -> Path:
     home = Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
     folder = home / "benchmarks" / "learning" / f"base-{device}"
     if not (folder / "chat_template.jinja").exists():  # the last file that is written
-        texts = [entry.instruction for _, entry in sorted(_entries("configs/laptop.toml").items())]
+        texts = [entry.instruction for _, entry in sorted(_entries("configs/miniwob.toml").items())]
         build_random("qwen3_vl", texts, 0, folder, **SIZES[device])
     return folder
 
@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("name", choices=list(NAMES))
     parser.add_argument("--device", choices=tuple(SIZES), default="cuda", help="cpu: a tiny setting, to try it")
     parser.add_argument("--minutes", type=float, default=10.0, help="then it stops; the same command goes on")
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     options, more = parser.parse_known_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         print(NO_GPU)

@@ -67,7 +67,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="changes to the config, for every arm"
     )
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument(
         "--seeds",
         type=_seeds,

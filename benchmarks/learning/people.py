@@ -60,7 +60,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         epilog="--short: hardly any training; enough to see that the benchmark works.",
     )
     parser.add_argument("words", nargs="*", metavar="section.key=value", help="changes to the config")
-    parser.add_argument("--config", default="configs/laptop.toml")
+    parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--decisions", type=int, default=200, help="and further trajectories of the other arm")
     parser.add_argument("--trajectories", type=int, default=60, help="collected per task and iteration before")
     parser.add_argument("--iterations", type=int, default=3, help="before")

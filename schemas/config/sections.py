@@ -56,6 +56,8 @@ class EnvironmentConfig(Section):
 
     kind: str = ""
     """A built-in environment, or `package.module:Environment`; the section's name if not set."""
+    optional: bool = False
+    """Where this machine lacks what it needs: true leaves it out with its tasks, and a run says so; false refuses."""
     start_timeout_s: Positive = 20.0
     """A sandbox that takes longer to bring a task up is given up."""
     step_timeout_s: Positive = 20.0
