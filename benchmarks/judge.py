@@ -2,7 +2,7 @@
 
 `python -m benchmarks.judge [--short] [--counts N N N N N N] [--lake URI] [--figure PNG] --json PATH [KEY=VALUE]...`
 
-The explorer and the champions of four iterations of the default profile (those of `--lake`, or of a wheel that is
+The explorer and the champions of four iterations of the profile `miniwob` (those of `--lake`, or of a wheel that is
 turned first) roll out the suite's tasks; what `flywheel judge --train` runs trains a judge on it: pages are split, 80 %
 to learn from, 10 % to calibrate and choose the threshold by, 10 % left out. Then other pages of the same tasks, seeds
 from 5,000,000 on, and the tasks that are held out are rolled out and judged. Beside it stand judges that need no

@@ -1,4 +1,4 @@
-"""What orchestration costs: an iteration of the default suite under Prefect, and its same stages called without.
+"""What orchestration costs: an iteration of the profile `miniwob` under Prefect, and its same stages called without.
 
 Three arms turn the same two iterations, each from an empty lake, in a process of its own, in the same run: the stages
 called one after the other (`plain`); `flywheel run` with its temporary server (`temporary server`); and with a server
