@@ -16,13 +16,22 @@ IMPLIED = "miniwob"
 
 
 def catalog(config: Config) -> list[GuiTask]:
-    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order, without those of
-    optional environments that this machine lacks something for.
+    """What `whole_catalog` has, without the tasks of environments that are left out; raises UsageError as that does, or
+    where nothing is left to play."""
+    tasks, out = whole_catalog(config), left_out(config)
+    if all(task.environment in out for task in tasks if task.split == "train"):
+        raise UsageError(f"Every task of the suite is of an environment that is left out: {next(iter(out.values()))}")
+    return [task for task in tasks if task.environment not in out]
+
+
+def whole_catalog(config: Config) -> list[GuiTask]:
+    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order; also those of
+    environments that are left out here: what is held out is so everywhere.
 
     Raises:
         UsageError: no task, a task that no environment has or that several have or that is named twice, a task that is
             both rolled out and held out, a practice task whose screens list no elements, a verifier that there is none
-            of or that cannot read the task's sandboxes, nothing left to play; names the field and the nearest task.
+            of or that cannot read the task's sandboxes; names the field and the nearest task.
             Hard tasks and step limits may be of tasks that a narrowed suite leaves out.
     """
     suite, environments = config.suite, environments_of(config)
@@ -42,10 +51,7 @@ def catalog(config: Config) -> list[GuiTask]:
     for field, names in (("hard", suite.hard), ("max_steps", suite.max_steps)):
         for name in names:
             _id(f"suite.{field}", name, environments)
-    out = left_out(config)
-    if all(task.environment in out for task in tasks):
-        raise UsageError(f"Every task of the suite is of an environment that is left out: {next(iter(out.values()))}")
-    return [task for task in tasks + held_out + practice if task.environment not in out]
+    return tasks + held_out + practice
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:

@@ -56,6 +56,12 @@ def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> l
     ]
 
 
+def usable(config: Config) -> list[Environment[Any]]:
+    """A config's environments without those that are left out."""
+    out = left_out(config)
+    return [one for one in environments_of(config) if one.name not in out]
+
+
 def left_out(config: Config) -> dict[str, str]:
     """The optional environments of a config that this machine lacks something for: why, by their names."""
     optional = [one for one in environments_of(config) if one.config.optional]
@@ -65,7 +71,8 @@ def left_out(config: Config) -> dict[str, str]:
 
 @cache
 def lack_of(name: str, kind: str, section: str) -> str:
-    """What this machine lacks for an environment, empty for nothing; asked once in a process, whose suite stays as it is.
+    """What this machine lacks for an environment, empty for nothing; asked once in a process, whose suite stays as
+    it is, and again before it counts as lacking: a machine may be busy.
 
     Args:
         name: of its section.
@@ -73,13 +80,17 @@ def lack_of(name: str, kind: str, section: str) -> str:
         section: as JSON.
     """
     known = ENVIRONMENTS.class_of(kind)
-    try:
-        for probe in known(name, known.section.model_validate_json(section)).probes():
-            if probe.required:
+    probes = [one for one in known(name, known.section.model_validate_json(section)).probes() if one.required]
+    lack = ""
+    for _ in range(2):
+        try:
+            for probe in probes:
                 probe.examine()
-    except FlywheelError as error:
-        return str(error)
-    return ""
+        except FlywheelError as error:
+            lack = str(error)
+        else:
+            return ""
+    return lack
 
 
 def size_of(environments: Iterable[Environment[Any]]) -> int:

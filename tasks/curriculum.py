@@ -1,6 +1,8 @@
 """Stage: what is rolled out next, and why."""
 
 from curation.curriculum import apportion, mix
+from environments.catalog import catalog
+from environments.registry import left_out
 from schemas.config import Config
 from schemas.metrics import Metrics
 from schemas.tables.curriculum import CurriculumChoice
@@ -17,7 +19,11 @@ from tasks.train.groups import Weighed, choose_groups
 def choose_tasks(run: Run, iteration: int) -> Metrics:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     config, lake = run.config, run.lake
-    known = tasks_of(config, lake)
+    lake.append(
+        "tasks", catalog(config)
+    )  # those that joined since the lake began; a key that is there is left as it is
+    known, out = tasks_of(config, lake), left_out(config)
+    without = "".join(f"; {name} is left out with its tasks: {why}" for name, why in out.items())
     tasks = [task.task_id for task in known if task.split == "train"]
     if config.train.in_groups:
         groups = choose_groups(config, lake, iteration, tasks)
@@ -25,7 +31,8 @@ def choose_tasks(run: Run, iteration: int) -> Metrics:
         return {
             "trajectories": sum(row.policy_trajectories for row in groups),
             IN_GROUPS: True,
-            "say": f"most for {groups[0].task_id}: {groups[0].reason}",
+            "left_out": out,
+            "say": f"most for {groups[0].task_id}: {groups[0].reason}{without}",
         }
     practice = [task.task_id for task in known if task.split == "practice"]
     chosen = config.curriculum
@@ -50,7 +57,8 @@ def choose_tasks(run: Run, iteration: int) -> Metrics:
     rows = [_choice(config, iteration, row, counts[row.task_id], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
     lake.append("curriculum", rows + [_practice(config, iteration, task, amount.total) for task in practice])
-    return {"trajectories": amount.total, IN_GROUPS: False, "say": f"most for {most.task_id}: {most.reason}"}
+    say = f"most for {most.task_id}: {most.reason}{without}"
+    return {"trajectories": amount.total, IN_GROUPS: False, "left_out": out, "say": say}
 
 
 def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:

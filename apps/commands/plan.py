@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from apps.lakes import begun_iterations
-from environments.catalog import catalog, name_in
+from environments.catalog import name_in
 from environments.environment import Environment
-from environments.registry import environments_of, left_out
+from environments.registry import left_out, usable
 from learning.algorithms.method import Optimizer, Source, method_of
 from learning.engines.choice import is_small
 from schemas.config import Config, config_of
@@ -128,7 +128,7 @@ def plan_of(config: Config, iterations: int) -> Plan:
         lake_is_new=lake is None,
         work_folder=str(home()),
         sandboxes=[
-            *(_sandboxes(environment) for environment in environments_of(config, catalog(config))),
+            *(_sandboxes(environment) for environment in usable(config)),
             *(f"{name} is left out with its tasks: {why}" for name, why in left_out(config).items()),
         ],
     )

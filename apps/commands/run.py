@@ -83,8 +83,7 @@ def _require_free_to_turn(config: Config) -> Lake | None:
     """The lake, if there is one; raises as `turn` says."""
     make_prefect_home()
     require(config)
-    for name, why in left_out(config).items():
-        err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
+    say_left_out(config)
     if idle := for_others(config, sections=False):
         err().print(idle)
     if lake := lake_if_any(config):
@@ -92,6 +91,12 @@ def _require_free_to_turn(config: Config) -> Lake | None:
         require_unpaused(lake)
         require_budget(lake, config.budget)
     return lake
+
+
+def say_left_out(config: Config) -> None:
+    """Says on standard error which optional environments this machine lacks something for."""
+    for name, why in left_out(config).items():
+        err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
 
 
 def require_collected(config: Config) -> None:

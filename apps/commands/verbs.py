@@ -172,10 +172,13 @@ def evaluate(
 ) -> None:
     """Measure a policy on held-out seeds, without touching the champion."""
     from apps.commands.policies import measure, measured_as_json, show_measured
+    from apps.commands.run import say_left_out
 
     if each and not as_json:
         raise UsageError("`--trajectories` lists them in JSON.", "Add --json.")
-    measured = measure(resolve(config, overrides), policy, task_names(tasks), seed_range(seeds), attempts)
+    resolved = resolve(config, overrides)
+    say_left_out(resolved)
+    measured = measure(resolved, policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
         print_json(measured_as_json(measured, attempts, each))
     else:

@@ -78,7 +78,10 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
 
     def _isolates(self) -> str:
         asked = [bubblewrap(INSTALL), "--version"]
-        version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        try:
+            version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        except OSError as error:
+            raise FlywheelError(f"bubblewrap cannot be run: {error}.", INSTALL) from error
         with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
             try:
                 thread.submit(asyncio.run, self._tried()).result()

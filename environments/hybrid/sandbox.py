@@ -69,7 +69,8 @@ class HybridSandbox(BrowserSandbox):
     @property
     def memory_mb(self) -> float | None:
         """Of the jail's processes."""
-        return None if self._terminal is None else memory_mb(self._terminal.jail.pid)
+        terminal = self._terminal  # another thread asks, while the sandbox may end
+        return None if terminal is None else memory_mb(terminal.jail.pid)
 
     @property
     def kind(self) -> PageKind:

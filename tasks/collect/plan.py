@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from curation.curriculum import seeds
+from environments.registry import left_out
 from models.policy import EXPLORERS
 from rollout.trajectory import PlannedTrajectory
+from schemas.failure import UsageError
 from schemas.tables.curriculum import CurriculumChoice
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
@@ -26,11 +28,15 @@ def plan(
         further: by task, groups beyond those that the curriculum chose.
     """
     config = run.config
-    tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
+    tasks, out = {task.task_id: task for task in tasks_of(config, run.lake)}, left_out(config)
     explorer = EXPLORERS.class_of(config.collect.explorer).version
     planned: list[PlannedTrajectory] = []
     for choice in run.lake.rows(CurriculumChoice, {"iteration": iteration}):
-        task = tasks[choice.task_id]
+        if choice.task_id.partition("/")[0] in out:
+            continue  # chosen when it could be played
+        if (task := tasks.get(choice.task_id)) is None:
+            problem = f"Iteration {iteration} is to play {choice.task_id}, which is not in the suite any more."
+            raise UsageError(problem, "Put it back into `suite.tasks` until the iteration is finished.")
         for kind, count in choice.trajectories.items():
             if kind == "policy" and config.train.in_groups:
                 whole = count + further.get(choice.task_id, 0) * config.train.group.size

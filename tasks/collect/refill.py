@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from curation.curriculum import apportion
+from environments.registry import left_out
 from learning.algorithms.method import Source, method_of
 from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import answers
@@ -36,8 +37,9 @@ def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int
     group = run.config.train.group
     if method_of(run.config.train).source is not Source.GROUPS:
         return
-    choices = run.lake.rows(CurriculumChoice, {"iteration": iteration})
-    chosen = {one.task_id: one.policy_trajectories // group.size for one in choices if one.policy_trajectories}
+    choices, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
+    played = [one for one in choices if one.policy_trajectories and one.task_id.partition("/")[0] not in out]
+    chosen = {one.task_id: one.policy_trajectories // group.size for one in played}
     further: dict[str, int] = {}
     for _ in range(group.refill):
         lacking = group.groups - len(_teaching(run, iteration, version, further))

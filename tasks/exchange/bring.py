@@ -24,7 +24,7 @@ from curation.converters.format import FORMATS
 from curation.converters.rows import Import, Rows, rows_of
 from curation.gates.registry import gates_of
 from curation.reviews import standing
-from environments.catalog import catalog
+from environments.catalog import catalog, whole_catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import LakeError, UsageError
@@ -331,7 +331,7 @@ def _lake_of(config: Config) -> Lake | None:
 
 
 def _split(config: Config, held_out: bool = False) -> set[str]:
-    return {one.task_id for one in catalog(config) if (one.split == "held_out") == held_out}
+    return {one.task_id for one in whole_catalog(config) if (one.split == "held_out") == held_out}
 
 
 def _unfit(record: Exchanged, held_out: set[str], place: Place) -> Refused | None:

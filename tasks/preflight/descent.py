@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from curation.synthesis.leaks import ancestors
-from environments.catalog import catalog
+from environments.catalog import whole_catalog
 from models.tiny.layout import read_config
 from schemas.config import Config
 from schemas.failure import UsageError
@@ -70,7 +70,7 @@ def require_held_out(config: Config, lake: Lake) -> None:
     Raises:
         UsageError: names the task, or the task that was made of it.
     """
-    held = {task.task_id for task in catalog(config) if task.split == "held_out"}
+    held = {task.task_id for task in whole_catalog(config) if task.split == "held_out"}
     rolled_out = set(lake.read("trajectories", ["task_id"], {"split": "train"})["task_id"].unique().to_pylist())
     parents = parents_of(lake)
     for task in sorted(rolled_out):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
-from environments.registry import environments_of, left_out, verifier_of
+from environments.registry import environments_of, left_out, usable, verifier_of
 from learning.algorithms.method import method_of
 from learning.tracking.tracker import TRACKERS
 from models.judges.registry import judge_of, required_judge, version_of
@@ -119,13 +119,11 @@ def _parts(config: Config) -> list[Probe]:
 
 
 def _environments(config: Config) -> list[Probe]:
-    out = left_out(config)
     return [
-        *(Probe(name, lambda why=why: f"left out with its tasks: {why}") for name, why in out.items()),
+        *(Probe(name, lambda why=why: f"left out with its tasks: {why}") for name, why in left_out(config).items()),
         *(
             replace(probe, name=f"{environment.name}: {probe.name}")
-            for environment in environments_of(config)
-            if environment.name not in out
+            for environment in usable(config)
             for probe in environment.probes()
         ),
     ]

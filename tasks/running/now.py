@@ -92,8 +92,9 @@ class Moment:
 
     def read(self) -> Now:
         """All of it, with the sandboxes that are leased."""
+        leased = leased_now()
         with self._lock:
-            return self._now.model_copy(update={"sandboxes": leased_now(), "heard": time.time()})
+            return self._now.model_copy(update={"sandboxes": leased, "heard": time.time()})
 
     def _set(self, now: Now) -> None:
         with self._lock:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from curation.synthesis.leaks import ancestors
 from curation.synthesis.makers import makers_of
-from environments.catalog import catalog
-from environments.registry import environments_of
+from environments.catalog import catalog, whole_catalog
+from environments.registry import usable
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.proposal import Proposal
@@ -32,7 +32,7 @@ def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
     if not rows:
         return []
     known = {one.task_id: one for one in lake.rows(GuiTask, {"task_id": [row.task_id for row in rows]})}
-    held = {one.task_id for one in catalog(config) if one.split == "held_out"}
+    held = {one.task_id for one in whole_catalog(config) if one.split == "held_out"}
     parents = parents_of(lake)
     return [
         known[row.task_id]
@@ -55,7 +55,7 @@ def parents_of(lake: Lake) -> dict[str, list[str]]:
 
 def worlds(config: Config) -> dict[str, str]:
     """What tells apart, by environment, what tasks can be made of; only of environments in which some can."""
-    return {one.name: one.lineage or "" for one in environments_of(config) if one.world is not None}
+    return {one.name: one.lineage or "" for one in usable(config) if one.world is not None}
 
 
 def require_makers(config: Config) -> None:
@@ -65,7 +65,7 @@ def require_makers(config: Config) -> None:
         UsageError: of none of the environments any can.
         FlywheelError: what a maker needs is not to be had.
     """
-    if all(one.world is None for one in environments_of(config)):
+    if all(one.world is None for one in usable(config)):
         names = ", ".join(config.environments)
         hint = "Add one, for example [environments.site] to the config, or environments.site.pages=4."
         raise UsageError(f"`environments`: of {names} no task can be made.", hint)

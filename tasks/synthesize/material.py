@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from curation.synthesis.goal import from_data
 from curation.synthesis.maker import Material, Parent
-from environments.registry import environments_of
+from environments.registry import usable
 from schemas.config import Config
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
@@ -26,15 +26,15 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
     made = {one.task_id: one for one in lake.rows(Proposal, {"status": "accepted"}) if one.iteration < iteration}
     counts = _counts(lake, first, min(end, iteration))
     found: list[Material] = []
-    for environment in environments_of(config):
+    for environment in usable(config):
         world = environment.world
         if world is None:
             continue
         own = [environment.task(root.task) for root in world.roots.values()]
-        usable = {one.task_id: one for one in [*own, *_trained(config, lake, environment.name, made)]}
+        known = {one.task_id: one for one in [*own, *_trained(config, lake, environment.name, made)]}
         held = {one.task_id for one in tasks_of(config, lake) if one.split != "train"}
         parents = [
-            _parent(task, made.get(name), counts.get(name, (0, 0))) for name, task in usable.items() if name not in held
+            _parent(task, made.get(name), counts.get(name, (0, 0))) for name, task in known.items() if name not in held
         ]
         found.append(Material(environment.name, world, parents))
     return found

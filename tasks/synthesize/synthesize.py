@@ -18,7 +18,7 @@ from curation.synthesis.maker import Maker, Material
 from curation.synthesis.maker import Proposal as Proposed
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker
-from environments.catalog import catalog
+from environments.catalog import whole_catalog
 from models.policy import Policy
 from schemas.metrics import Metrics
 from schemas.table import utc_now
@@ -102,7 +102,7 @@ def _batch(
     keys, known = {one.proposal_id for one in there}, {_identity(one) for one in there if one.status != "rejected"}
     mine = (iteration, material.environment, maker.name)
     left = config.synthesis.proposals - sum((one.iteration, one.environment, one.maker) == mine for one in there)
-    held = held_out(catalog(config), parents_of(lake))
+    held = held_out(whole_catalog(config), parents_of(lake))
     chance = random.Random(f"{config.seed} {mine}")
     drawn = islice(maker.propose(material, chance), DRAWS * config.synthesis.proposals) if left > 0 else ()
     decided: list[Decided] = []

@@ -9,7 +9,6 @@ import pytest
 import typer
 
 from apps.cli import make_app
-from environments.registry import lack_of
 from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
 
 __all__ = ["flywheel"]
@@ -86,17 +85,14 @@ def test_with_json_standard_output_is_one_document(name: str, flywheel: Call, pl
 
 
 def test_a_plan_and_the_doctor_say_which_optional_environment_is_left_out(
-    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch
+    flywheel: Call, place: Any, no_bubblewrap: None
 ) -> None:
-    lack_of.cache_clear()
-    monkeypatch.setenv("PATH", "/nowhere")  # no bubblewrap
     optional = ["--config", place.file, "environments.hybrid.optional=true"]
     _, planned, _ = flywheel("run", "--dry-run", "--json", *optional)
     (said,) = [one for one in json.loads(planned)["sandboxes"] if "hybrid" in one]
     _, examined, _ = flywheel("doctor", "--json", *optional)
     (check,) = [one for one in json.loads(examined)["checks"] if "hybrid" in one["name"]]
     assert check["ok"] and "left out with its tasks: bubblewrap" in check["detail"] and check["detail"] in said
-    lack_of.cache_clear()
 
 
 def test_groups_and_the_program_itself_explain_themselves(flywheel: Call) -> None:

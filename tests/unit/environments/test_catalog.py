@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from environments import registry
-from environments.catalog import catalog, name_in, tasks_named
+from environments.catalog import catalog, name_in, tasks_named, whole_catalog
 from environments.registry import left_out
 from schemas.config import Config
 from schemas.config.load import config_of
@@ -48,13 +47,13 @@ def test_a_narrowed_suite_may_leave_out_hard_tasks_and_those_with_a_step_limit_o
 
 
 def test_an_optional_environment_without_what_it_needs_is_left_out_with_its_tasks_and_another_is_not(
-    monkeypatch: pytest.MonkeyPatch,
+    no_bubblewrap: None,
 ) -> None:
-    registry.lack_of.cache_clear()
-    monkeypatch.setenv("PATH", "/nowhere")  # no bubblewrap
     tasks = ["fake/note", "files-open"]
     chosen = config({"fake": {}, "hybrid": {"optional": True}}, tasks=tasks, max_steps={"files-open": 3})
     assert [task.task_id for task in catalog(chosen)] == ["fake/note"]
+    held = config({"fake": {}, "hybrid": {"optional": True}}, tasks=["fake/note"], held_out=["files-open"])
+    assert [task.task_id for task in whole_catalog(held)] == ["fake/note", "hybrid/files-open"], "held out everywhere"
     assert "apt install bubblewrap" in left_out(chosen)["hybrid"]
     with pytest.raises(UsageError, match=r"`--tasks`: hybrid/files-open is of an environment that is left out: bubble"):
         tasks_named(chosen, ["files-open"], "--tasks")
@@ -62,7 +61,6 @@ def test_an_optional_environment_without_what_it_needs_is_left_out_with_its_task
         catalog(config({"fake": {}, "hybrid": {"optional": True}}, tasks=["files-open"]))
     asked = config({"fake": {}, "hybrid": {}}, tasks=tasks)
     assert not left_out(asked) and len(catalog(asked)) == 2
-    registry.lack_of.cache_clear()
 
 
 def test_a_verifier_that_is_not_there_is_refused_by_the_key_that_names_it() -> None:
