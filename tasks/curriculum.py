@@ -19,9 +19,7 @@ from tasks.train.groups import Weighed, choose_groups
 def choose_tasks(run: Run, iteration: int) -> Metrics:
     """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
     config, lake = run.config, run.lake
-    lake.append(
-        "tasks", catalog(config)
-    )  # those that joined since the lake began; a key that is there is left as it is
+    lake.append("tasks", catalog(config))  # some may have joined since the lake began
     known, out = tasks_of(config, lake), left_out(config)
     without = "".join(f"; {name} is left out with its tasks: {why}" for name, why in out.items())
     tasks = [task.task_id for task in known if task.split == "train"]

@@ -28,12 +28,10 @@ def plan(
         further: by task, groups beyond those that the curriculum chose.
     """
     config = run.config
-    tasks, out = {task.task_id: task for task in tasks_of(config, run.lake)}, left_out(config)
+    tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
     explorer = EXPLORERS.class_of(config.collect.explorer).version
     planned: list[PlannedTrajectory] = []
-    for choice in run.lake.rows(CurriculumChoice, {"iteration": iteration}):
-        if choice.task_id.partition("/")[0] in out:
-            continue  # chosen when it could be played
+    for choice in choices_of(run, iteration):
         if (task := tasks.get(choice.task_id)) is None:
             problem = f"Iteration {iteration} is to play {choice.task_id}, which is not in the suite any more."
             raise UsageError(problem, "Put it back into `suite.tasks` until the iteration is finished.")
@@ -51,6 +49,12 @@ def plan(
         begins = {one.group_id: at for at, one in enumerate(planned)}
         planned.sort(key=lambda one: (begins[one.group_id], one.attempt))
     return planned
+
+
+def choices_of(run: Run, iteration: int) -> list[CurriculumChoice]:
+    """What the curriculum chose, without the tasks of environments that are left out by now."""
+    chosen, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
+    return [one for one in chosen if one.task_id.partition("/")[0] not in out]
 
 
 def finished(lake: Lake, iteration: int) -> dict[str, str | None]:

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from curation.curriculum import apportion
-from environments.registry import left_out
 from learning.algorithms.method import Source, method_of
-from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import answers
-from tasks.collect.plan import plan
+from tasks.collect.plan import choices_of, plan
 from tasks.collect.stream_pool import can_teach
 from tasks.running.run import Run
 
@@ -37,9 +35,8 @@ def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int
     group = run.config.train.group
     if method_of(run.config.train).source is not Source.GROUPS:
         return
-    choices, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
-    played = [one for one in choices if one.policy_trajectories and one.task_id.partition("/")[0] not in out]
-    chosen = {one.task_id: one.policy_trajectories // group.size for one in played}
+    choices = choices_of(run, iteration)
+    chosen = {one.task_id: one.policy_trajectories // group.size for one in choices if one.policy_trajectories}
     further: dict[str, int] = {}
     for _ in range(group.refill):
         lacking = group.groups - len(_teaching(run, iteration, version, further))
