@@ -1,27 +1,34 @@
 """Whether our MiniWoB++ and BrowserGym's come to the same rewards and ends.
 
-`python -m benchmarks.browsergym [--short] [--tasks A,B] [--json PATH]`, with the Python that `flywheel environments add
-browsergym` built, or the one that `FLYWHEEL_BROWSERGYM_PYTHON` names. For each task that both have, the explorer plays
-our side on one page until it has found a success, and ways that end otherwise. Up to two of them, a success first, are
-played again action by action in BrowserGym's own environment, in a worker, on the page of the same seed.
+`python -m benchmarks.browsergym [--short] [--tasks A,B] [--alike] [--json PATH]`, with the Python that
+`flywheel environments add browsergym` built, or the one that `FLYWHEEL_BROWSERGYM_PYTHON` names. For each task of both,
+the explorer plays our side on one page until it has found a success, and ways that end otherwise. Up to two of
+them, a success first, are played again action by action in BrowserGym's own environment, in a worker, on the page of
+the same seed.
 
 They agree where both show the same instruction, end at the same step, and BrowserGym's reward is 1 where ours is above
-0, and 0 elsewhere: it counts partial rewards as full. The bar is that no task differs but those of `KNOWN`.
+0, and 0 elsewhere: it counts partial rewards as full. The bar is that no task differs but those of `KNOWN`; with
+`--alike`, which has BrowserGym's Chromium draw letters and scroll bars as ours does, those of `DRAWN` agree too.
 """
 
 import argparse
 import asyncio
 import os
+import shlex
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from rich.progress import Progress
 
 from benchmarks.shared.report import Bar, add_options, finish
+from environments.chromium.browser import VARIABLE, find_browser
 from environments.chromium.in_page import InPageReward
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.miniwob.sandbox import HEIGHT, WIDTH
@@ -46,16 +53,23 @@ THEIR_WIDTH, THEIR_HEIGHT = 332, 214
 """BrowserGym's window, in pixels of the page."""
 WAITED_S = 0.25
 """How long BrowserGym lets the page go on after an action; ours does so on the page's own clock."""
-BARS = "BrowserGym shows scroll bars, and what is in a scrolled box lies further left"
-ELSEWHERE = "the same point hits nothing in its enlarged page; why was not looked into"
+DRAWS_ALIKE = "--font-render-hinting=none --hide-scrollbars"
+"""Switches of our Chromium that move what is on a page."""
+OTHERWISE = "its Chromium hints letters and shows scroll bars: lines break elsewhere, scrolled boxes are narrower"
+DRAWN: Mapping[str, str] = dict.fromkeys(
+    (
+        "click-link", "daily-calendar", "email-inbox", "email-inbox-delete", "email-inbox-important",
+        "email-inbox-reply", "email-inbox-star-reply", "search-engine",
+    ),
+    OTHERWISE,
+)  # fmt: skip
 KNOWN: Mapping[str, str] = {
-    **dict.fromkeys(("daily-calendar", "email-inbox", "email-inbox-delete", "email-inbox-important"), BARS),
-    **dict.fromkeys(("email-inbox-reply", "email-inbox-star-reply", "social-media"), BARS),
-    **dict.fromkeys(("click-link", "click-collapsible", "search-engine"), ELSEWHERE),
-    "enter-time": "what is typed into a time field comes to another time",
+    "click-collapsible": "a click meets the section while it folds: on the page's own clock here, the machine's there",
+    "enter-time": "a space opens Chromium's picker of times there, which takes what is typed next; here it stays shut",
+    "social-media": "the icon becomes another picture under the pointer, which loads between press and release there",
     "stock-market": "prices move with the time: the machine's there, the page's own here",
 }
-"""Tasks in which the two differ, and why, as far as it is known (docs/measurements.md)."""
+"""Tasks in which the two differ even so, and why (docs/measurements.md)."""
 GOALS = ("click-menu-2", "use-colorwheel-2")
 """Tasks whose goal BrowserGym completes by what only the picture shows."""
 
@@ -124,8 +138,10 @@ async def ways(pool: SandboxPool, ours: MiniwobEnvironment, name: str) -> list[W
     return sorted(found.values(), key=lambda way: way.rank, reverse=True)[:PLAYED]
 
 
-async def compared(pool: SandboxPool, theirs: WorkerEnvironment, name: str, way: Way) -> dict[str, Any]:
-    """What BrowserGym makes of the same actions."""
+async def compared(
+    pool: SandboxPool, theirs: WorkerEnvironment, name: str, way: Way, known: Mapping[str, str]
+) -> dict[str, Any]:
+    """What BrowserGym makes of the same actions; `known` says by task why it may be something else."""
     verdicts, problem, instruction = list[tuple[bool, float]](), "", ""
     try:
         async with pool.lease(theirs.task(name), SEED) as sandbox:
@@ -152,7 +168,7 @@ async def compared(pool: SandboxPool, theirs: WorkerEnvironment, name: str, way:
         "same_instruction": same,
         "agree": same and verdicts == expected,
         "problem": problem,
-        "known": KNOWN.get(name, ""),
+        "known": known.get(name, ""),
         "instructions": [way.instruction, instruction],
         "actions": [action.model_dump() for action in way.actions],
     }
@@ -170,19 +186,32 @@ def shared(python: Path) -> Iterator[str]:
             yield name
 
 
-async def measure(python: Path, names: list[str]) -> list[dict[str, Any]]:
-    """A row per task and way."""
+@contextmanager
+def drawing_alike() -> Iterator[None]:
+    """Has the worker's Chromium draw as ours does: BrowserGym lets nobody add to its switches."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "chromium"
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find_browser()))} "$@" {DRAWS_ALIKE}\n')
+        program.chmod(0o700)
+        with patch.dict(os.environ, {VARIABLE: str(program)}):
+            yield
+
+
+async def measure(python: Path, names: list[str], known: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A row per task and way; as `compared` says them."""
     ours = MiniwobEnvironment("miniwob", MiniwobConfig(browsers=1, pages=2))
     of = {"pre_observation_delay": WAITED_S}
     tasks = {name: {"instruction": "", "reset": {"task": f"browsergym/miniwob.{name}", **of}} for name in names}
     given = {"kind": "worker", "module": "browsergym", "python": str(python), "processes": 2, "tasks": tasks}
+    if VARIABLE in os.environ:
+        given["variables"] = [VARIABLE]
     theirs = WorkerEnvironment("browsergym", WorkerConfig.model_validate(given))
     rows, left = list[dict[str, Any]](), iter(names)
 
     async def actor(step: Progress, at: Any) -> None:
         for name in left:
             for way in await ways(here, ours, name):
-                rows.append(await compared(elsewhere, theirs, name, way))
+                rows.append(await compared(elsewhere, theirs, name, way, known))
             step.advance(at)
 
     async with SandboxPool([ours]) as here, SandboxPool([theirs]) as elsewhere:
@@ -196,7 +225,9 @@ def main() -> int:
     """Exit status 0 if they agree but where it is known, 1 if not or if BrowserGym is missing."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--tasks", help="some of those that both have, with commas between")
+    parser.add_argument("--alike", action="store_true", help="draw letters and scroll bars there as here")
     arguments = parser.parse_args()
+    known = KNOWN if arguments.alike else {**KNOWN, **DRAWN}
     python = Path(os.environ.get("FLYWHEEL_BROWSERGYM_PYTHON") or python_in(home() / "workers" / "browsergym"))
     if not python.is_file():
         print(f"There is no {python}: run `flywheel environments add browsergym`.", file=sys.stderr)
@@ -206,7 +237,8 @@ def main() -> int:
         arguments.tasks.split(",") if arguments.tasks else [one for one in both if not arguments.short or one in SHORT]
     )
     try:
-        rows = asyncio.run(measure(python, names))
+        with drawing_alike() if arguments.alike else nullcontext():
+            rows = asyncio.run(measure(python, names, known))
     except FlywheelError as error:
         print(error, file=sys.stderr)
         return 1
