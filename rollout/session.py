@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from environments.openenv.mapping import decode
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
@@ -19,7 +20,7 @@ from models.policy import Context
 from rollout.actor import Acts
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, Reply, given
 from schemas.action import Action, CallUser, Finished, point_of, to_json
-from schemas.failure import ActionFailure, TrajectoryFailure, is_environment_failure
+from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, Turn, elements_json
 from schemas.table import utc_now
 from schemas.tables.step import Step
@@ -106,8 +107,24 @@ class _Session:
         avoid = beginning.avoid.get(_digest(seen.png), ()) if beginning else ()
         task, seed = self.planned.task.task_id, self.planned.step_seed(number)
         context = Context(seen.instruction, tuple(self.turns), shown, seed, task, avoid=avoid)
-        completion = await actor.act(context)
+        try:
+            completion = await actor.act(context)
+        except (TrajectoryFailure, FlywheelError):
+            raise
+        except Exception:
+            self._refuse_broken(seen)
+            completion = await actor.act(context)  # what failed may have been another's screen in the same batch
         return Reply(completion, completion.actor or actor.kind, actor.dialect)
+
+    def _refuse_broken(self, seen: Observation) -> None:
+        """Raises SandboxFailure for a screen that cannot be decoded, and keeps it out of the rows."""
+        try:
+            decode(seen.png)
+        except ValueError as error:
+            del self.screenshots[_digest(seen.png)]
+            if self.steps:
+                self._amend(next_screenshot=None)
+            raise SandboxFailure(f"the screen {error}") from error
 
     async def _perform(self, sandbox: Sandbox, action: Action, verifier: Verifier | None) -> None:
         clock = time.perf_counter()

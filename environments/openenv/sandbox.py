@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from environments.openenv.client import CAPACITY, INVALID, Answer, Lost, Refused, Session
-from environments.openenv.mapping import filled, found, picture_of, values_of
+from environments.openenv.mapping import decode, filled, found, picture_of, values_of
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas.action import Action, CallUser, Finished
@@ -121,6 +121,8 @@ class OpenEnvSandbox(Sandbox):
             raise _failure(str(boundary), reason)
         try:
             png, width, height = picture_of(found(answer.observation, self._config.screenshot))
+            if what == "reset" or answer.done:  # whoever acts decodes the others
+                await asyncio.to_thread(decode, png)
         except ValueError as error:
             has = ", ".join(sorted(answer.observation)[:12]) or "nothing"
             where = f"the answer to {what}: its `{self._config.screenshot}`"

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from environments.openenv.mapping import png_of
+from environments.openenv.mapping import decode, png_of
 from environments.osworld.client import VmClient
 from environments.osworld.code import code_of
 from environments.osworld.reading import READINGS
@@ -81,7 +81,10 @@ class OsworldSandbox(Sandbox):
 
     async def _observe(self, elements: bool) -> Observation:
         try:
-            png, *self._size = png_of(await self._vm.screenshot())
+            png, *size = png_of(await self._vm.screenshot())
+            if self._size == (0, 0):  # whoever acts decodes the others
+                await asyncio.to_thread(decode, png)
+            self._size = size[0], size[1]
         except ValueError as error:
             raise SandboxFailure(f"{self._vm.url}/screenshot {error}") from error
         assert self._task is not None

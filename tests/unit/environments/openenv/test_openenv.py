@@ -1,6 +1,7 @@
 """Another's environment on OpenEnv's wire: what is sent, what is read, and whose fault is what goes wrong."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from environments.openenv.mapping import picture_of, values_of
+from environments.openenv.mapping import decode, picture_of, values_of
 from environments.openenv.sandbox import OpenEnvReward
 from environments.pool import SandboxPool
 from models.completion import Completion
@@ -19,7 +20,16 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
 from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.observation import Outcome
-from tests.unit.environments.openenv.wire import Answers, answering, environment, error, late, observed, picture
+from tests.unit.environments.openenv.wire import (
+    Answers,
+    answering,
+    environment,
+    error,
+    late,
+    nonsense,
+    observed,
+    picture,
+)
 
 REWARD = OpenEnvReward()
 
@@ -141,6 +151,12 @@ def test_an_action_that_the_config_has_no_writing_for_is_the_policys_failure() -
     assert (one.failure_boundary, one.failure_reason) == ("action", "this environment cannot perform press_home")
 
 
+def damaged(png: str) -> str:
+    content = bytearray(base64.b64decode(png))
+    content[-20] ^= 1
+    return base64.b64encode(content).decode()
+
+
 BROKEN: dict[str, tuple[Any, str, str]] = {
     "text that is no JSON": ("mumble", "sandbox", "the answer to step is not JSON"),
     "a list": ("[1]", "sandbox", "the answer to step is no message of OpenEnv's"),
@@ -149,6 +165,9 @@ BROKEN: dict[str, tuple[Any, str, str]] = {
     "no observation": ({"type": "observation", "data": {}}, "sandbox", "has no `observation`"),
     "no picture": (observed(screenshot=None), "sandbox", "`screenshot` is NoneType, and no picture"),
     "half a picture": (observed(screenshot=picture()[:80]), "sandbox", "is a PNG that is cut short"),
+    "a picture with a wrong byte": (observed(screenshot=damaged(picture())), "sandbox", "is a broken PNG"),
+    "a last picture of nonsense": (observed(1.0, True, screenshot=nonsense()), "sandbox", "is a broken PNG"),
+    "too large a picture": (observed(screenshot=nonsense(9000, 9000)), "sandbox", "a picture of 9000 x 9000 pixels"),
     "text for a picture": (observed(screenshot="a red button"), "sandbox", "is text, and no base64"),
     "rows that differ": (observed(screenshot=[[[1, 2, 3]], []]), "sandbox", "`screenshot` is a list"),
     "a reward of 7": (observed(7.0), "verifier", "a reward of 7, and rewards are in [-1, 1]"),
@@ -209,6 +228,43 @@ def test_whatever_a_server_answers_is_blamed_on_one_boundary_and_the_next_lease_
     assert failure.boundary == boundary
     assert reason in failure.reason
     assert outcome.reaches(1.0)
+
+
+class Decoding(Scripted):
+    """Decodes the screens, as every policy does, all of a batch together."""
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        for one in contexts:
+            decode(one.observation.png)
+        return super().act(contexts, temperature)
+
+
+def test_a_screen_that_cannot_be_decoded_ends_its_own_trajectory_and_no_other_of_the_batch() -> None:
+    def answers(message: dict[str, Any]) -> dict[str, Any]:
+        if message["type"] == "reset":
+            return observed(instruction=str(message["data"]["seed"]))
+        return observed(screenshot=nonsense()) if broken and broken.pop() else observed(1.0, True)
+
+    broken = [True]
+
+    async def run() -> list[FinishedTrajectory]:
+        async with answering(answers) as url:
+            theirs = environment(url)
+            task = theirs.task("press", max_steps=4)
+            planned = [PlannedTrajectory("lake", "run", 0, task, seed, "policy", "p") for seed in (7, 8)]
+            with Actor(Decoding([CLICK] * 8)) as actor:
+                async with SandboxPool([theirs]) as pool:
+                    return await asyncio.gather(
+                        *(roll_out(pool, one, [actor], record_elements=False, history_images=1) for one in planned)
+                    )
+
+    failed, whole = sorted(asyncio.run(run()), key=lambda one: one.trajectory.success is not None)
+    assert whole.trajectory.success
+    assert failed.trajectory.failure_boundary == "sandbox"
+    assert "the screen is a broken PNG" in (failed.trajectory.failure_reason or "")
+    for png in (seen.png for seen in failed.screenshots.values()):
+        decode(png)
+    assert {step.next_screenshot for step in failed.steps} <= {None, *failed.screenshots}
 
 
 def test_an_answer_that_comes_late_is_never_taken_for_the_next_one() -> None:

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import io
 import json
+import struct
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +22,17 @@ def picture(width: int = 64, height: int = 48, form: str = "png", colour: str = 
     stream = io.BytesIO()
     Image.new("RGB", (width, height), colour).save(stream, form)
     return base64.b64encode(stream.getvalue()).decode()
+
+
+def nonsense(width: int = 64, height: int = 48) -> str:
+    """A PNG whose sums are right and whose pixels cannot be decoded."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [_chunk(b"IHDR", header), _chunk(b"IDAT", b"nonsense"), _chunk(b"IEND", b"")]
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(parts)).decode()
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def observed(reward: Any = 0.0, done: Any = False, metadata: Any = None, **observation: Any) -> dict[str, Any]:
