@@ -154,10 +154,10 @@ class Leases:
         one.over = True
         self._held.discard(one)
         unlist_lease(one.number)
-        one.host.leases -= 1
         try:
             await one.sandbox.stop()
         finally:
+            one.host.leases -= 1
             self._free.release()
 
     async def tend(self) -> None:
@@ -236,9 +236,11 @@ class Leases:
             sandbox.clock = self._clock
             await sandbox.start(task, seed)
         except BaseException:
-            host.leases -= 1
-            if sandbox is not None:
-                await sandbox.stop()
+            try:
+                if sandbox is not None:
+                    await sandbox.stop()
+            finally:
+                host.leases -= 1
             raise
         return _Lease(host, sandbox)
 

@@ -13,14 +13,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, final
 
 from environments.verifier import Verifier
-from schemas.action import TERMINAL, Action, CallUser, Finished
+from schemas.action import TERMINAL, Action, CallUser, Finished, Type
 from schemas.config.sections import EnvironmentConfig
-from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
+from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
 from schemas.text import storable
 
 T = TypeVar("T")
+MOST_TYPED = 10_000
+"""Characters that one action may type: a page takes 10 of them in a millisecond, a desktop fewer."""
 _LONGEST_REASON = 400
 
 
@@ -29,7 +31,7 @@ class Sandbox(ABC):
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._limits = config
-        self._stopped = False
+        self._stopping: asyncio.Task[None] | None = None
         self._reclaimed = ""
         self._asking = 0
         self.clock: Callable[[], float] = time.monotonic
@@ -75,6 +77,8 @@ class Sandbox(ABC):
         """
         if action.type in TERMINAL:
             return None
+        if isinstance(action, Type) and len(action.content) > MOST_TYPED:
+            raise ActionFailure(f"types {len(action.content)} characters, and one action may type {MOST_TYPED}")
         return await self._in_time(self._perform(action), action.type)
 
     @final
@@ -95,11 +99,10 @@ class Sandbox(ABC):
 
     @final
     async def stop(self) -> None:
-        """Gives everything back; never raises for a box that is gone, and may be called again."""
-        if self._stopped:
-            return
-        self._stopped = True
-        await asyncio.shield(self._give_back())
+        """Gives everything back before it returns; never raises for a box that is gone, and may be called again."""
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._give_back())
+        await asyncio.shield(self._stopping)
 
     @final
     async def reclaim(self, why: str) -> None:

@@ -90,7 +90,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
             heard = asyncio.ensure_future(_next(socket))
             try:
                 message = json.loads(text or "")
-            except ValueError:
+            except (ValueError, RecursionError):  # or JSON that is nested deeper than Python can read
                 await _send(socket, refused(INVALID_JSON, "The message is no JSON."))
                 continue
             if isinstance(message, dict) and message.get("type") == "close":

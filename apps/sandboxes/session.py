@@ -1,9 +1,10 @@
 """A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
 
 An episode begins with `reset`, which waits for a sandbox where all are leased, for a while: a client that has closed
-its session goes on before its sandbox is free again. What a session has it keeps over its resets. An episode is over
-with an answer that is `done`; what is sent before the one or after the other is refused. A box that dies is reported as
-`metadata.failure`, with no reward: an outage must not look like a failure of whoever acts.
+its session goes on before its sandbox is free again. An episode is over with an answer that is `done`, and its sandbox
+is free with it; until then a session keeps it over its resets. What is sent before an episode or after it is refused.
+A box that dies is reported as `metadata.failure`, with no reward: an outage must not look like a failure of whoever
+acts.
 """
 
 import random
@@ -176,7 +177,7 @@ class WireSession:
         reward = None if outcome is None else outcome.reward if earned else 0.0
         metadata: dict[str, Any] = {} if refusal is None else {"action_error": refusal}
         if ended is not None:
-            episode.over = True
+            await self._over(episode)
             metadata |= {"ended": ended, "truncated": ended == "truncated"}
         return observed(observation_of(episode.seen, episode.elements), reward, ended is not None, metadata)
 
@@ -190,13 +191,17 @@ class WireSession:
             outcome = await episode.sandbox.verify(verifier)
         return outcome, ended
 
+    async def _over(self, episode: _Episode) -> None:
+        """Lets whoever waits have its sandbox: some trainers end no session before their next batch."""
+        episode.over = True
+        await episode.lease.aclose()
+        self._give_back()
+
     async def _failed(self, episode: _Episode, failure: TrajectoryFailure) -> Message:
         """An episode that fails is over, and shows what was seen last. An action that makes no sense there earns
         nothing; of the rest there is no telling."""
-        episode.over = True
         self._serving.pool.metrics.deaths += isinstance(failure, SandboxFailure)
-        await episode.lease.aclose()
-        self._give_back()
+        await self._over(episode)
         reward = 0.0 if failure.boundary == "action" else None
         about = {"ended": "failure", "failure": failure.boundary, "reason": failure.reason}
         return observed(observation_of(episode.seen, episode.elements), reward, True, about)

@@ -14,6 +14,8 @@ from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, SandboxFailure
 
 DRAG_MOVES = 4
+TYPED_AT_ONCE = 400
+"""Events of keys that are sent before they are waited for: the browser's other pages have their turn in between."""
 SCROLL_PIXELS = 5 * 53
 """One scroll is five notches of the wheel, as UI-TARS's own parser performs it; a notch is 53 pixels on Linux."""
 _WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -128,8 +130,11 @@ class BrowserSandbox(Sandbox):
         await self._page.input([self._mouse("mouseWheel", action.x, action.y, **moved)])
 
     async def _type(self, action: act.Type) -> None:
-        sent = []
+        sent: list[asyncio.Future[dict[str, Any]]] = []
         for character in action.content:
+            if len(sent) >= TYPED_AT_ONCE:
+                await self._page.input(sent)
+                sent = []
             if character.isascii():
                 for kind in ("keyDown", "keyUp"):
                     event = key_writing(character).event(kind, self._modifiers)

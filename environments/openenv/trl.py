@@ -11,7 +11,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import INVALID, Answer, Fields, Refused
+from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused
 
 Shown = list[dict[str, Any]]
 
@@ -37,7 +37,8 @@ class GuiTools:
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
-        self._reward, self._over = 0.0, False
+        self._reward: float | None = 0.0
+        self._over = False
 
     def reset(self, **row: Any) -> Shown:
         """Begins an episode; raises Refused for a task or a seed that there is not, and Lost if nobody answers."""
@@ -46,8 +47,8 @@ class GuiTools:
         answer = self._client.reset(**fields)
         return self._shown(answer, str(answer.observation.get("instruction", "")))
 
-    def get_reward(self) -> float:
-        """What the episode has come to; 0 while it is not over."""
+    def get_reward(self) -> float | None:
+        """What the episode has come to; 0 while it is not over, None where an outage ended it, which TRL leaves out."""
         return self._reward
 
     def click(self, x: float, y: float) -> Shown:
@@ -138,13 +139,15 @@ class GuiTools:
             raise ValueError("Episode over: nothing more can be done.")
         try:
             answer = self._client.step(action)
-        except Refused as error:
-            if error.code != INVALID:
-                raise
-            raise ValueError(error.message) from error  # TRL tells the model, and goes on
+        except (Lost, Refused) as error:
+            if isinstance(error, Refused) and error.code == INVALID:
+                raise ValueError(error.message) from error  # TRL tells the model, and goes on
+            self._over, self._reward = True, None  # TRL catches this, and asks for the reward all the same
+            raise
         failure = answer.metadata.get("failure")
         self._over = answer.done
         if failure not in (None, "action"):
+            self._reward = None
             raise RuntimeError(f"{failure}: {answer.metadata.get('reason')}")
         if answer.reward is not None:
             self._reward = answer.reward

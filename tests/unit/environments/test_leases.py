@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from environments.environment import Environment
@@ -22,12 +22,28 @@ TASK = FAKE.task("click-target")
 LEASE_S, IDLE_S = 30.0, 100.0
 
 
+class Slow(FakeSandbox):
+    """Takes a while to be given back; its host counts those that are in it."""
+
+    def __init__(self, host: "Boxes") -> None:
+        super().__init__(FAKE.config)
+        self.host = host
+        host.inside += 1
+        host.most = max(host.most, host.inside)
+
+    async def _stop(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        self.host.inside -= 1
+        await super()._stop()
+
+
 class Boxes(Host):
     """A host whose life is in a test's hands."""
 
     def __init__(self) -> None:
         self.lives, self.hangs, self.begun = False, False, 0
-        self.most = 0
+        self.inside, self.most = 0, 0
 
     @property
     def alive(self) -> bool:
@@ -44,8 +60,7 @@ class Boxes(Host):
         return self.begun > 1
 
     def sandbox(self) -> Sandbox:
-        self.most = max(self.most, self.leases)
-        return FakeSandbox(FAKE.config)
+        return Slow(self)
 
     async def close(self) -> None:
         self.lives = False
@@ -115,16 +130,20 @@ def together() -> tuple[Leases, Boxed, Clock]:
     return Leases(environment, PoolMetrics(), clock), environment, clock
 
 
-STEPS = st.lists(st.sampled_from(["lease", "ask", "end", "kill", "hang", "forget", "idle", "tend"]), max_size=40)
+STEPS = st.lists(
+    st.sampled_from(["lease", "ask", "end", "leave", "kill", "hang", "forget", "idle", "tend"]), max_size=40
+)
 
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, whom=st.lists(st.integers(0, 7), min_size=40, max_size=40))
+@example(steps=["lease", "lease", "lease", "leave", "lease"], whom=[0] * 40)
 def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps: list[str], whom: list[int]) -> None:
     async def run() -> None:
         leases, environment, clock = together()
         await leases.start()
         holders: list[Holder] = []
+        leaving: list[asyncio.Task[None]] = []
         for step, number in zip(steps, whom, strict=False):
             one = holders[number % len(holders)] if holders else None
             if step == "lease" and len(holders) < leases.size:
@@ -139,6 +158,10 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
             elif step == "end" and one is not None:
                 await one.end()
                 holders.remove(one)
+            elif step == "leave" and one is not None:
+                leaving.append(asyncio.create_task(one.end()))
+                holders.remove(one)
+                await asyncio.sleep(0)
             elif step == "kill":
                 environment.made[number % 3].lives = False
             elif step == "hang":
@@ -147,10 +170,10 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
                 clock.now += LEASE_S + 1 if step == "forget" else IDLE_S + 1
             await leases.tend()
             assert len([one for one in leased_now() if one.trajectory_id]) <= len(holders)
-            assert sum(box.leases for box in environment.made) <= len(holders)
+            ending = sum(not task.done() for task in leaving)
+            assert sum(box.leases for box in environment.made) <= len(holders) + ending
             assert all(box.leases <= environment.sandboxes for box in environment.made)
-        for one in holders:
-            await one.end()
+        await asyncio.gather(*leaving, *(one.end() for one in holders))
         assert [box.leases for box in environment.made] == [0, 0, 0]
         assert not leased_now()
         full = [Holder(leases) for _ in range(leases.size)]

@@ -163,7 +163,7 @@ def test_frames_that_are_no_json_are_refused_and_one_that_is_too_long_ends_its_s
             address = f"{url.replace('http', 'ws')}/ws"
             async with connect(address) as socket, connect(address) as other:
                 codes: list[str] = []
-                for frame in ("mumble", b"\x00\x01"):
+                for frame in ("mumble", b"\x00\x01", "[" * 200_000):
                     await socket.send(frame)
                     codes.append(json.loads(await socket.recv())["data"]["code"])
                 with pytest.raises(ConnectionClosed) as closed:
@@ -172,7 +172,7 @@ def test_frames_that_are_no_json_are_refused_and_one_that_is_too_long_ends_its_s
                 assert (await _asked(other, {"type": "state"}))["type"] == "state"
                 return codes, closed.value.rcvd.code if closed.value.rcvd else 0
 
-    assert asyncio.run(converse()) == (["INVALID_JSON", "INVALID_JSON"], 1009)
+    assert asyncio.run(converse()) == (["INVALID_JSON"] * 3, 1009)
 
 
 async def _asked(socket: ClientConnection, message: dict[str, Any]) -> dict[str, Any]:
@@ -232,6 +232,32 @@ def test_more_sessions_than_sandboxes_are_told_so_after_a_while_and_one_that_end
     code, waited, leases = asyncio.run(crowd())
     assert (code, leases) == ("CAPACITY_REACHED", True)
     assert 0.29 < waited < 5
+
+
+def test_an_episode_that_is_over_makes_room_while_its_session_goes_on() -> None:
+    async def batch() -> list[bool]:
+        async with served(serving(sandboxes=1, wait_s=5.0)) as url:
+            first, second = WireClient(url), WireClient(url)
+            done: list[bool] = []
+            for client in (first, second, first):
+                await (client.open() if not client.is_open else asyncio.sleep(0))
+                await client.reset({"task_id": "click-one", "seed": 1})
+                done.append((await client.step({"type": "finished"})).done)
+            await first.close()
+            await second.close()
+            return done
+
+    assert asyncio.run(batch()) == [True, True, True]
+
+
+def test_who_types_without_end_is_told_so_and_scored_0() -> None:
+    async def play(client: WireClient) -> Answer:
+        await client.reset({"task_id": "enter-text", "seed": 1})
+        return await client.step({"type": "type", "content": "a" * 10_001})
+
+    answer = played(play)
+    assert (answer.reward, answer.done, answer.metadata["failure"]) == (0.0, True, "action")
+    assert "types 10001 characters, and one action may type 10000" in answer.metadata["reason"]
 
 
 @pytest.mark.parametrize(("clients", "sandboxes"), [(1, 1), (4, 2)])

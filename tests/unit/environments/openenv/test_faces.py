@@ -182,6 +182,20 @@ def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures() -
         one.reset(task_id="dies", seed=3)
         with pytest.raises(RuntimeError, match="sandbox: the fake box died"):
             one.wait()
+        assert one.get_reward() is None, "TRL catches what a tool raises, and asks for the reward all the same"
+        one.reset(task_id="click-one", seed=5)
+        assert one.get_reward() == 0.0
+
+
+def test_a_server_that_is_gone_is_no_reward_for_a_trainer() -> None:
+    with served_apart(serving()) as url:
+        one = trl_environment(url)()
+        one.reset(task_id="click-one", seed=5)
+    with pytest.raises(Lost):
+        one.wait()
+    assert one.get_reward() is None
+    with pytest.raises(ValueError, match="Episode over"):
+        one.wait()
 
 
 _PLAIN = {(255, 255, 255), (255, 255, 0)}
