@@ -1,6 +1,6 @@
 """Whether our MiniWoB++ and BrowserGym's come to the same rewards and ends.
 
-`python -m benchmarks.browsergym [--short] [--tasks A,B] [--alike] [--json PATH]`, with the Python that
+`python -m benchmarks.browsergym [--short] [--tasks A,B] [--seed N] [--alike] [--json PATH]`, with the Python that
 `flywheel environments add browsergym` built, or the one that `FLYWHEEL_BROWSERGYM_PYTHON` names. For each task of both,
 the explorer plays our side on one page until it has found a success, and ways that end otherwise. Up to two of
 them, a success first, are played again action by action in BrowserGym's own environment, in a worker, on the page of
@@ -46,6 +46,7 @@ from tasks.running.console import bar as progress_bar
 
 SHORT = ("click-test", "click-button", "click-checkboxes", "enter-text", "drag-box", "scroll-text-2")
 SEED = 3
+"""Of the page, where none is given."""
 ATTEMPTS = 80
 """Ways that the explorer tries on one page until it has found a success."""
 PLAYED = 2
@@ -64,6 +65,7 @@ DRAWN: Mapping[str, str] = dict.fromkeys(
     OTHERWISE,
 )  # fmt: skip
 KNOWN: Mapping[str, str] = {
+    "choose-list": "a click chooses from the list that opens, in the page here, in a window of Chromium's own there",
     "click-collapsible": "a click meets the section while it folds: on the page's own clock here, the machine's there",
     "enter-time": "a space opens Chromium's picker of times there, which takes what is typed next; here it stays shut",
     "social-media": "the icon becomes another picture under the pointer, which loads between press and release there",
@@ -105,10 +107,10 @@ def there(action: Action) -> Action:
     return action.model_copy(update=moved)
 
 
-async def tried(pool: SandboxPool, ours: MiniwobEnvironment, name: str, attempt: int) -> Way:
+async def tried(pool: SandboxPool, ours: MiniwobEnvironment, name: str, seed: int, attempt: int) -> Way:
     """One way of the explorer on the page."""
     explorer, task = PageExplorer(), ours.task(name)
-    async with pool.lease(task, page_seed(SEED)) as sandbox:
+    async with pool.lease(task, page_seed(seed)) as sandbox:
         seen = await sandbox.observe(elements=True)
         way, turns = Way(seen.instruction), list[Turn]()
         while len(way.actions) < task.max_steps:
@@ -125,11 +127,11 @@ async def tried(pool: SandboxPool, ours: MiniwobEnvironment, name: str, attempt:
     return way
 
 
-async def ways(pool: SandboxPool, ours: MiniwobEnvironment, name: str) -> list[Way]:
+async def ways(pool: SandboxPool, ours: MiniwobEnvironment, name: str, seed: int) -> list[Way]:
     """Those that are played again: a success if one is found, and what ended otherwise."""
     found: dict[tuple[bool, bool], Way] = {}
     for attempt in range(ATTEMPTS):
-        way = await tried(pool, ours, name, attempt)
+        way = await tried(pool, ours, name, seed, attempt)
         kind = way.rank[:2]
         if kind not in found or way.rank > found[kind].rank:
             found[kind] = way
@@ -139,12 +141,12 @@ async def ways(pool: SandboxPool, ours: MiniwobEnvironment, name: str) -> list[W
 
 
 async def compared(
-    pool: SandboxPool, theirs: WorkerEnvironment, name: str, way: Way, known: Mapping[str, str]
+    pool: SandboxPool, theirs: WorkerEnvironment, name: str, seed: int, way: Way, known: Mapping[str, str]
 ) -> dict[str, Any]:
     """What BrowserGym makes of the same actions; `known` says by task why it may be something else."""
     verdicts, problem, instruction = list[tuple[bool, float]](), "", ""
     try:
-        async with pool.lease(theirs.task(name), SEED) as sandbox:
+        async with pool.lease(theirs.task(name), seed) as sandbox:
             instruction = (await sandbox.observe()).instruction
             for action in way.actions:
                 problem = await sandbox.perform(there(action)) or problem
@@ -197,7 +199,7 @@ def drawing_alike() -> Iterator[None]:
             yield
 
 
-async def measure(python: Path, names: list[str], known: Mapping[str, str]) -> list[dict[str, Any]]:
+async def measure(python: Path, names: list[str], seed: int, known: Mapping[str, str]) -> list[dict[str, Any]]:
     """A row per task and way; as `compared` says them."""
     ours = MiniwobEnvironment("miniwob", MiniwobConfig(browsers=1, pages=2))
     of = {"pre_observation_delay": WAITED_S}
@@ -210,8 +212,8 @@ async def measure(python: Path, names: list[str], known: Mapping[str, str]) -> l
 
     async def actor(step: Progress, at: Any) -> None:
         for name in left:
-            for way in await ways(here, ours, name):
-                rows.append(await compared(elsewhere, theirs, name, way, known))
+            for way in await ways(here, ours, name, seed):
+                rows.append(await compared(elsewhere, theirs, name, seed, way, known))
             step.advance(at)
 
     async with SandboxPool([ours]) as here, SandboxPool([theirs]) as elsewhere:
@@ -225,6 +227,7 @@ def main() -> int:
     """Exit status 0 if they agree but where it is known, 1 if not or if BrowserGym is missing."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--tasks", help="some of those that both have, with commas between")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the pages (default: %(default)s)")
     parser.add_argument("--alike", action="store_true", help="draw letters and scroll bars there as here")
     arguments = parser.parse_args()
     known = KNOWN if arguments.alike else {**KNOWN, **DRAWN}
@@ -238,7 +241,7 @@ def main() -> int:
     )
     try:
         with drawing_alike() if arguments.alike else nullcontext():
-            rows = asyncio.run(measure(python, names, known))
+            rows = asyncio.run(measure(python, names, arguments.seed, known))
     except FlywheelError as error:
         print(error, file=sys.stderr)
         return 1
