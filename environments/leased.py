@@ -1,9 +1,11 @@
 """Which sandboxes this process has leased at this moment."""
 
 import itertools
+import os
+import socket
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Leased(BaseModel):
@@ -11,6 +13,10 @@ class Leased(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    host: str = Field(default_factory=socket.gethostname)
+    """The machine's name."""
+    process: int = Field(default_factory=os.getpid)
+    """Who leased it there."""
     lease: int = 0
     """Counted from 1 in each process."""
     environment: str

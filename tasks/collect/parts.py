@@ -13,6 +13,7 @@ from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
 from tasks.running.cluster import part_task, share_out
 from tasks.running.console import bar
+from tasks.running.now import published
 from tasks.running.run import Run
 from tasks.shared.weights import load_policy
 
@@ -38,7 +39,8 @@ def collect_part(
     own = plan(Run(config, lake, run_id), iteration, version, further)[part :: config.cluster.parts]
     drop_unfinished(lake, iteration, attempts(own))
     left = missing(own, finished(lake, iteration))
-    roll_out(config, lake, left, version)
+    with published(lake, run_id, "collect", part):
+        roll_out(config, lake, left, version)
     return len(left)
 
 

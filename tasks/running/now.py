@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -39,6 +39,8 @@ class Now(BaseModel):
     heard: float = 0.0
     """When it was written, in seconds since 1970."""
     run_id: str = ""
+    part: int | None = None
+    """Of a run that is shared out, which part this is of; None of the run itself."""
     flow: str = ""
     """What the run is of: `flywheel`, `retrain`, `evaluate`, ..."""
     iteration: int | None = None
@@ -109,16 +111,18 @@ MOMENT = Moment()
 
 
 @contextmanager
-def published(lake: Lake, run_id: str, flow: str) -> Iterator[None]:
+def published(lake: Lake, run_id: str, flow: str, part: int | None = None) -> Iterator[None]:
     """Keeps the lake's file of a run's moment up to date within, and takes it away at the end.
 
     Args:
         lake: what the run works on.
         run_id: the run's, a UUID.
         flow: what it is of.
+        part: of a run that is shared out, which part of it this process does.
     """
-    over = threading.Event()
-    writer = threading.Thread(target=_publish, args=(lake, run_id, flow, over), name="now", daemon=True)
+    over, name = threading.Event(), file_of(run_id if part is None else f"{run_id}-{part}")
+    fields = {"run_id": run_id, "flow": flow, "part": part}
+    writer = threading.Thread(target=_publish, args=(lake, name, fields, over), name="now", daemon=True)
     writer.start()
     try:
         yield
@@ -126,7 +130,7 @@ def published(lake: Lake, run_id: str, flow: str) -> Iterator[None]:
         over.set()
         writer.join(timeout=EVERY_S)
         with contextlib.suppress(Exception):  # nothing rests on it
-            lake.blobs.store.delete(file_of(run_id))
+            lake.blobs.store.delete(name)
 
 
 def file_of(run_id: str) -> str:
@@ -134,12 +138,12 @@ def file_of(run_id: str) -> str:
     return f"{FOLDER}/{run_id}.json"
 
 
-def _publish(lake: Lake, run_id: str, flow: str, over: threading.Event) -> None:
+def _publish(lake: Lake, name: str, fields: Mapping[str, object], over: threading.Event) -> None:
     store, swept = lake.blobs.store, False
     while not over.wait(EVERY_S):
         with contextlib.suppress(Exception):  # nothing rests on it
-            now = MOMENT.read().model_copy(update={"run_id": run_id, "flow": flow})
-            store.put(file_of(run_id), now.model_dump_json().encode())
+            now = MOMENT.read().model_copy(update=fields)
+            store.put(name, now.model_dump_json().encode())
             if not swept:
                 _sweep(lake)
                 swept = True
@@ -153,10 +157,22 @@ def _sweep(lake: Lake) -> None:
 
 
 def all_now(lake: Lake) -> list[Now]:
-    """What each run of a lake is at that was heard of lately: the one that turns its iterations first, then the others
-    in the order in which they began."""
+    """What each run of a lake that was heard of lately is at, with the sandboxes of its parts elsewhere: the one
+    that turns its iterations first, then the others in the order in which they began."""
     found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
-    return sorted(found, key=lambda one: (one.iteration is None, one.run_id))
+    parts = sorted((one for one in found if one.part is not None), key=lambda one: one.part or 0)
+    runs = [
+        one.model_copy(update={"sandboxes": (*one.sandboxes, *_leased(parts, one.run_id))})
+        for one in found
+        if one.part is None
+    ]
+    return sorted(runs, key=lambda one: (one.iteration is None, one.run_id))
+
+
+def _leased(parts: Iterable[Now], run_id: str) -> Iterator[Leased]:
+    for part in parts:
+        if part.run_id == run_id:
+            yield from part.sandboxes
 
 
 def _files(lake: Lake) -> dict[str, Now | None]:

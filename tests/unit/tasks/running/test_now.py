@@ -84,6 +84,23 @@ def test_what_killed_runs_left_is_taken_away_and_other_runs_stay(lake: Lake, mon
         assert not lake.blobs.store.exists(file_of("killed"))
 
 
+def test_sandboxes_that_parts_lease_on_other_machines_are_their_runs(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(now, "EVERY_S", 0.02)
+    there = Leased(host="there", process=7, lease=1, environment="fake", task_id="fake/one", seed=1, since=time.time())
+    far = Now(host="there", process=7, heard=time.time(), run_id="one", part=0, sandboxes=(there,))
+    lake.blobs.store.put(file_of("one-0"), far.model_dump_json().encode())
+    with published(lake, "one", "collect"), published(lake, "one", "collect", part=1):
+        until = time.monotonic() + 10
+        while not lake.blobs.store.exists(file_of("one-1")) and time.monotonic() < until:
+            time.sleep(0.02)
+        (found,) = all_now(lake)
+        assert found.part is None
+        assert [(one.host, one.process) for one in found.sandboxes] == [("there", 7)]
+    assert not lake.blobs.store.exists(file_of("one-1"))
+
+
 def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(now, "EVERY_S", 0.02)
     monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
