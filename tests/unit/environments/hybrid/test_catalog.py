@@ -61,6 +61,8 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
         if wanted is None:
             yield f"{path} is still there", replace(done, files={**done.files, path: b"left"})
             yield f"{path} cannot be read", replace(done, files={**done.files, path: None})
+            yield f"{path} was renamed", replace(done, files={**done.files, "kept/elsewhere": one.contents[path]})
+            yield f"{path} may be anywhere", replace(done, whole=False)
             continue
         yield (
             f"{path} is missing",
@@ -149,6 +151,13 @@ def test_the_name_of_a_file_may_be_written_as_find_and_grep_do() -> None:
     assert found is not None
     assert not missed(one, replace(done, files={**done.files, "found.txt": b"./" + found + b"\n"}))
     assert missed(one, replace(done, files={**done.files, "found.txt": b"../" + found}))
+
+
+def test_what_is_gone_may_leave_files_with_something_else_in_them_and_no_copy_of_itself() -> None:
+    goal, start = Goal({"a.txt": None, "b.txt": b"kept"}), {"a.txt": b"gone", "b.txt": b"kept"}
+    for others in ({}, {"list.txt": b"a.txt 4"}):
+        assert not list(misses(goal, start, Snapshot({"b.txt": b"kept", **others})))
+    assert list(misses(goal, start, Snapshot({"b.txt": b"kept", ".a.txt": b"gone"})))
 
 
 def test_an_answer_may_differ_in_case_and_space() -> None:
