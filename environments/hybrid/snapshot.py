@@ -82,7 +82,7 @@ def _same(wanted: bytes | str, found: bytes | None, names: bool = False) -> bool
         lines = _lines(found.decode())
     except UnicodeDecodeError:
         return False
-    return _lines(wanted) == ([line.removeprefix("./") for line in lines] if names else lines)
+    return _lines(wanted) == ([line.removeprefix("/work/").removeprefix("./") for line in lines] if names else lines)
 
 
 def _lines(text: str) -> list[str]:

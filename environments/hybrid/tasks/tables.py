@@ -45,7 +45,7 @@ def _sum(chance: random.Random) -> Instance:
 
 @template("mean", 'Write the mean of the column "price" of "{}", with two decimals, into "result.txt".', "medium", 8)
 def _mean(chance: random.Random) -> Instance:
-    rows = _sales(chance, 8)
+    rows = _sales(chance, 7)  # no mean of seven lies halfway between two decimals, where there are two roundings
     goal = Goal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
     return _made((SALES,), goal, _awk('NR>1{s+=$5}END{printf "%.2f\\n",s/(NR-1)}', "result.txt"), rows)
 
@@ -110,7 +110,10 @@ def _group(chance: random.Random) -> Instance:
 
 
 @template(
-    "no-copies", 'Some rows of "{}" stand there twice. Write each once, in order, into "result.csv".', "medium", 8
+    "no-copies",
+    'Some rows of "{}" stand there twice. Write it without their second copies, else as it is, into "result.csv".',
+    "medium",
+    8,
 )
 def _no_copies(chance: random.Random) -> Instance:
     rows = _sales(chance, 8)

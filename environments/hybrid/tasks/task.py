@@ -50,7 +50,7 @@ class Goal:
     links within the jail's disks, too; None: nothing is there, neither a link nor what cannot be read,
     and what was there stands nowhere else in `/work` either."""
     names: tuple[str, ...] = ()
-    """Those of `files` whose lines name files: `./` before a name makes no difference."""
+    """Those of `files` whose lines name files: `./` or `/work/` before a name makes no difference."""
     folders: tuple[str, ...] = ()
     """Folders that are there."""
     executable: tuple[str, ...] = ()

@@ -286,6 +286,25 @@ def test_a_result_may_be_a_link_to_a_file_of_the_jail_and_what_is_to_be_copied_o
     leased("files-copy", copied)
 
 
+def test_an_archive_may_be_unpacked_in_two_steps_and_a_name_found_be_absolute() -> None:
+    async def unpacked(sandbox: HybridSandbox) -> None:
+        name, folder = map(str, sandbox.instance.words)
+        await sandbox.perform(act.Terminal(command=f"gunzip {name}; mkdir {folder}"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+        await sandbox.perform(act.Terminal(command=f"tar xf {name.removesuffix('.gz')} -C {folder}"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    async def found(sandbox: HybridSandbox) -> None:
+        (word,) = sandbox.instance.words
+        await sandbox.perform(act.Terminal(command=f"grep {word} $PWD/*.txt > found.txt"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "the line is no name"
+        await sandbox.perform(act.Terminal(command=f"rm found.txt; grep -l {word} $PWD/*.txt > found.txt"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    leased("files-unpack", unpacked)
+    leased("files-find-word", found)
+
+
 def test_one_script_may_be_run_and_not_all_of_them() -> None:
     async def work(sandbox: HybridSandbox) -> None:
         (name,) = sandbox.instance.words

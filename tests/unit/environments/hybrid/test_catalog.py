@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
 from environments.hybrid.tasks.task import Goal, Instance
 from environments.hybrid.web import HOME
 
-SEEDS = range(8)
+SEEDS, MANY = range(8), range(500)
 
 
 def begun(one: Instance) -> Snapshot:
@@ -70,7 +71,7 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
         )
         yield f"{path} has more in it", replace(done, files={**done.files, path: encoded(wanted) + b"more\n"})
         yield f"{path} is no plain file", replace(done, files={**done.files, path: None})
-    for path in set(one.files) - set(goal.files) - {trial.path for trial in goal.trials}:
+    for path in set(one.files) - set(goal.files) - set(goal.free) - {trial.path for trial in goal.trials}:
         yield f"{path} is lost", replace(done, files={key: value for key, value in done.files.items() if key != path})
         yield f"{path} was touched", replace(done, files={**done.files, path: one.contents[path] + b"!"})
         if goal.executable and path not in goal.executable:
@@ -93,6 +94,12 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
     for trial in goal.trials:
         yield "nothing was answered", replace(done, answers={})
         yield "one answer is wrong", replace(done, answers={trial.path: (*done.answers[trial.path][:-1], "no")})
+
+
+def rows_of(one: Instance) -> list[list[str]]:
+    """Of its one table, without the header."""
+    (content,) = one.contents.values()
+    return [line.split(",") for line in content.decode().splitlines()[1:]]
 
 
 def missed(one: Instance, now: Snapshot) -> list[str]:
@@ -149,8 +156,25 @@ def test_the_name_of_a_file_may_be_written_as_find_and_grep_do() -> None:
     done = reached(one)
     found = done.files["found.txt"]
     assert found is not None
-    assert not missed(one, replace(done, files={**done.files, "found.txt": b"./" + found + b"\n"}))
-    assert missed(one, replace(done, files={**done.files, "found.txt": b"../" + found}))
+    for folder in (b"./", b"/work/"):
+        assert not missed(one, replace(done, files={**done.files, "found.txt": folder + found + b"\n"}))
+    for folder in (b"../", b"/tmp/", b"work/"):
+        assert missed(one, replace(done, files={**done.files, "found.txt": folder + found}))
+
+
+def test_the_mean_is_the_same_however_halves_are_rounded() -> None:
+    for seed in MANY:
+        _, one = TEMPLATES["tables-mean"].instance("tables-mean", seed)
+        prices = [int(row[4]) for row in rows_of(one)]
+        mean, wanted = Decimal(sum(prices)) / len(prices), Decimal(str(one.goal.files["result.txt"]))
+        assert {mean.quantize(wanted, how) for how in (ROUND_HALF_UP, ROUND_HALF_DOWN, ROUND_HALF_EVEN)} == {wanted}
+
+
+def test_an_archive_that_is_unpacked_may_be_gone_and_what_was_in_it_may_not() -> None:
+    _, one = TEMPLATES["files-unpack"].instance("files-unpack", 1)
+    unpacked = {path: content for path, content in reached(one).files.items() if path not in one.files}
+    assert not missed(one, replace(reached(one), files={**unpacked, "bundle.tar": b"tar"}))
+    assert missed(one, replace(reached(one), files={"bundle.tar": b"tar"}))
 
 
 def test_what_is_gone_may_leave_files_with_something_else_in_them_and_no_copy_of_itself() -> None:
