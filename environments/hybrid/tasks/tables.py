@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from environments.hybrid.tasks.task import Family, Goal, Instance
-from environments.hybrid.tasks.words import CITIES, REGIONS, csv, lines, person, words
+from environments.hybrid.tasks.words import CITIES, REGIONS, csv, limit, lines, person, words
 from schemas.action import Terminal, WriteFile
 
 FAMILY = Family("tables")
@@ -15,9 +15,11 @@ Row = tuple[int, str, str, int, int]
 
 
 def _sales(chance: random.Random, count: int = 14) -> list[Row]:
-    """Ids and prices are different, so that every order and every largest one is clear."""
+    """Ids and prices are different, so that every order and every largest one is clear; some prices have two digits and
+    some three, so that their order is not that of their texts."""
     products = words(chance, 5)
-    prices = chance.sample(range(5, 120), count)
+    prices = [*chance.sample(range(20, 100), count - 2), *chance.sample(range(100, 200), 2)]
+    chance.shuffle(prices)
     return [
         (101 + at, chance.choice(products), chance.choice(REGIONS), chance.randint(1, 9), price)
         for at, price in enumerate(prices)
@@ -61,9 +63,10 @@ def _highest(chance: random.Random) -> Instance:
     "filter", 'Write the rows of "sales.csv" whose price is above {}, with the header, into "result.csv".', "medium", 8
 )
 def _filter(chance: random.Random) -> Instance:
-    rows, limit = _sales(chance), chance.randint(30, 80)
-    kept = [row for row in rows if row[4] > limit]
-    return _made((limit,), _table(kept), _awk(f"NR==1||$5>{limit}"), rows)
+    rows = _sales(chance)
+    least = limit(chance, [row[4] for row in rows])
+    kept = [row for row in rows if row[4] > least]
+    return _made((least,), _table(kept), _awk(f"NR==1||$5>{least}"), rows)
 
 
 @template(

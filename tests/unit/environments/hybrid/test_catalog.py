@@ -1,16 +1,20 @@
 """The catalog of hybrid tasks, without a browser or a shell: what a goal takes for reached, and what not."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from itertools import product
 from typing import Any
 
 import pytest
 
 from environments.hybrid.snapshot import Snapshot, misses
 from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
+from environments.hybrid.tasks.tables import HEADER
 from environments.hybrid.tasks.task import Goal, Instance
-from environments.hybrid.web import HOME
+from environments.hybrid.tasks.words import csv
+from environments.hybrid.web import HOME, Download
 
 SEEDS, MANY = range(8), range(500)
 
@@ -143,6 +147,60 @@ def test_a_program_fails_a_case_that_its_tests_show_and_the_way_s_passes_all(nam
         assert answers(one, trial)[:3] != right[:3], f"seed {seed}: its tests pass already"
         (written,) = [move for move in one.script if getattr(move, "type", "") == "write_file"]
         assert answers(one, trial, written.content.encode()) == right
+
+
+def lines_with_the_word(one: Instance) -> str:
+    word, name = map(str, one.words)
+    return str(sum(word in line.split() for line in one.contents[name].decode().splitlines()))
+
+
+def first_of_each_line(one: Instance) -> str:
+    name, new, old = map(str, one.words)
+    rows = one.contents[name].decode().splitlines()
+    return "".join(re.sub(rf"\b{old}\b", new, row, count=1) + "\n" for row in rows)
+
+
+def the_limit_too(one: Instance) -> str:
+    return csv(HEADER, [row for row in rows_of(one) if int(row[4]) >= int(str(one.words[0]))])
+
+
+def the_limit_too_downloaded(one: Instance) -> str:
+    (given,) = [block for block in one.web[HOME].blocks if isinstance(block, Download)]
+    header, *rows = [line.split(",") for line in given.content.decode().splitlines()]
+    return csv(header, [row for row in rows if int(row[1]) >= int(str(one.words[0]))])
+
+
+def by_the_text_of_the_price(one: Instance) -> str:
+    return csv(HEADER, sorted(rows_of(one), key=lambda row: row[4], reverse=one.words == ("highest",)))
+
+
+def by_id(one: Instance) -> str:
+    return csv(HEADER, sorted({tuple(row) for row in rows_of(one)}))
+
+
+WRONG = {
+    "text-count-word": lines_with_the_word,
+    "text-replace": first_of_each_line,
+    "tables-filter": the_limit_too,
+    "tables-sort": by_the_text_of_the_price,
+    "tables-no-copies": by_id,
+    "web-filter-upload": the_limit_too_downloaded,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_program_that_is_nearly_right_is_wrong_with_every_seed(name: str) -> None:
+    for seed in MANY:
+        _, one = TEMPLATES[name].instance(name, seed)
+        (wanted,) = (one.goal.files or one.goal.uploads).values()
+        assert isinstance(wanted, str) and WRONG[name](one) != wanted, f"seed {seed}"
+
+
+def test_what_is_above_a_limit_is_neither_all_nor_nothing() -> None:
+    for name, seed in product(("tables-filter", "web-filter-upload"), MANY):
+        _, one = TEMPLATES[name].instance(name, seed)
+        (wanted,) = (one.goal.files or one.goal.uploads).values()
+        assert 3 <= len(str(wanted).splitlines()) < (9 if name.startswith("web") else 14)
 
 
 def test_a_text_may_lack_its_last_line_s_end_and_bytes_may_not() -> None:
