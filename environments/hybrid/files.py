@@ -9,8 +9,8 @@ jail, so that nothing is read or written there that the jail itself could not.
 import ctypes
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -18,6 +18,7 @@ from typing import TypeVar
 MOST_BYTES = 1 << 20
 MOST_ENTRIES = 400
 DEEPEST = 8
+_MOST_PARTS = 4 * DEEPEST
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -105,6 +106,18 @@ class Files:
                 return Seen(folder=stat.S_ISDIR(about.st_mode))
             content = _content(file, most) if about.st_size <= most else None
             return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
+
+    def paths(self) -> list[str] | None:
+        """Of all that stands here, at any depth, folders and their inside too, whatever the rights to it; None where it
+        cannot be told: it is more than `MOST_ENTRIES`, or deeper than a path may be, or changes meanwhile."""
+        found: list[str] = []
+        with self._acting(), suppress(OSError), closing(_below(self._root)) as below:
+            for path in below:
+                if len(found) == MOST_ENTRIES or path.count("/") >= _MOST_PARTS:
+                    return None
+                found.append(path)
+            return found
+        return None
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Writes a file, with the folders that it needs; raises OSError if that is not possible."""
@@ -198,9 +211,19 @@ def relative(path: str, folder: str = "") -> str:
 
 def _parts(path: str, empty: bool = False) -> list[str]:
     parts = [part for part in path.split("/") if part]
-    if ".." in parts or "." in parts or "\0" in path or not (parts or empty) or len(parts) > 4 * DEEPEST:
+    if ".." in parts or "." in parts or "\0" in path or not (parts or empty) or len(parts) > _MOST_PARTS:
         raise OSError(f"{path[:80]!r} is no path")
     return parts
+
+
+def _below(folder: int, above: str = "") -> Generator[str]:
+    """The paths of all that stands in a folder, and in those in it."""
+    with _lent(folder, stat.S_IRUSR | stat.S_IXUSR):
+        for name in os.listdir(f"/proc/self/fd/{folder}"):
+            yield f"{above}{name}"
+            with _handle(name, folder, 0) as handle:
+                if stat.S_ISDIR(os.fstat(handle).st_mode):
+                    yield from _below(handle, f"{above}{name}/")
 
 
 @contextmanager

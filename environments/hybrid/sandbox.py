@@ -95,10 +95,12 @@ class HybridSandbox(BrowserSandbox):
         """What it holds now, as far as the task asks; programs are asked once for each of their versions."""
         workspace, goal, begun = self.workspace, self.instance.goal, self.instance.contents
         files, programs = workspace.files, [trial.path for trial in goal.trials]
-        seen = {path: files.seen(path) for path in {*goal.files, *begun, *programs, *goal.folders, *goal.executable}}
+        named = {*goal.files, *begun, *programs, *goal.folders, *goal.executable}
+        others = files.paths() if None in goal.files.values() else []
+        seen = {path: files.seen(path) for path in named.union(others or ())}
         contents = {path: one.content for path, one in seen.items() if one}
         for path, one in seen.items():
-            if one and one.link is not None and isinstance(goal.files.get(path), str):
+            if one and one.link is not None and (path not in named or isinstance(goal.files.get(path), str)):
                 contents[path] = self._linked(f"{WORK}/{path}")
         for trial in goal.trials:
             if contents.get(trial.path) is None:
@@ -109,6 +111,7 @@ class HybridSandbox(BrowserSandbox):
                 self._tried[trial.path] = sources, await answers_of(trial, sources, self._jail_limits)
         return Snapshot(
             files=contents,
+            whole=others is not None,
             folders=frozenset(path for path, one in seen.items() if one and one.folder),
             executable=frozenset(path for path, one in seen.items() if one and one.executable),
             uploads=workspace.uploads,

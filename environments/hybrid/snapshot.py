@@ -13,8 +13,10 @@ class Snapshot:
     """What is there."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """By path, all that stands where a goal or the beginning name a file: what is in it, or None of what is no plain
-    file, or too large. What is not in here is not there."""
+    """By path, all that stands where a goal or the beginning name a file, and anywhere at all if the goal wants one to
+    be gone: what is in it, or None of what is no plain file, or too large. What is not in here is not there."""
+    whole: bool = True
+    """Whether all that was to be looked at could be."""
     folders: frozenset[str] = frozenset()
     executable: frozenset[str] = frozenset()
     """Files of the goal or of the beginning that may be run."""
@@ -39,6 +41,12 @@ def misses(goal: Goal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[st
             yield f"{path} is there"
         if wanted is not None and not _same(wanted, now.files.get(path), path in goal.names):
             yield f"{path} is not as asked"
+    gone = {begun[path] for path, wanted in goal.files.items() if wanted is None and path in begun}
+    for path in now.files.keys() - begun.keys() - goal.files.keys():
+        if now.files[path] in gone:
+            yield f"{path} is what was to be gone"
+    if gone and not now.whole:
+        yield "there is too much to tell whether it is gone"
     programs = {trial.path for trial in goal.trials}
     for path, content in begun.items():
         if path not in goal.files and path not in goal.free and path not in programs and now.files.get(path) != content:
@@ -74,7 +82,7 @@ def _same(wanted: bytes | str, found: bytes | None, names: bool = False) -> bool
         lines = _lines(found.decode())
     except UnicodeDecodeError:
         return False
-    return _lines(wanted) == ([line.removeprefix("./") for line in lines] if names else lines)
+    return _lines(wanted) == ([line.removeprefix("/work/").removeprefix("./") for line in lines] if names else lines)
 
 
 def _lines(text: str) -> list[str]:

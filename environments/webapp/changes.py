@@ -8,6 +8,7 @@ some changes, lets some others happen (`*` in a path stands for anything), and e
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from html import unescape
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -33,13 +34,22 @@ class Match(_Part):
     """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
     starts: str = ""
     """How its text begins."""
+    says: str | None = None
+    """Its whole text, but for tags and white space; what is not there says nothing."""
+    length: int | None = None
+    """How many items are in it; in what is not there are none."""
 
     def holds(self, value: Any) -> bool:
         """Whether a value is like that."""
+        value = "" if value is None or value is ABSENT else value
+        if self.says is not None and _text(value) != _text(self.says):
+            return False
+        if self.length is not None and _length(value) != self.length:
+            return False
         if isinstance(value, list):
             return all(one in value for one in self.contains)
-        words = _words(value)
-        return words.startswith(self.starts.casefold()) and all(_words(one) in words for one in self.contains)
+        words = _text(value).casefold()
+        return words.startswith(self.starts.casefold()) and all(_text(one).casefold() in words for one in self.contains)
 
 
 class Want(_Part):
@@ -161,17 +171,23 @@ def _field(value: Any, path: str) -> Any:
 
 
 def _like(value: Any, want: JsonValue | Match) -> bool:
-    if value is ABSENT:
-        return False
     if isinstance(want, Match):
         return want.holds(value)
+    if value is ABSENT:
+        return False
     if isinstance(want, str) and isinstance(value, str):
         return " ".join(value.split()) == " ".join(want.split())
     return _same(value, want)
 
 
-def _words(value: Any) -> str:
-    return " ".join(re.sub(r"<[^>]*>|&nbsp;", " ", str(value)).casefold().split())
+def _text(value: Any) -> str:
+    """A value's text without tags, with one space where there is white space."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", str(value))).split())
+
+
+def _length(value: Any) -> int | None:
+    """How many items a list has; what else there is has no number of them, but for nothing."""
+    return len(cast(list[Any], value)) if isinstance(value, list) else 0 if value == "" else None
 
 
 def _edited(value: Any, path: Sequence[str], edit: Edit) -> Any:

@@ -80,7 +80,7 @@ TASKS: Mapping[str, DesktopTask] = {
     ),
     "rename-all": DesktopTask(
         TaskEntry(
-            instruction="Rename every file that ends with .txt so that it ends with .md.",
+            instruction="Rename every file that ends with .txt: put .md in the place of .txt.",
             tags=("desktop", "terminal"),
             max_steps=10,
         ),

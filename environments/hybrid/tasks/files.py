@@ -101,7 +101,8 @@ def _unpack(chance: random.Random) -> Instance:
             about.size = len(content)
             tar.addfile(about, io.BytesIO(content.encode()))
     script = (Terminal(command=f"mkdir {folder}"), Terminal(command=f"tar xzf bundle.tar.gz -C {folder}"))
-    goal = Goal({f"{folder}/{name}": content.encode() for name, content in inside.items()})
+    unpacked = {f"{folder}/{name}": content.encode() for name, content in inside.items()}
+    goal = Goal(unpacked, free=("bundle.tar.gz",))  # gunzip puts a file without .gz in its place
     return Instance(("bundle.tar.gz", folder), goal, script, {"bundle.tar.gz": stream.getvalue()})
 
 

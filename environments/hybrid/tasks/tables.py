@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from environments.hybrid.tasks.task import Family, Goal, Instance
-from environments.hybrid.tasks.words import CITIES, REGIONS, csv, lines, person, words
+from environments.hybrid.tasks.words import CITIES, REGIONS, csv, limit, lines, person, words
 from schemas.action import Terminal, WriteFile
 
 FAMILY = Family("tables")
@@ -15,9 +15,11 @@ Row = tuple[int, str, str, int, int]
 
 
 def _sales(chance: random.Random, count: int = 14) -> list[Row]:
-    """Ids and prices are different, so that every order and every largest one is clear."""
+    """Ids and prices are different, so that every order and every largest one is clear; some prices have two digits and
+    some three, so that their order is not that of their texts."""
     products = words(chance, 5)
-    prices = chance.sample(range(5, 120), count)
+    prices = [*chance.sample(range(20, 100), count - 2), *chance.sample(range(100, 200), 2)]
+    chance.shuffle(prices)
     return [
         (101 + at, chance.choice(products), chance.choice(REGIONS), chance.randint(1, 9), price)
         for at, price in enumerate(prices)
@@ -45,7 +47,7 @@ def _sum(chance: random.Random) -> Instance:
 
 @template("mean", 'Write the mean of the column "price" of "{}", with two decimals, into "result.txt".', "medium", 8)
 def _mean(chance: random.Random) -> Instance:
-    rows = _sales(chance, 8)
+    rows = _sales(chance, 7)  # no mean of seven lies halfway between two decimals, where there are two roundings
     goal = Goal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
     return _made((SALES,), goal, _awk('NR>1{s+=$5}END{printf "%.2f\\n",s/(NR-1)}', "result.txt"), rows)
 
@@ -61,9 +63,10 @@ def _highest(chance: random.Random) -> Instance:
     "filter", 'Write the rows of "sales.csv" whose price is above {}, with the header, into "result.csv".', "medium", 8
 )
 def _filter(chance: random.Random) -> Instance:
-    rows, limit = _sales(chance), chance.randint(30, 80)
-    kept = [row for row in rows if row[4] > limit]
-    return _made((limit,), _table(kept), _awk(f"NR==1||$5>{limit}"), rows)
+    rows = _sales(chance)
+    least = limit(chance, [row[4] for row in rows])
+    kept = [row for row in rows if row[4] > least]
+    return _made((least,), _table(kept), _awk(f"NR==1||$5>{least}"), rows)
 
 
 @template(
@@ -110,7 +113,10 @@ def _group(chance: random.Random) -> Instance:
 
 
 @template(
-    "no-copies", 'Some rows of "{}" stand there twice. Write each once, in order, into "result.csv".', "medium", 8
+    "no-copies",
+    'Some rows of "{}" stand there twice. Write it without their second copies, else as it is, into "result.csv".',
+    "medium",
+    8,
 )
 def _no_copies(chance: random.Random) -> Instance:
     rows = _sales(chance, 8)

@@ -47,9 +47,10 @@ class Goal:
 
     files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
     """By path: bytes exactly, in a plain file; text, but for space at the ends of lines and of the file, and through
-    links within the jail's disks, too; None: nothing is there, neither a link nor what cannot be read."""
+    links within the jail's disks, too; None: nothing is there, neither a link nor what cannot be read,
+    and what was there stands nowhere else in `/work` either."""
     names: tuple[str, ...] = ()
-    """Those of `files` whose lines name files: `./` before a name makes no difference."""
+    """Those of `files` whose lines name files: `./` or `/work/` before a name makes no difference."""
     folders: tuple[str, ...] = ()
     """Folders that are there."""
     executable: tuple[str, ...] = ()

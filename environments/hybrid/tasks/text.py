@@ -12,6 +12,15 @@ template = FAMILY.template
 OUT = "result.txt"
 
 
+def _twice(chance: random.Random, low: int, high: int) -> tuple[str, str]:
+    """A word, and a text with a line in which it stands twice: whoever looks at lines only misses one of them."""
+    each = text(chance, low, high).splitlines()
+    at = chance.randrange(len(each))
+    word = chance.choice(each[at].split())
+    each[at] += f" {chance.choice(WORDS)} {word}"
+    return word, lines(each)
+
+
 @template("count-lines", 'Write the number of lines of "{}" into "result.txt".', "medium", 8)
 def _count_lines(chance: random.Random) -> Instance:
     name, content = f"{chance.choice(WORDS)}.txt", text(chance, 12, 40)
@@ -21,8 +30,7 @@ def _count_lines(chance: random.Random) -> Instance:
 
 @template("count-word", 'How often does the word "{}" stand in "{}"? Write the number into "result.txt".', "medium", 8)
 def _count_word(chance: random.Random) -> Instance:
-    content = text(chance, 20, 40)
-    word = chance.choice(content.split())
+    word, content = _twice(chance, 20, 40)
     command = f"grep -ow {word} story.txt | wc -l > {OUT}"
     return Instance((word, "story.txt"), Goal({OUT: str(content.split().count(word))}), (Terminal(command=command),),
                     {"story.txt": content})  # fmt: skip
@@ -31,8 +39,7 @@ def _count_word(chance: random.Random) -> Instance:
 @template("replace", 'In "{}", put "{}" in the place of every "{}".', "medium", 8)
 def _replace(chance: random.Random) -> Instance:
     new, name = f"X{chance.randint(100, 999)}", f"{chance.choice(WORDS)}.txt"
-    content = text(chance, 8, 14)
-    old = chance.choice(content.split())
+    old, content = _twice(chance, 8, 14)
     script = (Terminal(command=f"sed -i 's/\\b{old}\\b/{new}/g' {name}"),)
     wanted = lines(" ".join(new if word == old else word for word in line.split()) for line in content.splitlines())
     return Instance((name, new, old), Goal({name: wanted}), script, {name: content})

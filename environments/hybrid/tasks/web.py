@@ -3,7 +3,7 @@
 import random
 
 from environments.hybrid.tasks.task import ClickOn, Family, Goal, Instance
-from environments.hybrid.tasks.words import CITIES, FAMILIES, csv, lines, text, words
+from environments.hybrid.tasks.words import CITIES, FAMILIES, csv, limit, lines, text, words
 from environments.hybrid.web import HOME, Block, Download, Link, Upload, Web, WebPage
 from environments.hybrid.workspace import DOWNLOADS
 from schemas.action import Finished, Navigate, Terminal, WriteFile
@@ -134,7 +134,7 @@ def _price_list(chance: random.Random) -> Instance:
 
 
 def _orders(chance: random.Random) -> list[tuple[str, int]]:
-    return [(name, chance.randint(1, 40)) for name in words(chance, 9)]
+    return list(zip(words(chance, 9), chance.sample(range(1, 41), 9), strict=True))
 
 
 def _worked(chance: random.Random, name: str, content: str, form: str) -> Web:
@@ -165,15 +165,16 @@ def _sum_upload(chance: random.Random) -> Instance:
     14,
 )
 def _filter_upload(chance: random.Random) -> Instance:
-    rows, limit, form = _orders(chance), chance.randint(8, 25), chance.choice(("Results", "Large orders"))
-    wanted = csv(("name", "count"), [row for row in rows if row[1] > limit])
+    rows, form = _orders(chance), chance.choice(("Results", "Large orders"))
+    least = limit(chance, [count for _, count in rows])
+    wanted = csv(("name", "count"), [row for row in rows if row[1] > least])
     script = (
         ClickOn("Download orders.csv"),
-        Terminal(command=f"cd {DOWNLOADS} && awk -F, 'NR==1||$2>{limit}' orders.csv > large.csv"),
+        Terminal(command=f"cd {DOWNLOADS} && awk -F, 'NR==1||$2>{least}' orders.csv > large.csv"),
         ClickOn("large.csv"), ClickOn("browser"), ClickOn(f"Upload {DOWNLOADS}/large.csv to {form}"),
     )  # fmt: skip
     web = _worked(chance, "orders.csv", csv(("name", "count"), rows), form)
-    return Instance((limit, form), Goal(uploads={form: wanted}), script, web=web)
+    return Instance((least, form), Goal(uploads={form: wanted}), script, web=web)
 
 
 @template("sort-upload", 'Download "names.txt", sort its lines, and upload the sorted file to "{}".', "hard", 14)

@@ -80,6 +80,11 @@ def person(chance: random.Random) -> str:
     return f"{chance.choice(PEOPLE)} {chance.choice(FAMILIES)}"
 
 
+def limit(chance: random.Random, numbers: Iterable[int]) -> int:
+    """One of these numbers, with some below it and some above: what is above it is not what is not below it."""
+    return chance.choice(sorted(set(numbers))[2:-2])
+
+
 def csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table as CSV; no cell holds a comma."""
     return lines(",".join(map(str, row)) for row in (header, *rows))

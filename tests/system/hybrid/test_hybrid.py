@@ -229,6 +229,35 @@ def test_what_is_only_hidden_is_not_gone(template: str) -> None:
     leased(template, work)
 
 
+KEEPS = {
+    "under another name": "mv {0} kept-{0}",
+    "hidden": "mv {0} .kept-{0}",
+    "in a folder that cannot be read": "mkdir -p kept/in; mv {0} kept/in/; chmod 000 kept",
+    "behind a link": "mv {0} /tmp/{0}; ln -s /tmp/{0} kept-{0}",
+    "by another of its names": "ln {0} kept-{0}; rm {0}",
+    "below more folders than are looked through": "cd /work; d=$(printf 'kept/%.0s' {{1..40}}); mkdir -p $d; mv {0} $d",
+}
+
+
+@pytest.mark.parametrize("template", DELETING)
+def test_what_is_kept_elsewhere_is_not_gone(template: str) -> None:
+    async def work(sandbox: HybridSandbox) -> None:
+        goal, contents, (path, *rest) = sandbox.instance.goal, sandbox.instance.contents, absent(sandbox)
+        for made, wanted in goal.files.items():
+            if isinstance(wanted, bytes):
+                sandbox.workspace.files.write(made, wanted)
+        await sandbox.perform(act.Terminal(command=f"md5sum * > sums; rm -f {' '.join(rest)}"))
+        for how, command in KEEPS.items():
+            await sandbox.perform(act.Terminal(command=command.format(path)))
+            assert await sandbox.verify(REWARD) == Outcome(False, 0.0), how
+            await sandbox.perform(act.Terminal(command="cd /work; chmod -R u+rwX .; rm -rf kept* .kept*"))
+            sandbox.workspace.files.write(path, contents[path])
+        await sandbox.perform(act.Terminal(command=f"rm {path}"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0), "it is gone, and what was noted on the way is not it"
+
+    leased(template, work)
+
+
 def test_these_are_all_tasks_in_which_a_file_is_to_be_gone() -> None:
     goals = {name: one.instance(name, 1)[1].goal for name, one in TEMPLATES.items()}
     assert {name for name, goal in goals.items() if None in goal.files.values()} == set(DELETING)
@@ -255,6 +284,25 @@ def test_a_result_may_be_a_link_to_a_file_of_the_jail_and_what_is_to_be_copied_o
     leased("text-sort", result)
     leased("text-sort", kept)
     leased("files-copy", copied)
+
+
+def test_an_archive_may_be_unpacked_in_two_steps_and_a_name_found_be_absolute() -> None:
+    async def unpacked(sandbox: HybridSandbox) -> None:
+        name, folder = map(str, sandbox.instance.words)
+        await sandbox.perform(act.Terminal(command=f"gunzip {name}; mkdir {folder}"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0)
+        await sandbox.perform(act.Terminal(command=f"tar xf {name.removesuffix('.gz')} -C {folder}"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    async def found(sandbox: HybridSandbox) -> None:
+        (word,) = sandbox.instance.words
+        await sandbox.perform(act.Terminal(command=f"grep {word} $PWD/*.txt > found.txt"))
+        assert await sandbox.verify(REWARD) == Outcome(False, 0.0), "the line is no name"
+        await sandbox.perform(act.Terminal(command=f"rm found.txt; grep -l {word} $PWD/*.txt > found.txt"))
+        assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
+
+    leased("files-unpack", unpacked)
+    leased("files-find-word", found)
 
 
 def test_one_script_may_be_run_and_not_all_of_them() -> None:

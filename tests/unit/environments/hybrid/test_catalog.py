@@ -1,17 +1,22 @@
 """The catalog of hybrid tasks, without a browser or a shell: what a goal takes for reached, and what not."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from itertools import product
 from typing import Any
 
 import pytest
 
 from environments.hybrid.snapshot import Snapshot, misses
 from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
+from environments.hybrid.tasks.tables import HEADER
 from environments.hybrid.tasks.task import Goal, Instance
-from environments.hybrid.web import HOME
+from environments.hybrid.tasks.words import csv
+from environments.hybrid.web import HOME, Download
 
-SEEDS = range(8)
+SEEDS, MANY = range(8), range(500)
 
 
 def begun(one: Instance) -> Snapshot:
@@ -61,6 +66,8 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
         if wanted is None:
             yield f"{path} is still there", replace(done, files={**done.files, path: b"left"})
             yield f"{path} cannot be read", replace(done, files={**done.files, path: None})
+            yield f"{path} was renamed", replace(done, files={**done.files, "kept/elsewhere": one.contents[path]})
+            yield f"{path} may be anywhere", replace(done, whole=False)
             continue
         yield (
             f"{path} is missing",
@@ -68,7 +75,7 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
         )
         yield f"{path} has more in it", replace(done, files={**done.files, path: encoded(wanted) + b"more\n"})
         yield f"{path} is no plain file", replace(done, files={**done.files, path: None})
-    for path in set(one.files) - set(goal.files) - {trial.path for trial in goal.trials}:
+    for path in set(one.files) - set(goal.files) - set(goal.free) - {trial.path for trial in goal.trials}:
         yield f"{path} is lost", replace(done, files={key: value for key, value in done.files.items() if key != path})
         yield f"{path} was touched", replace(done, files={**done.files, path: one.contents[path] + b"!"})
         if goal.executable and path not in goal.executable:
@@ -91,6 +98,12 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
     for trial in goal.trials:
         yield "nothing was answered", replace(done, answers={})
         yield "one answer is wrong", replace(done, answers={trial.path: (*done.answers[trial.path][:-1], "no")})
+
+
+def rows_of(one: Instance) -> list[list[str]]:
+    """Of its one table, without the header."""
+    (content,) = one.contents.values()
+    return [line.split(",") for line in content.decode().splitlines()[1:]]
 
 
 def missed(one: Instance, now: Snapshot) -> list[str]:
@@ -136,6 +149,60 @@ def test_a_program_fails_a_case_that_its_tests_show_and_the_way_s_passes_all(nam
         assert answers(one, trial, written.content.encode()) == right
 
 
+def lines_with_the_word(one: Instance) -> str:
+    word, name = map(str, one.words)
+    return str(sum(word in line.split() for line in one.contents[name].decode().splitlines()))
+
+
+def first_of_each_line(one: Instance) -> str:
+    name, new, old = map(str, one.words)
+    rows = one.contents[name].decode().splitlines()
+    return "".join(re.sub(rf"\b{old}\b", new, row, count=1) + "\n" for row in rows)
+
+
+def the_limit_too(one: Instance) -> str:
+    return csv(HEADER, [row for row in rows_of(one) if int(row[4]) >= int(str(one.words[0]))])
+
+
+def the_limit_too_downloaded(one: Instance) -> str:
+    (given,) = [block for block in one.web[HOME].blocks if isinstance(block, Download)]
+    header, *rows = [line.split(",") for line in given.content.decode().splitlines()]
+    return csv(header, [row for row in rows if int(row[1]) >= int(str(one.words[0]))])
+
+
+def by_the_text_of_the_price(one: Instance) -> str:
+    return csv(HEADER, sorted(rows_of(one), key=lambda row: row[4], reverse=one.words == ("highest",)))
+
+
+def by_id(one: Instance) -> str:
+    return csv(HEADER, sorted({tuple(row) for row in rows_of(one)}))
+
+
+WRONG = {
+    "text-count-word": lines_with_the_word,
+    "text-replace": first_of_each_line,
+    "tables-filter": the_limit_too,
+    "tables-sort": by_the_text_of_the_price,
+    "tables-no-copies": by_id,
+    "web-filter-upload": the_limit_too_downloaded,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_program_that_is_nearly_right_is_wrong_with_every_seed(name: str) -> None:
+    for seed in MANY:
+        _, one = TEMPLATES[name].instance(name, seed)
+        (wanted,) = (one.goal.files or one.goal.uploads).values()
+        assert isinstance(wanted, str) and WRONG[name](one) != wanted, f"seed {seed}"
+
+
+def test_what_is_above_a_limit_is_neither_all_nor_nothing() -> None:
+    for name, seed in product(("tables-filter", "web-filter-upload"), MANY):
+        _, one = TEMPLATES[name].instance(name, seed)
+        (wanted,) = (one.goal.files or one.goal.uploads).values()
+        assert 3 <= len(str(wanted).splitlines()) < (9 if name.startswith("web") else 14)
+
+
 def test_a_text_may_lack_its_last_line_s_end_and_bytes_may_not() -> None:
     assert not list(misses(Goal({"a": "one\ntwo\n"}), {}, Snapshot({"a": b"one \ntwo"})))
     assert list(misses(Goal({"a": b"one\n"}), {}, Snapshot({"a": b"one"})))
@@ -147,8 +214,32 @@ def test_the_name_of_a_file_may_be_written_as_find_and_grep_do() -> None:
     done = reached(one)
     found = done.files["found.txt"]
     assert found is not None
-    assert not missed(one, replace(done, files={**done.files, "found.txt": b"./" + found + b"\n"}))
-    assert missed(one, replace(done, files={**done.files, "found.txt": b"../" + found}))
+    for folder in (b"./", b"/work/"):
+        assert not missed(one, replace(done, files={**done.files, "found.txt": folder + found + b"\n"}))
+    for folder in (b"../", b"/tmp/", b"work/"):
+        assert missed(one, replace(done, files={**done.files, "found.txt": folder + found}))
+
+
+def test_the_mean_is_the_same_however_halves_are_rounded() -> None:
+    for seed in MANY:
+        _, one = TEMPLATES["tables-mean"].instance("tables-mean", seed)
+        prices = [int(row[4]) for row in rows_of(one)]
+        mean, wanted = Decimal(sum(prices)) / len(prices), Decimal(str(one.goal.files["result.txt"]))
+        assert {mean.quantize(wanted, how) for how in (ROUND_HALF_UP, ROUND_HALF_DOWN, ROUND_HALF_EVEN)} == {wanted}
+
+
+def test_an_archive_that_is_unpacked_may_be_gone_and_what_was_in_it_may_not() -> None:
+    _, one = TEMPLATES["files-unpack"].instance("files-unpack", 1)
+    unpacked = {path: content for path, content in reached(one).files.items() if path not in one.files}
+    assert not missed(one, replace(reached(one), files={**unpacked, "bundle.tar": b"tar"}))
+    assert missed(one, replace(reached(one), files={"bundle.tar": b"tar"}))
+
+
+def test_what_is_gone_may_leave_files_with_something_else_in_them_and_no_copy_of_itself() -> None:
+    goal, start = Goal({"a.txt": None, "b.txt": b"kept"}), {"a.txt": b"gone", "b.txt": b"kept"}
+    for others in ({}, {"list.txt": b"a.txt 4"}):
+        assert not list(misses(goal, start, Snapshot({"b.txt": b"kept", **others})))
+    assert list(misses(goal, start, Snapshot({"b.txt": b"kept", ".a.txt": b"gone"})))
 
 
 def test_an_answer_may_differ_in_case_and_space() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.hybrid.files import MOST_BYTES, Files, Seen, relative
+from environments.hybrid.files import MOST_BYTES, MOST_ENTRIES, Files, Seen, relative
 from environments.hybrid.jail import owner
 
 
@@ -78,6 +78,7 @@ def test_rights_that_were_taken_away_are_lent_for_a_look_and_taken_again(tmp_pat
     for one in locked:
         one.chmod(0o000)
     assert files.seen("in/deep/a.txt") == Seen(b"content")
+    assert files.paths() == ["in", "in/deep", "in/deep/a.txt"]
     assert files.seen("in/deep/b.txt") is None and files.seen("in") == Seen(folder=True)
     with pytest.raises(PermissionError):
         files.read("in/deep/a.txt")
@@ -85,6 +86,24 @@ def test_rights_that_were_taken_away_are_lent_for_a_look_and_taken_again(tmp_pat
         assert one.stat().st_mode & 0o777 == 0
         one.chmod(0o700)
     os.close(root)
+
+
+def test_all_that_stands_anywhere_is_named_without_following_a_link(files: Files, tmp_path: Path) -> None:
+    files.write("a/b/c.txt", b"one")
+    (tmp_path / "work/.hidden").symlink_to(tmp_path)
+    (tmp_path / "work" / os.fsdecode(b"\xff.txt")).write_text("x")
+    found = files.paths()
+    assert found and sorted(found) == [".hidden", "a", "a/b", "a/b/c.txt", os.fsdecode(b"\xff.txt")]
+    assert files.seen(os.fsdecode(b"\xff.txt")) == Seen(b"x")
+
+
+@pytest.mark.parametrize("names", [["/".join("d" * 33)], [f"f{number}" for number in range(MOST_ENTRIES + 1)]])
+def test_what_is_too_much_or_too_deep_to_be_looked_through_is_not_half_told(
+    files: Files, tmp_path: Path, names: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / "work" / name).mkdir(parents=True)
+    assert files.paths() is None
 
 
 def test_what_is_no_plain_file_is_neither_read_nor_written_and_nobody_waits_for_it(

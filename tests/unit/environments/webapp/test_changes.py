@@ -84,6 +84,25 @@ def test_a_text_is_the_same_whatever_its_spaces_but_not_its_case():
     assert Match(starts="Two").holds("two  words")
 
 
+def test_what_says_a_text_says_that_and_no_more_whatever_its_tags_and_spaces():
+    says = Match(says="Two is fine, not 3.")
+    for same in ("Two is fine, not 3.", "<p>Two  is<br>fine,&nbsp;not 3.</p>\n"):
+        assert says.holds(same)
+    for other in ("Two is fine, not 3. No.", "It is false that: Two is fine, not 3.", "two is fine, not 3.", "", None):
+        assert not says.holds(other)
+    assert all(Match(says="").holds(nothing) for nothing in ("", "<p></p>", None))
+
+
+def test_a_length_counts_the_items_of_a_list_and_what_is_not_there_has_none():
+    assert all(Match(length=0).holds(nothing) for nothing in ([], None, ""))
+    assert not any(Match(length=0).holds(something) for something in ([{}], "i@b.example", {"email": "i@b.example"}))
+    assert Match(length=1).holds([{}]) and not Match(length=1).holds([{}, {}])
+    assert scored(
+        [{"at": "emails/+", "to": {"id": "c"}}], [{"at": "emails/+", "has": {"id": "c", "cc": {"length": 0}}}]
+    )
+    assert not scored([{"at": "emails/+", "to": {"id": "c"}}], [{"at": "emails/+", "has": {"to": {"length": 1}}}])
+
+
 @pytest.mark.parametrize(
     "bad", [{"at": "a/b"}, {"at": "a/b", "to": 1, "gone": True}, {"at": "a/+", "to": 1}, {"at": "a/b", "has": {"x": 1}}]
 )
