@@ -64,3 +64,5 @@ READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
     "list_directory": _folder,
 }
 """By OSWorld's name, without its `get_`."""
+FILES = frozenset({"vm_file", "cloud_file"})
+"""Those that read files."""

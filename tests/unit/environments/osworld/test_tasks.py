@@ -42,6 +42,7 @@ def written(folder: Path, **tasks: dict[str, Any]) -> Path:
 
 
 RULE = {"type": "rule", "rules": {"expected": "1\n"}}
+FAILED = "__EVALUATION_FAILED__"
 COUNT = {"type": "vm_command_line", "command": ["echo", "1"]}
 
 
@@ -57,13 +58,17 @@ def test_one_score_and_several_are_read_and_what_is_not_known_is_open_with_its_r
             step={**task(func="infeasible"), "config": [{"type": "login", "parameters": {}}]},
             uneven=task(func=["exact_match", "exact_match"], result=[COUNT], expected=[RULE]),
             nothing={"id": "y"},
+            words={"id": "z", "instruction": "Do it.", "evaluator": "exact_match"},
+            path=task(func="exact_match", result={"type": "vm_file", "path": "/a"}, expected=RULE),
+            output=task(func="check_list", result=COUNT, expected={"type": "rule", "rules": {"expect": ["1"]}}),
         )
     )
     assert found.known.keys() == {"one", "two", "never"}
     assert len(found.known["two"].metrics) == 2 and found.known["two"].any_of and found.known["never"].infeasible
     assert found.open["score"] == "score compare_docx_files" and found.open["step"] == "step login"
-    assert found.open["reading"] == "reading googledrive_file" and found.open.keys() >= {"uneven", "nothing"}
-    assert "5 are open" in found.summary() and "step login (1)" in found.summary()
+    assert found.open["reading"] == "reading googledrive_file" and found.open.keys() >= {"uneven", "nothing", "words"}
+    assert found.open["path"] == "score exact_match of vm_file" and found.open["output"].endswith("of vm_command_line")
+    assert "8 are open" in found.summary() and "step login (1)" in found.summary()
 
 
 def test_a_folder_that_is_not_there_and_two_files_of_a_name_are_refused(tmp_path: Path) -> None:
@@ -91,13 +96,23 @@ def test_a_folder_that_is_not_there_and_two_files_of_a_name_are_refused(tmp_path
         ("literal_match", "Ab", "aB", {"ignore_case": True}, 1),
         ("literal_match", ["a", 1], ["A", "1"], {"type": "list", "ignore_case": True}, 1),
         ("literal_match", ["a"], ["a", "b"], {"type": "list"}, 0),
-        ("check_include_exclude", b"one two", {"include": ["one"], "exclude": ["three"]}, {}, 1),
+        ("match_in_list", None, {"expected": "abc"}, {}, 0),
+        ("match_in_list", "b", {"expected": "abc"}, {}, 1),
+        ("check_include_exclude", {"name": "two"}, {"include": ["name"], "exclude": ["two"]}, {}, 1),
+        ("check_include_exclude", "one two", {"include": ["one"], "exclude": ["three"]}, {}, 1),
         ("check_include_exclude", "one three", {"include": ["one"], "exclude": ["three"]}, {}, 0),
         ("check_include_exclude", None, {"exclude": ["three"]}, {}, 0),
         ("check_list", b"apple\npear\n", {"expect": ["^app"], "unexpect": ["plum"]}, {}, 1),
         ("check_list", b"apple\nplum\n", {"expect": ["^app"], "unexpect": ["plum"]}, {}, 0),
         ("file_contains", b"one two", {"expected": ["one", "two"]}, {}, 1),
-        ("file_contains", b"", {"expected": "one"}, {}, 0),
+        ("check_list", b"apple \x0bpear\r\n", {"expect": [r"^apple .pear\n$"]}, {}, 1),
+        ("file_contains", b"", {"expected": ["one"]}, {}, 0),
+        ("file_contains", b"", {"expected": []}, {}, 1),
+        ("file_contains", b"eno", {"expected": "one"}, {}, 1),
+        ("compare_text_file", b"a\r\nb\r", b"a\nb\n", {}, 1),
+        ("compare_text_file", b"a\r\n", b"a\n\n", {}, 0),
+        ("compare_text_file", b"", b"", {}, 1),
+        ("compare_text_file", b"\xff", b"\xff", {}, 0),
         ("compare_text_file", b"a  b\n", b"a b", {"ignore_blanks": True}, 1),
         ("compare_text_file", b"A", b"a", {"ignore_case": True}, 1),
         ("compare_text_file", b"A", b"a", {}, 0),
@@ -105,6 +120,15 @@ def test_a_folder_that_is_not_there_and_two_files_of_a_name_are_refused(tmp_path
         ("diff_text_file", b"a\nb\n", b"a\nc\n", {}, 0.5),
         ("check_direct_json_object", '{"a": 1, "b": 2}', {"expected": {"a": 1}}, {}, 1),
         ("check_direct_json_object", '{"a": 2}', {"expected": {"a": 1}}, {}, 0),
+        ("check_direct_json_object", "{'a': 'x'}", {"expected": {"a": "x"}}, {}, 1),
+        ("check_direct_json_object", "{'a': 'x'}", {"expected": {"a": "y"}}, {}, 0),
+        ("check_direct_json_object", {"a": [2, 1]}, {"expected": {"a": [1, 2]}}, {}, 0),
+        ("check_direct_json_object", {"a": "x"}, {"expected": {"a": ["x", "y"]}, "expect_in_result": True}, {}, 1),
+        ("check_direct_json_object", {"a": "xy"}, {"expected": {"a": ["x", "y"]}, "expect_in_result": True}, {}, 0),
+        ("check_direct_json_object", [], {"expected": {}}, {}, 1),
+        ("check_direct_json_object", None, {"expected": {}}, {}, 0),
+        ("check_direct_json_object", {"a": FAILED}, {"expected": {"a": FAILED}}, {}, 0),
+        ("check_direct_json_object", "[" * 100_000, {"expected": {"a": 1}}, {}, 0),
         ("check_direct_json_object", "no json", {"expected": {"a": 1}}, {}, 0),
         ("check_direct_json_object", {"a": ["x"]}, {"expected": {"a": ["x", "y"]}, "expect_in_result": True}, {}, 1),
         ("check_direct_json_object", {"a": ["z"]}, {"expected": {"a": ["x"]}, "expect_in_result": True}, {}, 0),
