@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from environments.osworld.client import VmClient
 from environments.osworld.environment import OsworldConfig, OsworldEnvironment
+from environments.osworld.reading import read
 from environments.osworld.sandbox import OsworldReward
 from environments.osworld.scores import SCORES
 from environments.osworld.tasks import read_tasks
@@ -171,6 +173,8 @@ def machine(answer: Answer) -> Iterator[tuple[str, list[str]]]:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             asked.append(self.path)
             status, body = answer(self.path)
+            if not status:  # the connection ends without an answer
+                return
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -256,6 +260,78 @@ def test_one_zero_of_several_scores_is_zero_and_with_or_one_is_enough(tmp_path: 
         assert asyncio.run(run(url, "any")) == 1.0
         with pytest.raises(TrajectoryFailure, match="exact_match"):
             asyncio.run(run(url, "odd"))
+
+
+FILE = {"type": "vm_file", "path": "/a"}
+BOTH = {"type": "vm_file", "path": ["/a", "/b"], "multi": True, "gives": [1, 0]}
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_machine_that_says_it_is_unable_once_the_policy_has_played_scores_what_osworld_scores(
+    tmp_path: Path, status: int
+) -> None:
+    steps = [{"type": "activate_window", "parameters": {"window_name": "x"}}]
+    after = {"postconfig": [*steps, {"type": "open", "parameters": {"path": "/a"}}]}
+    written(
+        tmp_path,
+        command=task(func="exact_match", result=COUNT, expected=RULE),
+        file=task(func="compare_text_file", result=FILE, expected=FILE),
+        files=task(func="compare_text_file", result=BOTH, expected=FILE),
+        listed=task(func="is_in_list", result={"type": "list_directory", "path": "/a"}, expected=RULE),
+        steps=task(func="exact_match", result=COUNT, expected=RULE, **after),
+    )
+    unable = set[str]()
+
+    async def run(url: str, template: str, *paths: str) -> float:
+        vms = environment(url, tmp_path)
+        unable.clear()
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task(template), 0) as sandbox:
+            unable.update(paths)
+            return (await sandbox.verify(OsworldReward())).reward
+
+    with machine(lambda path: (status, b"{}") if path in unable else well(path)) as (url, _):
+        assert asyncio.run(run(url, "command")) == 1.0 and asyncio.run(run(url, "file")) == 1.0
+        assert asyncio.run(run(url, "command", "/execute")) == 0.0
+        assert asyncio.run(run(url, "file", "/file")) == asyncio.run(run(url, "files", "/file")) == 0.0
+        assert asyncio.run(run(url, "listed", "/list_directory")) == 0.0
+        assert asyncio.run(run(url, "steps", "/setup/activate_window", "/setup/open_file")) == 1.0
+
+
+def test_a_machine_is_no_score_that_is_gone_or_is_not_reached_or_is_unable_before_the_policy_plays(
+    tmp_path: Path,
+) -> None:
+    steps = [{"type": "activate_window", "parameters": {"window_name": "x"}}]
+    written(
+        tmp_path,
+        command=task(func="exact_match", result=COUNT, expected=RULE),
+        before={**task(func="infeasible"), "config": steps},
+    )
+
+    async def run(url: str, template: str) -> None:
+        vms = environment(url, tmp_path)
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task(template), 0) as sandbox:
+            await sandbox.verify(OsworldReward())
+
+    def fails(template: str, reason: str, path: str, status: int) -> None:
+        answers = machine(lambda asked: (status, b"oh") if asked == path else well(asked))
+        with answers as (url, _), pytest.raises(SandboxFailure, match=reason):
+            asyncio.run(run(url, template))
+
+    for status in (401, 502, 503):
+        fails("command", f"answers {status}: oh", "/execute", status)
+    fails("command", "does not answer", "/execute", 0)
+    fails("before", "answers 404: oh", "/setup/activate_window", 404)
+
+
+def test_of_several_files_those_that_are_given_keep_the_order_of_the_paths() -> None:
+    async def found(url: str, **fields: Any) -> Any:
+        vm = VmClient(url, None, 3)
+        return await read(vm, {"type": "vm_file", "path": ["/a", "/b", "/c"], "multi": True, **fields})
+
+    names = iter("abcabc")
+    with machine(lambda _: (200, next(names).encode())) as (url, _):
+        assert asyncio.run(found(url, gives=[2, 0])) == [b"a", b"b"]
+        assert asyncio.run(found(url)) == b"c"
 
 
 def test_a_machine_is_brought_back_by_the_command_of_the_config_or_the_lease_fails(tmp_path: Path) -> None:
