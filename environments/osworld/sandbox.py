@@ -8,7 +8,7 @@ from environments.osworld.client import Unable, VmClient
 from environments.osworld.code import code_of
 from environments.osworld.reading import read
 from environments.osworld.scores import SCORES
-from environments.osworld.setting_up import STEPS
+from environments.osworld.setting_up import take, words_of
 from environments.osworld.tasks import Metric, VmTask
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -47,6 +47,7 @@ class OsworldSandbox(Sandbox):
         await self._reset()
         while not await self._vm.ready():
             await asyncio.sleep(READY_S)
+        await self._observe(False)  # steps may name the screen's size
         await self._set_up(self._task.steps)
         await self._observe(False)
 
@@ -76,14 +77,13 @@ class OsworldSandbox(Sandbox):
         """Takes steps. Before the policy has played, one that the machine is unable to take fails the lease, where
         OSWorld may go on without it; afterwards it is passed over, for the policy may have closed or broken what it
         needs."""
+        words = words_of(self._config.client_password, *self._size)
         for step in steps:
             try:
-                await STEPS[step["type"]](self._vm, step.get("parameters") or {})
+                await take(self._vm, step, words)
             except Unable:
                 if not played:
                     raise
-            except (KeyError, TypeError, ValueError) as error:
-                raise SandboxFailure(f"step {step['type']} of the task cannot be read: {error!r}") from error
 
     async def _observe(self, elements: bool) -> Observation:
         try:

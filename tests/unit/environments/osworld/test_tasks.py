@@ -323,6 +323,63 @@ def test_a_machine_is_no_score_that_is_gone_or_is_not_reached_or_is_unable_befor
     fails("before", "answers 404: oh", "/setup/activate_window", 404)
 
 
+def test_commands_that_are_executed_name_the_machine_s_password_and_screen_and_nothing_else_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    async def execute(vm: VmClient, command: Any, shell: bool = False) -> dict[str, Any]:
+        told.append(command)
+        return {"status": "success", "output": "", "error": "", "returncode": 1}
+
+    async def post(vm: VmClient, path: str, fields: Any) -> None:
+        told.append(fields["command"])
+
+    monkeypatch.setattr(VmClient, "execute", execute)
+    monkeypatch.setattr(VmClient, "post", post)
+    size = "click({SCREEN_WIDTH_HALF}, {SCREEN_HEIGHT_HALF}) of {SCREEN_WIDTH} x {SCREEN_HEIGHT}, {OTHER}"
+    steps = [
+        {"type": "execute", "parameters": {"command": ["python", "-c", size]}},
+        {"type": "command", "parameters": {"command": "echo {CLIENT_PASSWORD} | sudo -S true", "shell": True}},
+        {"type": "launch", "parameters": {"command": ["echo", "{CLIENT_PASSWORD}"]}},
+    ]
+    after = {"postconfig": [steps[1]]}
+    seen = {"type": "vm_command_line", "command": "echo {SCREEN_WIDTH}"}
+    written(tmp_path, one={**task(func="exact_match", result=seen, expected=RULE, **after), "config": steps})
+
+    async def run(url: str, **fields: Any) -> None:
+        vms = environment(url, tmp_path, **fields)
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task("one"), 0) as sandbox:
+            await sandbox.verify(OsworldReward())
+
+    with machine(well) as (url, _):
+        asyncio.run(run(url))
+        assert told == [
+            ["python", "-c", "click(2, 1) of 4 x 3, {OTHER}"], "echo password | sudo -S true",
+            ["echo", "{CLIENT_PASSWORD}"], "echo password | sudo -S true", "echo {SCREEN_WIDTH}",
+        ]  # fmt: skip
+        asyncio.run(run(url, client_password="other"))
+        assert told.count("echo other | sudo -S true") == 2 and len(told) == 10
+
+
+@pytest.mark.parametrize("parameters", [{}, {"command": 5}, {"command": ["a", 5]}])
+def test_a_command_that_is_none_is_the_task_s_failure_and_is_not_sent(
+    tmp_path: Path, parameters: dict[str, Any]
+) -> None:
+    step = {"type": "execute", "parameters": parameters}
+    written(tmp_path, one={**task(func="infeasible"), "config": [step]})
+
+    async def run(url: str) -> None:
+        vms = environment(url, tmp_path)
+        async with SandboxPool([vms]) as pool, pool.lease(vms.task("one"), 0):
+            pass
+
+    with machine(well) as (url, asked):
+        with pytest.raises(SandboxFailure, match="step execute of the task cannot be read"):
+            asyncio.run(run(url))
+        assert "/execute" not in asked
+
+
 def test_of_several_files_those_that_are_given_keep_the_order_of_the_paths() -> None:
     async def found(url: str, **fields: Any) -> Any:
         vm = VmClient(url, None, 3)
