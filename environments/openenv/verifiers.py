@@ -14,7 +14,9 @@ import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 from environments.openenv.client import INVALID, Answer, Refused, WireClient
 from schemas.action import TYPES
 
-FIELDS = "; ".join(f"{name}: {', '.join(set(kind.model_fields) - {'type'})}" for name, kind in TYPES.items())
+FIELDS = "; ".join(
+    f"{name}: {', '.join(field for field in kind.model_fields if field != 'type')}" for name, kind in TYPES.items()
+)
 SYSTEM = f"""You act on a screen. Reply with one action as JSON and nothing else, such as
 {{"type": "click", "x": 0.5, "y": 0.25}}. Points are fractions of the screen from 0 to 1. Types and their fields:
 {FIELDS}. End with finished."""

@@ -1,7 +1,8 @@
 """A client of the server that runs in OSWorld's machines: screenshots, commands and files over HTTP.
 
 Nothing is asked twice: a command that was lost on the way back has been run. What does not answer, or answers what it
-should not, ends the trajectory as a failure of the sandbox.
+should not, ends the trajectory as a failure of the sandbox; a machine that says it is unable is told apart, for it may
+be what the policy made of it.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,13 @@ from typing import Any
 import httpx
 
 from schemas.failure import SandboxFailure
+
+UNABLE = (400, 404, 500)
+"""How OSWorld's server says that it is unable; any other is of what stands before it: a gateway, a wrong token."""
+
+
+class Unable(SandboxFailure):
+    """The machine answers, and says that it cannot do what was asked."""
 
 
 class VmClient:
@@ -43,11 +51,11 @@ class VmClient:
         return self._fields(answer)
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none. Raises SandboxFailure."""
-        answer = await self._asked("POST", "/file", data={"file_path": path})
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        """The content of a file; None where there is none, or none that can be read. Raises SandboxFailure."""
+        try:
+            return (await self._answered("POST", "/file", data={"file_path": path})).content
+        except Unable:
             return None
-        return self._well(answer, "/file").content
 
     async def upload(self, path: str, content: bytes) -> None:
         """Writes a file; raises SandboxFailure."""
@@ -80,17 +88,13 @@ class VmClient:
         await self._http.aclose()
 
     async def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:
-        return self._well(await self._asked(method, path, **more), path)
-
-    async def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
         try:
-            return await self._http.request(method, path, **more)
+            answer = await self._http.request(method, path, **more)
         except httpx.HTTPError as error:
             raise SandboxFailure(f"{self.url}{path} does not answer: {_reason(error)}") from error
-
-    def _well(self, answer: httpx.Response, path: str) -> httpx.Response:
         if answer.status_code != httpx.codes.OK:
-            raise SandboxFailure(f"{self.url}{path} answers {answer.status_code}: {answer.text[:200]}")
+            kind = Unable if answer.status_code in UNABLE else SandboxFailure
+            raise kind(f"{self.url}{path} answers {answer.status_code}: {answer.text[:200]}")
         return answer
 
     def _fields(self, answer: httpx.Response) -> dict[str, Any]:

@@ -50,6 +50,9 @@ class OsworldConfig(EnvironmentConfig):
     """As our own server has it."""
     max_steps: Count = 15
     """Of every task, for the files say none."""
+    client_password: str = "password"
+    """The password of the machines' user, which tasks give to `sudo`; `osworld-public-evaluation` in OSWorld's images
+    for AWS."""
     python: str = "python"
     """The machines' Python that has pyautogui."""
     paste: str = "ctrl v"

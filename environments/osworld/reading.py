@@ -1,9 +1,12 @@
-"""What OSWorld's tasks read from a machine in the end, as far as it is known here, and what they compare it with."""
+"""What OSWorld's tasks read from a machine in the end, as far as it is known here, and what they compare it with.
+
+What a machine is unable to say is None, as it is for OSWorld: a policy that broke it has not done its task.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from environments.osworld.client import VmClient
+from environments.osworld.client import Unable, VmClient
 
 Fields = Mapping[str, Any]
 
@@ -25,10 +28,11 @@ async def _cloud_file(vm: VmClient, given: Fields) -> Any:
 
 
 async def _several(read: Callable[[str], Awaitable[Any]], given: Fields) -> Any:
-    """One content, or with `multi` those of the paths that `gives` numbers."""
+    """One content, or with `multi` those of the paths that `gives` numbers, in the order of the paths."""
     if not given.get("multi"):
         return await read(given["path"])
-    found = [await read(given["path"][number]) for number in given.get("gives", [0])]
+    numbers = given.get("gives", [0])
+    found = [await read(path) for number, path in enumerate(given["path"]) if number in numbers]
     return found[0] if len(found) == 1 else found
 
 
@@ -64,3 +68,13 @@ READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
     "list_directory": _folder,
 }
 """By OSWorld's name, without its `get_`."""
+FILES = frozenset({"vm_file", "cloud_file"})
+"""Those that read files."""
+
+
+async def read(vm: VmClient, given: Fields) -> Any:
+    """What a task reads, or compares with; raises SandboxFailure for a machine that does not answer."""
+    try:
+        return await READINGS[given["type"]](vm, given)
+    except Unable:
+        return None

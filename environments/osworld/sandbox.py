@@ -4,11 +4,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from environments.openenv.mapping import decode, png_of
-from environments.osworld.client import VmClient
+from environments.osworld.client import Unable, VmClient
 from environments.osworld.code import code_of
-from environments.osworld.reading import READINGS
+from environments.osworld.reading import read
 from environments.osworld.scores import SCORES
-from environments.osworld.setting_up import STEPS
+from environments.osworld.setting_up import take, words_of
 from environments.osworld.tasks import Metric, VmTask
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -47,6 +47,7 @@ class OsworldSandbox(Sandbox):
         await self._reset()
         while not await self._vm.ready():
             await asyncio.sleep(READY_S)
+        await self._observe(False)  # steps may name the screen's size
         await self._set_up(self._task.steps)
         await self._observe(False)
 
@@ -72,12 +73,17 @@ class OsworldSandbox(Sandbox):
                 answer = complaint.decode(errors="replace").strip()[-200:]
                 raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {answer}")
 
-    async def _set_up(self, steps: tuple[Any, ...]) -> None:
+    async def _set_up(self, steps: tuple[Any, ...], played: bool = False) -> None:
+        """Takes steps. Before the policy has played, one that the machine is unable to take fails the lease, where
+        OSWorld may go on without it; afterwards it is passed over, for the policy may have closed or broken what it
+        needs."""
+        words = words_of(self._config.client_password, *self._size)
         for step in steps:
             try:
-                await STEPS[step["type"]](self._vm, step.get("parameters") or {})
-            except (KeyError, TypeError, ValueError) as error:
-                raise SandboxFailure(f"step {step['type']} of the task cannot be read: {error!r}") from error
+                await take(self._vm, step, words)
+            except Unable:
+                if not played:
+                    raise
 
     async def _observe(self, elements: bool) -> Observation:
         try:
@@ -113,7 +119,7 @@ class OsworldSandbox(Sandbox):
             SandboxFailure: the machine does not answer.
         """
         assert self._task is not None
-        await self._set_up(self._task.after)
+        await self._set_up(self._task.after, played=True)
         if self._task.infeasible or self._gave_up:
             return Outcome(True, float(self._task.infeasible and self._gave_up))
         scores = list[float]()
@@ -127,8 +133,8 @@ class OsworldSandbox(Sandbox):
 
     async def _score(self, metric: Metric) -> float:
         try:
-            read = [await READINGS[one["type"]](self._vm, one) for one in (metric.result, metric.expected) if one]
-            return float(SCORES[metric.score](*read, **metric.options))
+            sides = [await read(self._vm, one) for one in (metric.result, metric.expected) if one]
+            return float(SCORES[metric.score](*sides, **metric.options))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise TrajectoryFailure(
                 "verifier", f"score {metric.score} of the task cannot be read: {error!r}"

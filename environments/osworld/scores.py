@@ -1,62 +1,84 @@
 """OSWorld's scores that are known here, each as its evaluator of that name says: from what was read to [0, 1].
 
-What was read is text, bytes of a file, a list, or None where there is none of it; what is expected is the task's own
-`rules`, or a file. None of them raises for what a machine may answer: it is scored 0.
+What was read is the bytes of a file for the scores of `OF_FILES`, and for the others text or what was JSON; None where
+there is none of it. What is expected is the task's own `rules`, or a file. None of them raises for what a machine may
+answer, as some of OSWorld's do, so that an episode there has no score: here it is scored 0.
 """
 
 import difflib
+import io
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def _text(read: Any) -> str:
-    return read.decode(errors="replace") if isinstance(read, bytes) else str(read)
+def _rows(read: Any) -> list[str] | None:
+    """The lines of a file as `open` gives them, each with its `\\n` whatever ended it; None for what is no text."""
+    if not isinstance(read, bytes):
+        return None
+    try:
+        return list(io.TextIOWrapper(io.BytesIO(read), "utf-8"))
+    except UnicodeDecodeError:
+        return None
+
+
+def _texts(*read: Any) -> list[str] | None:
+    """The texts of files; None if one of them is none."""
+    rows = [_rows(one) for one in read]
+    return None if None in rows else ["".join(one or ()) for one in rows]
+
+
+def _holds(whole: Any, part: Any) -> bool:
+    """Whether something is in a text, a list, or the names of an object."""
+    if isinstance(whole, str):
+        return isinstance(part, str) and part in whole
+    return isinstance(whole, list | dict) and part in list(whole)
 
 
 def exact_match(read: Any, rules: Mapping[str, Any]) -> float:
     """Whether it is what is expected."""
-    return float((_text(read) if isinstance(read, bytes) else read) == rules["expected"])
+    return float(read == rules["expected"])
 
 
 def match_in_list(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it is one of what is expected."""
-    return float(read in rules["expected"])
+    """Whether it is one of what is expected, or a part of the text that is."""
+    return float(_holds(rules["expected"], read))
 
 
 def is_in_list(read: Any, rules: Mapping[str, Any]) -> float:
     """Whether what is expected is in it."""
-    return float(rules["expected"] in (_text(read) if isinstance(read, bytes) else read or ()))
+    return float(_holds(read, rules["expected"]))
 
 
-def literal_match(read: Any, expected: Any, type: str = "str", ignore_case: bool = False) -> float:
-    """Whether both are the same text, or lists of the same texts."""
+def literal_match(read: Any, expected: Any, type: str = "str", ignore_case: bool = False, **ignored: Any) -> float:
+    """Whether both are the same text, or lists of the same texts; raises ValueError for another type."""
 
     def as_text(one: Any) -> str:
-        return _text(one).lower() if ignore_case else _text(one)
+        return str(one).lower() if ignore_case else str(one)
 
     if type == "str":
         return float(as_text(read) == as_text(expected))
-    if not isinstance(read, list | tuple) or not isinstance(expected, list | tuple):
+    if type != "list":
+        raise ValueError(f"literal_match of type {type}")
+    if not isinstance(read, list) or not isinstance(expected, list):
         return 0.0
     return float([as_text(one) for one in read] == [as_text(one) for one in expected])
 
 
 def check_include_exclude(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it holds every text of `include`, and none of `exclude`."""
-    if read is None:
+    """Whether it holds everything of `include`, and nothing of `exclude`."""
+    if not isinstance(read, str | list | dict):
         return 0.0
-    text = _text(read)
-    held = all(one in text for one in rules.get("include", ()))
-    return float(held and not any(one in text for one in rules.get("exclude", ())))
+    held = all(_holds(read, one) for one in rules.get("include", ()))
+    return float(held and not any(_holds(read, one) for one in rules.get("exclude", ())))
 
 
 def check_list(read: Any, rules: Mapping[str, Any]) -> float:
     """Whether each pattern of `expect` is found in a line of the file, and none of `unexpect` in any."""
-    if read is None:
+    if (rows := _rows(read)) is None:
         return 0.0
-    rows = _text(read).splitlines()
 
     def found(pattern: str) -> bool:
         return any(re.search(pattern, row) for row in rows)
@@ -65,17 +87,17 @@ def check_list(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def file_contains(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether the file holds every expected text."""
-    expected = rules["expected"]
-    wanted = [expected] if isinstance(expected, str) else expected
-    return float(bool(read) and all(one in _text(read) for one in wanted))
+    """Whether the file holds every expected text; of a text that stands for a list, every character."""
+    texts = _texts(read)
+    return float(texts is not None and all(one in texts[0] for one in rules["expected"]))
 
 
-def compare_text_file(read: Any, expected: Any, ignore_blanks: bool = False, ignore_case: bool = False) -> float:
+def compare_text_file(
+    read: Any, expected: Any, ignore_blanks: bool = False, ignore_case: bool = False, **ignored: Any
+) -> float:
     """Whether two files hold the same text."""
-    if not read or expected is None:
+    if (texts := _texts(read, expected)) is None:
         return 0.0
-    texts = [_text(read), _text(expected)]
     if ignore_blanks:
         texts = [" ".join(text.split()) for text in texts]
     if ignore_case:
@@ -85,31 +107,48 @@ def compare_text_file(read: Any, expected: Any, ignore_blanks: bool = False, ign
 
 def diff_text_file(read: Any, expected: Any) -> float:
     """The part of two files' lines that is the same."""
-    if read is None or expected is None:
+    if (texts := _texts(read, expected)) is None:
         return 0.0
-    return difflib.SequenceMatcher(a=_text(read).splitlines(), b=_text(expected).splitlines()).ratio()
+    return difflib.SequenceMatcher(a=texts[0].splitlines(), b=texts[1].splitlines()).ratio()
 
 
 def check_direct_json_object(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether a JSON object has every expected field; with `expect_in_result`, holds it as a part."""
+    """Whether a JSON object has every expected field; with `expect_in_result`, holds it as a part.
+
+    As OSWorld has it, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
+    fields pass that can all be sorted.
+    """
     try:
-        held = json.loads(_text(read)) if isinstance(read, str | bytes) else read
-    except ValueError:
+        held = json.loads(read.strip().replace("'", '"')) if isinstance(read, str) else read
+    except (ValueError, RecursionError):
         return 0.0
+    wanted: Mapping[str, Any] = rules["expected"]
+    if held is None or _FAILED in wanted.values():
+        return 0.0
+    if not wanted:
+        return 1.0
     if not isinstance(held, dict):
         return 0.0
-    within = bool(rules.get("expect_in_result"))
-    return float(all(_as_expected(wanted, held.get(key), within) for key, wanted in rules["expected"].items()))
+    same = _part if rules.get("expect_in_result") else _same_items if wanted.get("ignore_list_order") else operator.eq
+    return float(all(same(one, held.get(key)) for key, one in wanted.items()))
 
 
-def _as_expected(wanted: Any, held: Any, within: bool) -> bool:
-    if not within:
-        return wanted == held
+def _part(wanted: Any, held: Any) -> bool:
+    """Whether one of a list is held, or is what is held; or whether a text is held."""
     if isinstance(wanted, list):
-        return isinstance(held, list) and any(one in held for one in wanted)
-    return isinstance(wanted, str) and isinstance(held, str | list) and wanted in held
+        return any(one == held if isinstance(held, str) else isinstance(held, list) and one in held for one in wanted)
+    return isinstance(wanted, str) and _holds(held, wanted)
 
 
+def _same_items(wanted: Any, held: Any) -> bool:
+    try:
+        return sorted(wanted) == sorted(held)
+    except TypeError:
+        return False
+
+
+_FAILED = "__EVALUATION_FAILED__"
+"""What OSWorld's own readings leave where they could not read what is expected."""
 SCORES: Mapping[str, Callable[..., float]] = {
     "exact_match": exact_match,
     "match_in_list": match_in_list,
@@ -123,3 +162,5 @@ SCORES: Mapping[str, Callable[..., float]] = {
     "check_direct_json_object": check_direct_json_object,
 }
 """By OSWorld's name."""
+OF_FILES = frozenset({"check_list", "file_contains", "compare_text_file", "diff_text_file"})
+"""Those that open what was read; the others would look at the path that OSWorld gives them, and not into the file."""

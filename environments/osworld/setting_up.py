@@ -1,6 +1,10 @@
-"""The steps that set an OSWorld task up, as far as they are known here."""
+"""The steps that set an OSWorld task up, as far as they are known here.
+
+A command's return code fails no step, as in OSWorld: some of its own tasks have commands that end with another than 0.
+"""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +15,6 @@ from schemas.failure import SandboxFailure
 Fields = Mapping[str, Any]
 AGAIN_S = 0.3
 """How long is waited before a command that is run until something is so is run again."""
-MOST_S = 60.0
-"""Of a `sleep`."""
 
 
 async def _download(vm: VmClient, given: Fields) -> None:
@@ -48,7 +50,7 @@ async def _execute(vm: VmClient, given: Fields) -> None:
 
 
 async def _sleep(vm: VmClient, given: Fields) -> None:
-    await asyncio.sleep(min(float(given["seconds"]), MOST_S))
+    await asyncio.sleep(float(given["seconds"]))
 
 
 def _posted(path: str) -> Callable[[VmClient, Fields], Awaitable[None]]:
@@ -69,3 +71,36 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
     "change_wallpaper": _posted("/setup/change_wallpaper"),
 }
 """By OSWorld's name."""
+
+
+def words_of(password: str, width: int, height: int) -> Mapping[str, str]:
+    """What commands of a machine with this password and screen say for OSWorld's placeholders."""
+    return {
+        "CLIENT_PASSWORD": password,
+        "SCREEN_WIDTH": str(width),
+        "SCREEN_HEIGHT": str(height),
+        "SCREEN_WIDTH_HALF": str(width // 2),
+        "SCREEN_HEIGHT_HALF": str(height // 2),
+    }
+
+
+async def take(vm: VmClient, step: Fields, words: Mapping[str, str]) -> None:
+    """Takes a step. Placeholders are filled where OSWorld fills them: in commands that are executed, and nowhere else.
+
+    Raises:
+        Unable: the machine cannot take it.
+        SandboxFailure: the machine does not answer, or the step cannot be read.
+    """
+    kind, given = step["type"], step.get("parameters") or {}
+    try:
+        if STEPS[kind] is _execute:
+            given = {**given, "command": _filled(given["command"], words)}
+        await STEPS[kind](vm, given)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SandboxFailure(f"step {kind} of the task cannot be read: {error!r}") from error
+
+
+def _filled(command: str | list[str], words: Mapping[str, str]) -> str | list[str]:
+    if isinstance(command, list):
+        return [re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), one) for one in command]
+    return _filled([command], words)[0]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from environments.osworld.reading import READINGS
-from environments.osworld.scores import SCORES
+from environments.osworld.reading import FILES, READINGS
+from environments.osworld.scores import OF_FILES, SCORES
 from environments.osworld.setting_up import STEPS
 from schemas.failure import UsageError
 
@@ -74,7 +74,7 @@ def read_tasks(folder: Path) -> TaskFiles:
             raise UsageError(f"Two files below {folder} are called {place.name}.", "Keep one of them.")
         try:
             found.known[place.stem] = _task(place)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             found.open[place.stem] = str(error) if isinstance(error, ValueError) else f"no task: {error!r}"
     return found
 
@@ -93,6 +93,9 @@ def _task(place: Path) -> VmTask:
     ):
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"{kind} {unknown[0]}")
+    for one in metrics:
+        if one.result and (one.result["type"] in FILES) != (one.score in OF_FILES):
+            raise ValueError(f"score {one.score} of {one.result['type']}")
     return VmTask(
         place.stem, given["instruction"], steps, after, metrics, evaluator.get("conj", "and") == "or", infeasible,
         str(given.get("snapshot") or place.parent.name),

@@ -149,14 +149,14 @@ TASK = {
     ],
     "evaluator": {
         "postconfig": [{"type": "execute", "parameters": {"command": "echo after > after.txt", "shell": True}}],
-        "func": ["check_include_exclude", "exact_match"],
+        "func": ["file_contains", "exact_match"],
         "conj": "and",
         "result": [
             {"type": "vm_file", "path": "note.txt", "dest": "note.txt"},
             {"type": "vm_command_line", "command": ["cat", "after.txt"]},
         ],
         "expected": [
-            {"type": "rule", "rules": {"include": ["hello"]}},
+            {"type": "rule", "rules": {"expected": ["hello"]}},
             {"type": "rule", "rules": {"expected": "after\n"}},
         ],
     },

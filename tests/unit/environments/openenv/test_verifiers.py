@@ -1,0 +1,31 @@
+"""What verifiers' environment tells a model, without verifiers (tests/system/commands/test_verifiers.py has it)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+STUB = """
+class Anything:
+    def __init__(self, **fields): ...
+    def __class_getitem__(cls, of): return cls
+
+def __getattr__(name): return Anything
+"""
+
+
+def test_every_process_tells_a_model_the_fields_in_the_order_of_the_action(tmp_path: Path) -> None:
+    (tmp_path / "verifiers").mkdir()
+    (tmp_path / "verifiers" / "__init__.py").touch()
+    (tmp_path / "verifiers" / "v1.py").write_text(STUB)
+    told = "from environments.openenv.verifiers import SYSTEM; print(SYSTEM)"
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=120,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}", "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(said) == 1
+    assert "click: x, y; " in (text := said.pop()) and "drag: x, y, to_x, to_y; " in text
