@@ -36,13 +36,15 @@ class Match(_Part):
     """How its text begins."""
     says: str | None = None
     """Its whole text, but for tags and white space; what is not there says nothing."""
+    besides: tuple[str, ...] = ()
+    """Texts that may stand beside what it says, such as a signature."""
     length: int | None = None
     """How many items are in it; in what is not there are none."""
 
     def holds(self, value: Any) -> bool:
         """Whether a value is like that."""
         value = "" if value is None or value is ABSENT else value
-        if self.says is not None and _text(value) != _text(self.says):
+        if self.says is not None and self._said(value) != _text(self.says):
             return False
         if self.length is not None and _length(value) != self.length:
             return False
@@ -50,6 +52,12 @@ class Match(_Part):
             return all(one in value for one in self.contains)
         words = _text(value).casefold()
         return words.startswith(self.starts.casefold()) and all(_text(one).casefold() in words for one in self.contains)
+
+    def _said(self, value: Any) -> str:
+        said = _text(value)
+        for one in self.besides:
+            said = _text(said.replace(_text(one), " ", 1))
+        return said
 
 
 class Want(_Part):
