@@ -56,6 +56,12 @@ def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> l
     ]
 
 
+def require(environments: Iterable[Environment[Any]]) -> None:
+    """Raises FlywheelError for what this machine lacks for one of them."""
+    for probe in (probe for one in environments for probe in one.probes() if probe.required):
+        probe.examine()
+
+
 def usable(config: Config) -> list[Environment[Any]]:
     """A config's environments without those that are left out."""
     out = left_out(config)

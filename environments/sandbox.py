@@ -34,6 +34,8 @@ class Sandbox(ABC):
         self._stopping: asyncio.Task[None] | None = None
         self._reclaimed = ""
         self._asking = 0
+        self.playing = "nothing"
+        """The id of the task that it was started with."""
         self.clock: Callable[[], float] = time.monotonic
         """Seconds, for `silent_s`."""
         self._asked = self.clock()
@@ -56,6 +58,7 @@ class Sandbox(ABC):
         Raises:
             SandboxFailure: the box died, hung, or could not show the task.
         """
+        self.playing = task.task_id
         await self._in_time(self._start(task, seed), "start", self._limits.start_timeout_s)
 
     @final

@@ -37,9 +37,9 @@ class FlywheelError(Exception):
 
 
 def all_of(errors: Sequence[FlywheelError]) -> FlywheelError:
-    """One error that says what several say, and each hint once."""
+    """One error that says what several say, a line each, and each hint once."""
     hints = dict.fromkeys(error.hint for error in errors if error.hint)
-    return FlywheelError(" ".join(error.problem for error in errors), " ".join(hints))
+    return FlywheelError("\n".join(error.problem for error in errors), " ".join(hints))
 
 
 class UsageError(FlywheelError):

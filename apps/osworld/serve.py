@@ -60,9 +60,10 @@ def serve_osworld(
         raise UsageError(f"`--task`: there is no task {task}.", f"There are {', '.join(environment.entries)}.")
     if task is not None and programs:
         raise UsageError("`--open` and `--task` exclude each other.", "A task opens its own programs.")
+    commands = [_command(one) for one in programs]
     environment.host()
     require_pyautogui()
-    machine = Machine(environment, [tuple(shlex.split(one)) for one in programs], task, seed)
+    machine = Machine(environment, commands, task, seed)
     app = make_app(machine, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
         shown = f"[{host}]" if ":" in host else host
@@ -75,6 +76,17 @@ def serve_osworld(
             await server.serve([listening])
 
         asyncio.run(answer())
+
+
+def _command(written: str) -> tuple[str, ...]:
+    """A command in words; raises UsageError for one that names no program of this machine."""
+    try:
+        words = tuple(shlex.split(written))
+    except ValueError as error:
+        raise UsageError(f"`--open`: {written!r} is no command: {error}.", "Close its quotes.") from error
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError(f"`--open`: there is no program {words[0] if words else written!r}.", "Install or correct it.")
+    return words
 
 
 def require_pyautogui() -> None:

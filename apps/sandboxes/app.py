@@ -17,7 +17,7 @@ from apps.sandboxes.guard import Guard
 from apps.sandboxes.serving import Serving
 from apps.sandboxes.session import CAPACITY, INVALID_JSON, SESSION, Message, WireSession
 from environments.openenv.wire import refused, schemas, text_of
-from schemas.tables.task import GuiTask
+from schemas.tables.task import GuiTask, Split
 from tasks.shared.version import version
 
 NAME = "flywheel"
@@ -31,7 +31,7 @@ MOST_OPEN = 1024
 class TasksAsked(BaseModel):
     """Which tasks are asked for."""
 
-    split: str = "train"
+    split: Split = "train"
     index: int | None = None
     start: int | None = None
     stop: int | None = None

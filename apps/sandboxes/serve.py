@@ -11,6 +11,7 @@ from apps.interrupts import Interrupts
 from apps.sandboxes.app import make_app
 from apps.sandboxes.guard import token_named
 from apps.sandboxes.serving import Serving
+from environments.registry import require
 from schemas.config import Config
 from schemas.text import counted
 from tasks.running.console import out
@@ -53,6 +54,7 @@ def serve_sandboxes(
     token = token_named(host, token_variable, TOKEN_VARIABLE)
     Interrupts.kept = SERVED
     serving = Serving(config, names, held_out)
+    require(serving.environments)
     app = make_app(serving, idle_s, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
         shown = f"[{host}]" if ":" in host else host

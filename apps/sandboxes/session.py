@@ -23,7 +23,7 @@ from environments.registry import verifier_of
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas.action import Action, CallUser, Finished, action_of
-from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS
@@ -118,6 +118,9 @@ class WireSession:
         except TrajectoryFailure as failure:
             await self.close()
             return refused(EXECUTION, f"No sandbox: {failure.reason}", failure=failure.boundary)
+        except FlywheelError as error:  # what the machine lacked since it was looked at
+            await self.close()
+            return refused(EXECUTION, f"No sandbox: {error.problem}", failure="sandbox")
         about = {"task_id": task.task_id, "seed": seed, "episode_id": episode.name, "max_steps": task.max_steps}
         return observed(observation_of(episode.seen, episode.elements), None, False, about)
 
@@ -146,6 +149,8 @@ class WireSession:
         tasks = self._serving.of_split(str(split))
         if index is None and len(self._serving.tasks) == 1:
             return next(iter(self._serving.tasks.values())), seed
+        if not tasks:
+            raise ValueError(f"no task of the split {str(split)[:40]!r} is served")
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
             some = ", ".join(list(self._serving.tasks)[:4])
             raise ValueError(

@@ -175,9 +175,9 @@ class Browser:
         """Its process, which is also its process group."""
         return self._process.pid
 
-    def kill(self) -> None:
-        """Ends it at once; whatever is pending in it fails."""
-        self.connection.close()
+    def kill(self, why: str = "the browser is closed") -> None:
+        """Ends it at once; whatever is pending in it fails, and says why."""
+        self.connection.close(why)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

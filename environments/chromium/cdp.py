@@ -25,6 +25,7 @@ class Connection(asyncio.Protocol):
         self._number = 0
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
+        self._why = "the browser has died"
         self.gone = False
         """Whether the browser's end of the pipe is closed."""
 
@@ -34,12 +35,13 @@ class Connection(asyncio.Protocol):
         self._reader, _ = await loop.connect_read_pipe(lambda: self, os.fdopen(read_fd, "rb", 0))
         self._writer, _ = await loop.connect_write_pipe(lambda: _Outlet(self), os.fdopen(write_fd, "wb", 0))
 
-    def close(self) -> None:
-        """Closes both ends; whatever is pending fails."""
+    def close(self, why: str = "the browser is closed") -> None:
+        """Closes both ends; whatever is pending fails, and so does what is asked later, and says why."""
         for transport in (self._reader, self._writer):
             if transport is not None:
                 transport.close()
-        self._lose("the browser is closed")
+        self._why = why
+        self._lose(why)
 
     def send(self, method: str, params: Reply | None = None, session: str = "") -> "asyncio.Future[Reply]":
         """Sends a command and returns the future of its result, so that commands can be sent without waiting.
@@ -47,7 +49,7 @@ class Connection(asyncio.Protocol):
         The future raises SandboxFailure if the browser or the session goes, or if the command is refused.
         """
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        lost = "the browser has died" if self.gone else self._lost.get(session)
+        lost = self._why if self.gone else self._lost.get(session)
         if lost is not None or self._writer is None:
             _fail(reply, f"{method}: {lost or 'not connected'}")
             return reply

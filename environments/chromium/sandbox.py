@@ -80,7 +80,7 @@ class BrowserSandbox(Sandbox):
         await self._opened.release()
 
     async def _abandon(self) -> None:
-        self._browser.kill()
+        self._browser.kill(f"the browser was ended: {self.playing} in it gave no answer")
 
     def _hands(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, None]]]:
         return {

@@ -28,7 +28,7 @@ class DesktopConfig(EnvironmentConfig):
     """A desktop with a terminal, an editor, a file manager and the like (docs/desktop.md)."""
 
     desktops: Count = 2
-    """How many trajectories run at the same time, each on a desktop of its own (about 100 MB)."""
+    """How many trajectories run at the same time, each on a desktop of its own (100 to 270 MB, by what is open)."""
     width: Side = 1024
     """Of the screen, in pixels."""
     height: Side = 768

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import httpx
+
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
 from environments.host import Host
@@ -15,10 +17,13 @@ from environments.webapp.tasks import OURS, Instance, TaskFile, entry_of, instan
 from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
-from schemas.failure import FlywheelError, UsageError
+from schemas.failure import FlywheelError, UsageError, all_of
 from schemas.home import home
 from schemas.tables.task import TaskEntry
 from schemas.text import counted
+
+ASK_S = 5.0
+"""How long an application at another address may take to answer whoever looks whether it is there."""
 
 
 class WebAppConfig(ChromiumConfig):
@@ -80,8 +85,9 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         return WebHost(self._path(), self._sandbox, self._built(), self._origins())
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the applications are there, and a browser."""
-        return (Probe("web applications", self._examined), *super().probes())
+        """Whether the applications are there, those at other addresses answer, and there is a browser."""
+        answer = (Probe("origins answer", self._asked),) if self.config.origins else ()
+        return (Probe("web applications", self._examined), *answer, *super().probes())
 
     def instance(self, template: str, seed: int) -> tuple[str, Instance]:
         """The application of a task, and the task with a seed."""
@@ -123,6 +129,22 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         return {
             name: (url.rstrip("/"), host_and_port(url, f"{key}.{name}")) for name, url in self.config.origins.items()
         }
+
+    def _asked(self) -> str:
+        wrong = list[FlywheelError]()
+        for name, (url, _) in self._origins().items():
+            try:
+                httpx.get(url, timeout=ASK_S, trust_env=False)
+            except httpx.HTTPError as error:
+                wrong.append(
+                    FlywheelError(
+                        f"`environments.{self.name}.origins.{name}`: {url} does not answer: {error}.",
+                        "Start the application, or correct the address.",
+                    )
+                )
+        if wrong:
+            raise all_of(wrong)
+        return f"{counted(len(self.config.origins), 'address', 'addresses')}"
 
     def _examined(self) -> str:
         if not self._files:

@@ -42,6 +42,8 @@ def test_it_says_where_it_listens_and_a_signal_ends_it_with_its_desktop() -> Non
     [
         (["--task", "no-such"], "--task"),
         (["--task", "make-folders", "--open", "xterm"], "--open"),
+        (["--open", "no-such-program --now"], "--open"),
+        (["--open", "xterm 'half"], "--open"),
         (["--host", "0.0.0.0"], "FLYWHEEL_OSWORLD_TOKEN"),
     ],
 )

@@ -1,9 +1,11 @@
 """`flywheel serve-sandboxes` as a process of its own, and MiniWoB++ played through it."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +69,11 @@ def test_a_port_that_is_taken_is_named() -> None:
         done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert f"`--port`: cannot listen at 127.0.0.1, port {port}" in done.stderr
+
+
+def test_what_this_machine_lacks_for_a_served_task_is_told_before_anybody_comes(tmp_path: Path) -> None:
+    given = ["--port", "0", "--tasks", "files-open", "environments.hybrid.optional=false"]
+    without = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run([*COMMAND, *given], capture_output=True, text=True, timeout=60, env=without)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "bubblewrap" in done.stderr and "Traceback" not in done.stderr

@@ -292,3 +292,27 @@ def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Pa
     rows = Lake.open(LakeConfig(uri=str(tmp_path / "lake")), create=False).read("trajectories").to_pylist()
     assert {row["task_id"] for row in rows} == {"html/colour"} and not any(row["failure_boundary"] for row in rows)
     assert {row["success"] for row in rows} == {True, False}
+
+
+def test_who_was_in_a_browser_that_a_page_hung_is_told_which_one_and_the_next_lease_works(tmp_path: Path) -> None:
+    endless = "<body onclick='for (;;);'><script>window.task = { start: () => 'Go.', reward: () => null };</script>"
+    (tmp_path / "endless.html").write_text(endless)
+    (tmp_path / "still.html").write_text(endless.replace("for (;;);", ""))
+    tasks = {name: TaskEntry(instruction="{}") for name in ("endless", "still")}
+    mine = HtmlEnvironment("mine", HtmlConfig(folder=str(tmp_path), tasks=tasks, browsers=1, pages=2, step_timeout_s=3))
+
+    async def run() -> tuple[str, str, int]:
+        async with SandboxPool([mine]) as pool:
+            async with pool.lease(mine.task("still"), 1) as neighbour:
+                with pytest.raises(SandboxFailure) as hung:
+                    async with pool.lease(mine.task("endless"), 1) as sandbox:
+                        await sandbox.perform(Click(x=0.5, y=0.5))
+                        await sandbox.observe()
+                with pytest.raises(SandboxFailure) as ended:
+                    await neighbour.observe()
+            async with pool.lease(mine.task("still"), 1) as sandbox:
+                return hung.value.reason, ended.value.reason, (await sandbox.observe()).width
+
+    hung, ended, width = asyncio.run(run())
+    assert "within 3 s" in hung and width
+    assert "the browser was ended: mine/endless in it gave no answer" in ended

@@ -8,7 +8,7 @@ from environments.webapp.changes import Edit, edited
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment, webapps_of
 from environments.webapp.tasks import OURS, Instance, instance, read_tasks
 from schemas.config import config_of
-from schemas.failure import UsageError
+from schemas.failure import FlywheelError, UsageError
 from schemas.world import State
 
 FILES = [*sorted(OURS.glob("*.toml")), Path(__file__).parents[3] / "webapps" / "notes.toml"]
@@ -127,3 +127,11 @@ def test_an_origin_that_is_none_is_refused_by_its_key(url: str):
     environment = WebAppEnvironment("web", config)
     with pytest.raises(UsageError, match=r"environments\.web\.origins\.notes"):
         environment.probes()[0].examine()
+
+
+def test_an_address_at_which_nothing_answers_is_named_before_anything_is_rolled_out():
+    config = WebAppConfig(kind="webapp", origins={"notes": "http://127.0.0.1:9"}, tasks=(str(FILES[-1]),))
+    named = {one.name: one for one in WebAppEnvironment("web", config).probes()}
+    assert named["origins answer"].required
+    with pytest.raises(FlywheelError, match=r"`environments\.web\.origins\.notes`: http://127.0.0.1:9 does not answer"):
+        named["origins answer"].examine()
