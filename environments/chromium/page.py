@@ -21,6 +21,8 @@ from schemas.failure import SandboxFailure
 PUMP_S = 0.005
 OPENINGS = 120
 """Documents opened in one target before it is closed, so that what is left of them stays under about 300 MB."""
+END_S = 1.0
+"""How long a page that hangs may take to close before its browser is ended; it is mostly a few milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
     "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
@@ -171,6 +173,16 @@ class Page:
         with contextlib.suppress(SandboxFailure):
             async with self._browser.frames:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
+
+    async def end(self) -> bool:
+        """Closes the page though it hangs, and breaks off what it runs; whether that worked, within `END_S`."""
+        try:
+            async with asyncio.timeout(END_S):
+                await self.send("Runtime.terminateExecution")
+                await self.close()
+        except (TimeoutError, SandboxFailure):
+            return False
+        return self._browser.alive
 
 
 def _heard(work: "asyncio.Future[Any]") -> None:

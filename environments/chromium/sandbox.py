@@ -80,6 +80,9 @@ class BrowserSandbox(Sandbox):
         await self._opened.release()
 
     async def _abandon(self) -> None:
+        page, self._opened = self._opened, None
+        if page is not None and await page.end():
+            return  # a neighbour's trajectory is not the price of this one's
         self._browser.kill(f"the browser was ended: {self.playing} in it gave no answer")
 
     def _hands(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, None]]]:
