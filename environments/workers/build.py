@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from environments.alone import alone
-from environments.programs import run
+from environments.programs import asked, run
 from schemas.failure import FULL, FlywheelError, UsageError
 from schemas.text import counted
 
@@ -179,8 +179,7 @@ def _candidates(module: Module) -> Iterator[str]:
 def _version(python: str) -> tuple[int, ...] | None:
     code = "import sys; print(*sys.version_info[:3])"
     try:
-        answer = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
-        return tuple(map(int, answer.stdout.split()))
+        return tuple(map(int, asked((python, "-I", "-c", code), 30).split()))
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 
