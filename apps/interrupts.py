@@ -33,6 +33,8 @@ SERVED = "every decision is kept, and drafts rest in the browser; the same comma
 """What is said of a command that serves pages."""
 SPENT_NOTHING = "nothing was begun"
 """What is said of a command that only looks."""
+ANEW = "what was broken off is built anew by the same command"
+"""What is said of a command that builds."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Ends a progress bar that is cut short: empties its line and shows the cursor."""
 

@@ -2,14 +2,41 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from environments import watchdog
 from schemas.failure import FlywheelError
+
+FULL_BELOW = 16 << 20
+"""Bytes on a disk; where no more are left after a program failed, that is taken for why: not every program says it."""
+
+
+def asked(command: Sequence[str], limit_s: float) -> str:
+    """What a program that ends soon prints; where it does not, what it started is ended with it.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.SubprocessError: it took longer, or failed.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said, error = process.communicate(timeout=limit_s)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, said, error)
+    return said
 
 
 def run(
@@ -29,7 +56,7 @@ def run(
         variables: its environment; this process's if not given.
 
     Raises:
-        FlywheelError: it took longer, or failed; with what it said of that.
+        FlywheelError: it took longer, or failed; with what it said of that, and the disk if that is full.
     """
     tied = [*watchdog.tied(), *command]
     name = " ".join([Path(command[0]).name, *command[1:2]])
@@ -66,4 +93,19 @@ def run(
     if process.returncode:
         message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
         after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
-        raise FlywheelError(f"`{name}` failed: {' '.join([message, *after])[:300]}")
+        problem = f"`{name}` failed: {' '.join([message, *after])[:300]}"
+        if full := _full(folder, lines):
+            raise FlywheelError(f"{full}: {problem}", "Free some space, and give the same command again.")
+        raise FlywheelError(problem)
+
+
+def _full(folder: Path, lines: Sequence[str]) -> str:
+    """Says that a program that failed had too little space, in its folder or for what is temporary; else nothing.
+
+    What was temporary is gone by now, so that some space is there again.
+    """
+    with contextlib.suppress(OSError):  # a folder that is gone, or no place at all for what is temporary
+        for place in (folder, Path(tempfile.gettempdir())):
+            if (free := shutil.disk_usage(place).free) < FULL_BELOW:
+                return f"The disk is full, with {free / 1e6:.1f} MB left in {place}"
+    return f"The disk of {folder} is full" if any("No space left" in line for line in lines) else ""

@@ -92,11 +92,13 @@ def add(
     the Python of a worker."""
     from dataclasses import asdict
 
+    from apps.interrupts import ANEW, Interrupts
     from environments.webapp.build import build
     from environments.webapp.environment import webapps_of
     from environments.workers.build import MODULES
     from schemas.failure import UsageError
 
+    Interrupts.kept = ANEW
     if name in MODULES:
         _refuse(name, {"--from": snapshot, "--apps": apps})
         _add_worker(name, folder, python, as_json)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from environments import watchdog
 from environments.chromium.cdp import Connection
+from environments.programs import asked
 from schemas.failure import FlywheelError, SandboxFailure
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 VARIABLE = "FLYWHEEL_BROWSER"
 PROFILE = "flywheel-browser-"
 LAUNCH_TIMEOUT_S = 60.0
+VERSION_TIMEOUT_S = 30.0
 NOBODY: Mapping[str, str] = {}
 FLAGS = (
     "--headless",
@@ -108,10 +110,9 @@ _INSTALL = (
 def browser_version(path: Path) -> str:
     """What the browser calls itself, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not run."""
     try:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        return asked((str(path), "--version"), VERSION_TIMEOUT_S).strip()
     except (OSError, subprocess.SubprocessError) as error:
         raise FlywheelError(f"{path} does not run: {error}.", _INSTALL) from error
-    return answer.stdout.strip()
 
 
 def _candidates() -> Iterator[Path]:

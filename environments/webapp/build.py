@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from environments.alone import alone
 from environments.programs import run
 from schemas.failure import FlywheelError, UsageError
 
@@ -65,8 +66,8 @@ def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], N
 
     Raises:
         UsageError: an application that the snapshot lacks.
-        FlywheelError: there is no npm, or some do not build; the others are there, and the error names each with the
-            reason.
+        FlywheelError: there is no npm, another process builds there, or some do not build; the others are there, and
+            the error names each with the reason.
     """
     there = sources(snapshot)
     if unknown := sorted(set(names) - there.keys()):
@@ -75,19 +76,8 @@ def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], N
         if shutil.which(program) is None:
             raise FlywheelError(f"There is no {program}.", "Install Node.js 20 or later, with npm.")
     to.mkdir(parents=True, exist_ok=True)
-    for leftover in to.glob(f"{BUILDING}*"):
-        shutil.rmtree(leftover)
-    made, failed = list[Built](), list[str]()
-    for number, name in enumerate(names, 1):
-        say(f"{number}/{len(names)} {name}")
-        try:
-            made.append(_built(snapshot, there[name], to, name, say))
-        except FlywheelError as error:
-            say(f"  {error.problem}")
-            failed.append(f"{name}: {error.problem}")
-    if failed:
-        raise FlywheelError(f"{len(failed)} of {len(names)} do not build: {'; '.join(failed)}", "The others are there.")
-    return made
+    with alone(to, "cua-gym-hub"):
+        return _all(snapshot, {name: there[name] for name in names}, to, say)
 
 
 def record_of(folder: Path) -> Built | None:
@@ -96,6 +86,24 @@ def record_of(folder: Path) -> Built | None:
         return Built(**json.loads((folder / RECORD).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, say: Callable[[str], None]) -> list[Built]:
+    for leftover in to.glob(f"{BUILDING}*"):
+        shutil.rmtree(leftover)
+    made, failed = list[Built](), list[str]()
+    for number, (name, source) in enumerate(wanted.items(), 1):
+        say(f"{number}/{len(wanted)} {name}")
+        try:
+            made.append(_built(snapshot, source, to, name, say))
+        except FlywheelError as error:
+            say(f"  {error.problem}")
+            failed.append(f"{name}: {error.problem}")
+    if failed:
+        raise FlywheelError(
+            f"{len(failed)} of {len(wanted)} do not build: {'; '.join(failed)}", "The others are there."
+        )
+    return made
 
 
 def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str], None]) -> Built:

@@ -1,9 +1,10 @@
 """Builds the Python that a worker runs in: a virtual environment with the packages of a lock file, and no others.
 
 What is installed is what the lock names, so a foreign package's wishes never meet this project's. The folder holds a
-record when it is whole; one that was broken off has none and is built anew.
+record when it is whole; one that was broken off has none and is built anew. One process at a time builds in it.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,12 +12,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from environments.programs import run
-from schemas.failure import FlywheelError, UsageError
+from environments.alone import alone
+from environments.programs import asked, run
+from schemas.failure import FULL, FlywheelError, UsageError
 from schemas.text import counted
 
 LIMIT_S = 1800.0
@@ -89,22 +91,51 @@ def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]
         say: gets a line for each part of it.
 
     Raises:
-        UsageError: the folder holds something else, or the Python that was named is not one of those that are needed.
-        FlywheelError: there is no such Python, or what is needed cannot be installed.
+        UsageError: there is no place for the folder, it holds something else, or the Python that was named is not one
+            of those that are needed.
+        FlywheelError: another process builds it, there is no such Python, or what is needed cannot be installed.
     """
-    lock = module.lock.read_text("utf-8")
-    digest, known = hashlib.sha256(lock.encode()).hexdigest(), record_of(to)
-    if known is not None and known.lock == digest and python_in(to).exists():
-        say(f"{module.name} is there already")
-        return known
-    if to.exists() and any(to.iterdir()) and not any((to / name).exists() for name in (RECORD, BEGUN)):
+    to, digest = to.resolve(), hashlib.sha256(module.lock.read_bytes()).hexdigest()
+    if (known := _whole(to, digest)) is None:  # what is whole may lie where nothing can be written
+        with _held(to, module.name):
+            known = _whole(to, digest)  # by whoever held it until now
+            if known is None:
+                return _built(module, to, digest, python, say)
+    say(f"{module.name} is there already")
+    return known
+
+
+def _whole(to: Path, digest: str) -> Added | None:
+    """What is known of a virtual environment of this lock file, if it is there."""
+    known = record_of(to)
+    return known if known is not None and known.lock == digest and python_in(to).exists() else None
+
+
+@contextlib.contextmanager
+def _held(to: Path, name: str) -> Generator[None]:
+    """Makes the folder, and keeps others from it."""
+    with contextlib.ExitStack() as held:
+        try:
+            to.mkdir(parents=True, exist_ok=True)
+            held.enter_context(alone(to, name))
+        except OSError as error:
+            if error.errno in FULL:
+                raise
+            raise UsageError(
+                f"`--dir`: {to} cannot be its folder: {error.strerror}.", "Name another folder."
+            ) from error
+        yield
+
+
+def _built(module: Module, to: Path, digest: str, python: str | None, say: Callable[[str], None]) -> Added:
+    if any(to.iterdir()) and not any((to / name).exists() for name in (RECORD, BEGUN)):
         raise UsageError(f"`--dir`: {to} is not empty, and was not built here.", "Name another folder.")
     found, version = find_python(module, python)
     started = time.monotonic()
-    packages = [line for line in lock.splitlines() if line.strip()]
+    packages = [line for line in module.lock.read_text("utf-8").splitlines() if line.strip()]
     say(f"a virtual environment of Python {version} in {to}")
     shutil.rmtree(to, ignore_errors=True)
-    to.mkdir(parents=True)
+    to.mkdir(exist_ok=True)  # a disk of its own cannot be removed, only emptied
     (to / BEGUN).touch()
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     run((str(found), "-m", "venv", str(to)), to, LIMIT_S, variables=own)
@@ -148,8 +179,7 @@ def _candidates(module: Module) -> Iterator[str]:
 def _version(python: str) -> tuple[int, ...] | None:
     code = "import sys; print(*sys.version_info[:3])"
     try:
-        answer = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
-        return tuple(map(int, answer.stdout.split()))
+        return tuple(map(int, asked((python, "-I", "-c", code), 30).split()))
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

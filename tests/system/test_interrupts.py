@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -125,3 +126,17 @@ def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monk
     interrupted(config, max(1, MOMENTS // 5), 40.0 if FULL else 20.0, random.Random(12))
     assert not list((tmp_path / "tmp").glob("flywheel-browser-*"))
     shutil.rmtree(config.parent)
+
+
+def test_adding_that_is_ended_says_what_the_same_command_does(tmp_path: Path):
+    slow = tmp_path / "python"
+    slow.write_text('#!/bin/sh\ncase "$*" in *venv*) sleep 60 ;; *) echo 3 12 1 ;; esac\n')
+    slow.chmod(0o755)
+    words = ["environments", "add", "gymnasium", "--dir", str(tmp_path / "to"), "--python", str(slow)]
+    command = [sys.executable, "-m", "apps.begin", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as adding:
+        assert adding.stdout is not None and adding.stdout.readline().startswith("a virtual environment")
+        adding.terminate()
+        _, error = adding.communicate(timeout=60)
+    ended = "flywheel: ended by SIGTERM; what was broken off is built anew by the same command."
+    assert adding.returncode == 128 + signal.SIGTERM and error.splitlines()[-1] == ended

@@ -1,9 +1,12 @@
 """Where a browser is looked for."""
 
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from environments.chromium import browser
 from environments.chromium.browser import VARIABLE, browser_version, find_browser
 from schemas.failure import FlywheelError
 
@@ -34,3 +37,14 @@ def test_the_version_is_what_the_browser_says(tmp_path: Path):
 def test_a_browser_that_does_not_run_is_refused(tmp_path: Path):
     with pytest.raises(FlywheelError, match="does not run"):
         browser_version(program(tmp_path / "broken", "exit 127"))
+
+
+def test_a_browser_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(browser, "VERSION_TIMEOUT_S", 1.0)
+    wrapper = program(tmp_path / "wrapper", f"sleep 1000 &\necho $! > {tmp_path / 'child'}\nwait")
+    with pytest.raises(FlywheelError, match=r"does not run: .* timed out after 1\.0 seconds"):
+        browser_version(wrapper)
+    child, until = int((tmp_path / "child").read_text()), time.monotonic() + 5
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until, "it runs still"
+        time.sleep(0.05)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from environments.alone import alone
 from environments.webapp.build import BUILDING, build, record_of, sources
 from schemas.failure import FlywheelError, UsageError
 
@@ -68,6 +69,17 @@ def test_one_that_does_not_build_is_named_with_the_reason_and_the_others_are_the
     with pytest.raises(FlywheelError, match=r"1 of 2 do not build: first: .*it is broken"):
         build(snapshot, tmp_path / "out", ["first", "second-app"], lambda line: None)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"second-app"}
+
+
+def test_while_another_builds_there_nothing_of_its_is_touched(snapshot: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    (out / f"{BUILDING}first").mkdir(parents=True)
+    with (
+        alone(out, "cua-gym-hub"),
+        pytest.raises(FlywheelError, match=rf"cua-gym-hub is being added to .* \(process {os.getpid()}\)"),
+    ):
+        build(snapshot, out, ["first"], lambda line: None)
+    assert (out / f"{BUILDING}first").exists() and not installs(snapshot)
 
 
 def test_a_build_that_is_broken_off_leaves_nothing_and_the_next_begins_anew(

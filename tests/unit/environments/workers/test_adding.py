@@ -1,10 +1,14 @@
 """Building the Python of a worker, from a lock file that names nothing, so that no network is needed."""
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from environments import programs
+from environments.programs import run
 from environments.workers import build
 from environments.workers.build import MODULES, Module, add, find_python, python_in, record_of
 from schemas.failure import FlywheelError, UsageError
@@ -31,6 +35,56 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, monkey
     monkeypatch.setattr(build, "LOCKS", tmp_path)
     with pytest.raises(UsageError, match="is not empty, and was not built here"):
         add(EMPTY, tmp_path, sys.executable, print)
+
+
+HOLDS = """
+from environments.alone import alone; from pathlib import Path; import sys, time
+with alone(Path(sys.argv[1]), "nothing"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_and_told_who_builds_there_until_that_one_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing.txt").write_text("pip\n")
+    monkeypatch.setattr(build, "LOCKS", tmp_path)
+    to = tmp_path / "venv"
+    (to / "half").mkdir(parents=True)
+    (to / build.BEGUN).touch()
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(to)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        try:
+            with pytest.raises(FlywheelError, match=rf"nothing is being added to .* \(process {other.pid}\)\. Wait"):
+                add(EMPTY, to, sys.executable, print)
+            assert (to / "half").exists()
+        finally:
+            other.kill()
+    assert record_of(to) is None and add(EMPTY, to, sys.executable, print) == record_of(to)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/nothing", "/proc/self"])
+def test_a_folder_that_cannot_be_made_is_refused_by_its_option(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing.txt").write_text("")
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(build, "LOCKS", tmp_path)
+    with pytest.raises(UsageError, match=r"`--dir`: .* cannot be its folder: .*\. Name another folder\."):
+        add(EMPTY, tmp_path / place, sys.executable, print)
+
+
+def test_a_full_disk_is_named_whether_a_program_says_so_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = ("/bin/sh", "-c", "echo returned non-zero exit status 1; exit 1")
+    with pytest.raises(FlywheelError, match=r"^`sh -c` failed: returned non-zero"):
+        run(fails, tmp_path, 10)
+    says = ("/bin/sh", "-c", "echo 'OSError: [Errno 28] No space left on device'; exit 1")
+    with pytest.raises(FlywheelError, match=rf"The disk of {tmp_path} is full: `sh -c` failed: .* Free some"):
+        run(says, tmp_path, 10)
+    monkeypatch.setattr(programs, "FULL_BELOW", shutil.disk_usage(tmp_path).total)
+    with pytest.raises(FlywheelError, match=rf"is full, with .* MB left in {tmp_path}: `sh -c` failed: returned"):
+        run(fails, tmp_path, 10)
 
 
 def test_a_python_that_does_not_do_is_refused_with_those_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
