@@ -4,7 +4,8 @@ It starts the wheel from nothing, so it is broad rather than clever: every eleme
 other whatever the instruction says. The instruction is used only where text must come from somewhere. Being shown the
 page's elements, it clicks things rather than pixels; what is kept of it is only the screenshot and the coordinates.
 Keys beyond Enter it presses only where the instruction names them, as a game's does: `Keys: left, right, space.`
-Where a screen lists none (an environment that has no elements), it acts at random points of it.
+Where a screen lists none (an environment that has no elements), it acts at random points of it, by the types of action
+that are taken there, if the environment says which.
 """
 
 import random
@@ -33,6 +34,8 @@ AGAIN = 0.25
 """What a click on the same element again is worth beside the others."""
 P_TYPE_BLIND = 0.3
 """How often it types after a click where it cannot know what it clicked."""
+BLIND = {"drag": P_DRAG, "scroll": P_SCROLL, "wait": P_WAIT, "click": 1 - P_DRAG - P_SCROLL - P_WAIT}
+"""How often it does each of these where it sees no elements."""
 P_KEY = 0.8
 """How often it presses a key where the instruction names some."""
 KEYS = re.compile(r"\bKeys: ([a-z0-9]+(?:, [a-z0-9]+)*)\.")
@@ -44,7 +47,7 @@ DONE = 0.1
 class PageExplorer(Explorer):
     """Uniform over the page's elements; the same seed, step and page always give the same action."""
 
-    version = "explorer-3"
+    version = "explorer-4"
     dialect = "box_v1"
     needs_elements = True
 
@@ -62,15 +65,15 @@ class PageExplorer(Explorer):
 def _choose(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
     elements = context.observation.elements
     if not elements:
-        return _blind(chance, context.instruction, last)
+        return _blind(chance, context, last)
     live = [element for element in elements if element.interactive]
     if isinstance(last, act.Click) and any(_awaits_text(element, last) for element in live):
         if chance.random() < P_TYPE:
             return act.Type(content=_words(chance, context.instruction, elements))
     elif isinstance(last, act.Type) and chance.random() < P_ENTER:
         return act.Hotkey(key="enter")
-    if (named := KEYS.search(context.instruction)) and chance.random() < P_KEY:
-        return act.Hotkey(key=chance.choice(named[1].split(", ")))
+    if (keys := _keys(context.instruction)) and chance.random() < P_KEY:
+        return act.Hotkey(key=chance.choice(keys))
     if chance.random() < P_WAIT:
         return act.Wait()
     handles = [element for element in live if element.kind in HANDLES]
@@ -84,17 +87,34 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
     return _click(chance, chance.choices(live, [_worth(element, last) for element in live])[0])
 
 
-def _blind(chance: random.Random, instruction: str, last: act.Action | None) -> act.Action:
-    """Anything anywhere on the screen."""
-    if isinstance(last, act.Click) and chance.random() < P_TYPE_BLIND:
-        return act.Type(content=_words(chance, instruction, ()))
+def _blind(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
+    """Anything anywhere on the screen, of what is taken there."""
+    takes = context.observation.takes or {"hotkey", "type", *BLIND}
+    able = {kind: share for kind, share in BLIND.items() if kind in takes}
+    keys = _keys(context.instruction) if "hotkey" in takes else []
+    if keys and chance.random() < P_KEY:
+        return act.Hotkey(key=chance.choice(keys))
+    follows = isinstance(last, act.Click) or "click" not in takes
+    if "type" in takes and (not able or (follows and chance.random() < P_TYPE_BLIND)):
+        return act.Type(content=_words(chance, context.instruction, ()))
+    if not able and "hotkey" in takes:
+        return act.Hotkey(key=chance.choice(keys or ["enter"]))
     x, y, to_x, to_y = (round(chance.random(), 4) for _ in range(4))
-    kind = chance.random()
-    if kind < P_DRAG:
-        return act.Drag(x=x, y=y, to_x=to_x, to_y=to_y)
-    if kind < P_DRAG + P_SCROLL:
-        return act.Scroll(x=x, y=y, direction=chance.choice(("up", "down")))
-    return act.Wait() if kind < P_DRAG + P_SCROLL + P_WAIT else act.Click(x=x, y=y)
+    shares = able or BLIND  # of what takes nothing that it does, any is as good
+    match chance.choices(list(shares), list(shares.values()))[0]:
+        case "drag":
+            return act.Drag(x=x, y=y, to_x=to_x, to_y=to_y)
+        case "scroll":
+            return act.Scroll(x=x, y=y, direction=chance.choice(("up", "down")))
+        case "wait":
+            return act.Wait()
+        case _:
+            return act.Click(x=x, y=y)
+
+
+def _keys(instruction: str) -> list[str]:
+    named = KEYS.search(instruction)
+    return named[1].split(", ") if named else []
 
 
 def _awaits_text(element: Element, last: act.Click) -> bool:

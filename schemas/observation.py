@@ -60,6 +60,8 @@ class Observation:
     instruction: str
     elements: tuple[Element, ...] = field(default=())
     """Empty unless the sandbox was asked for them; a policy under evaluation never sees them."""
+    takes: frozenset[str] = frozenset()
+    """The types of action that are taken here, where the environment says so; only who is shown elements sees them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Machine:
                 self._box = await begin(self.environment.config)
                 await open_programs(self._box, self._programs)
                 return ""
-            self._sandbox = DesktopSandbox(self.environment.config)
+            self._sandbox = DesktopSandbox(self.environment.config, self.environment.templates)
             await self._sandbox.start(self.environment.task(self._task), self._seed)
             return (await self._sandbox.observe()).instruction
 

@@ -13,6 +13,7 @@ from environments.desktop.boxed import Isolation
 from environments.desktop.catalog import EXTRA, FONT, PACKAGES, TASKS
 from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import DesktopSandbox, begin
+from environments.desktop.tasks.task import DesktopTask
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from schemas.check import Probe
@@ -39,7 +40,7 @@ class DesktopConfig(EnvironmentConfig):
 
 
 class DesktopEnvironment(Environment[DesktopConfig]):
-    """The tasks of `environments.desktop.catalog`."""
+    """Tasks in real programs."""
 
     section = DesktopConfig
     verifier = "desktop"
@@ -47,9 +48,14 @@ class DesktopEnvironment(Environment[DesktopConfig]):
     lists_elements = False
 
     @property
+    def templates(self) -> Mapping[str, DesktopTask]:
+        """Ours, see `environments.desktop.catalog`; a subclass may have its own."""
+        return TASKS
+
+    @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Our own."""
-        return {template: task.entry for template, task in TASKS.items()}
+        """Of the templates."""
+        return {name: template.entry for name, template in self.templates.items()}
 
     @property
     def lineage(self) -> str:
@@ -66,7 +72,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         require_programs()
         if self.config.isolation == "namespaces":
             require_walls()
-        return NoHost(lambda: DesktopSandbox(self.config))
+        return NoHost(lambda: DesktopSandbox(self.config, self.templates))
 
     def probes(self) -> Sequence[Probe]:
         """Whether the programs are installed and namespaces can be made; for `doctor`, whether a desktop starts."""

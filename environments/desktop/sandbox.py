@@ -1,14 +1,14 @@
 """A desktop of its own for one trajectory: an X server, a window manager and the task's programs."""
 
 from base64 import b64decode
+from collections.abc import Mapping
 from importlib.resources import files as files_of
 from typing import TYPE_CHECKING
 
 from environments.desktop.boxed import AskFailed, Box
-from environments.desktop.catalog import TASKS
 from environments.desktop.events import events_of
 from environments.desktop.goal import File, Goal, State, Window, unmet
-from environments.desktop.tasks.task import Command, Instance, in_home
+from environments.desktop.tasks.task import Command, DesktopTask, Instance, in_home
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -35,11 +35,16 @@ _PLACES = {
 
 
 class DesktopSandbox(Sandbox):
-    """One task on one desktop."""
+    """One task on one desktop.
 
-    def __init__(self, config: "DesktopConfig") -> None:
+    Args:
+        config: the section.
+        templates: the tasks that there are, by name.
+    """
+
+    def __init__(self, config: "DesktopConfig", templates: Mapping[str, DesktopTask]) -> None:
         super().__init__(config)
-        self._config = config
+        self._config, self._templates = config, templates
         self._opened: Box | None = None
         self._instruction = ""
         self.instance = Instance((), Goal())
@@ -57,7 +62,7 @@ class DesktopSandbox(Sandbox):
         return None if self._opened is None else memory_mb(self._opened.pid)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self.instance = TASKS[task.template].instance(task.template, seed)
+        self.instance = self._templates[task.template].instance(task.template, seed)
         self._instruction = task.instruction.format(*self.instance.words)
         self._opened = await begin(self._config)
         await self._opened.set_out(dict(self.instance.files))

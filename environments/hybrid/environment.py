@@ -14,6 +14,7 @@ from environments.chromium.environment import ChromiumConfig, ChromiumEnvironmen
 from environments.hybrid.jail import INSTALL, Limits
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.tasks.catalog import TEMPLATES
+from environments.hybrid.tasks.task import Template
 from environments.hybrid.terminal import Terminal
 from environments.sandbox import Sandbox
 from schemas.check import Probe
@@ -59,9 +60,14 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
     sandbox_class = HybridSandbox
 
     @property
+    def templates(self) -> Mapping[str, Template]:
+        """Ours, see `environments.hybrid.tasks`; a subclass may have its own."""
+        return TEMPLATES
+
+    @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """See `environments.hybrid.tasks`."""
-        return {name: template.entry for name, template in TEMPLATES.items()}
+        """Of the templates."""
+        return {name: template.entry for name, template in self.templates.items()}
 
     @property
     def lineage(self) -> str:
@@ -70,7 +76,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
 
     def sandbox(self, browser: Browser) -> Sandbox:
         """A page and a jail."""
-        return HybridSandbox(browser, self.config, self.config.limits, self.config.command_s)
+        return HybridSandbox(browser, self.config, self.templates, self.config.limits, self.config.command_s)
 
     def probes(self) -> Sequence[Probe]:
         """A browser, and whether a shell can be isolated; without, nothing is started."""

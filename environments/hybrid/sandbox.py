@@ -9,7 +9,7 @@ too: the browser itself takes no part in them, so nothing hangs on how a headles
 import asyncio
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,8 +22,7 @@ from environments.chromium.sandbox import BrowserSandbox
 from environments.hybrid.files import Files
 from environments.hybrid.jail import DISKS, WORK, Limits, owner
 from environments.hybrid.snapshot import Snapshot
-from environments.hybrid.tasks.catalog import TEMPLATES
-from environments.hybrid.tasks.task import Instance, Trial
+from environments.hybrid.tasks.task import Instance, Template, Trial
 from environments.hybrid.terminal import Terminal
 from environments.hybrid.trial import answers_of
 from environments.hybrid.web import page_of
@@ -46,14 +45,23 @@ class HybridSandbox(BrowserSandbox):
     Args:
         browser: where the page is opened.
         config: time limits.
+        templates: the tasks that there are, by name.
         limits: of the jail.
         command_s: seconds that a command may take.
     """
 
     width, height = WIDTH, HEIGHT
 
-    def __init__(self, browser: Browser, config: ChromiumConfig, limits: Limits, command_s: float) -> None:
+    def __init__(
+        self,
+        browser: Browser,
+        config: ChromiumConfig,
+        templates: Mapping[str, Template],
+        limits: Limits,
+        command_s: float,
+    ) -> None:
         super().__init__(browser, config)
+        self._templates = templates
         self._jail_limits, self._command_s = limits, command_s
         self._terminal: Terminal | None = None
         self._workspace: Workspace | None = None
@@ -145,7 +153,7 @@ class HybridSandbox(BrowserSandbox):
         return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._instruction, instance = TEMPLATES[task.template].instance(task.template, seed)
+        self._instruction, instance = self._templates[task.template].instance(task.template, seed)
         opening = self._open((HERE / "workspace.html").as_uri(), "world.__workspace.ready()")
         shell = asyncio.ensure_future(Terminal.open(self._jail_limits, self._command_s))
         try:

@@ -81,10 +81,18 @@ class ForeignConfig(EnvironmentConfig):
                 raise ValueError(f"seeds.{one} and seeds.{other} overlap: what is measured would be trained on")
         return self
 
+    def takes(self, template: str) -> frozenset[str]:
+        """The types of action that a task takes; none where that is not known."""
+        return frozenset(self.actions)
+
+    def fields_of(self, template: str) -> dict[str, Any]:
+        """What `reset` is sent for a task, whatever the seed."""
+        return {**self.reset, **self.tasks[template].reset}
+
     def reset_of(self, template: str, seed: int) -> dict[str, Any]:
         """What `reset` is sent for a task and one of our seeds; raises SandboxFailure for a seed that there is not."""
         split = split_of(seed)
-        fields = {**self.reset, **self.tasks[template].reset}
+        fields = self.fields_of(template)
         if (theirs := self.seeds.get(split)) is None:
             return {**fields, self.seed_field: seed}
         number = seed - SPLIT_STARTS[split]

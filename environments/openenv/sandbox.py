@@ -37,6 +37,7 @@ class OpenEnvSandbox(Sandbox):
         self._answer: Answer | None = None
         self._seen = Observation(b"", 0, 0, "")
         self._instruction = ""
+        self._takes = frozenset[str]()
         self._rewards = 0.0
 
     @property
@@ -56,7 +57,7 @@ class OpenEnvSandbox(Sandbox):
         return Outcome(answer.done and not truncated and not ended_by_us, reward, truncated)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
-        self._instruction = task.instruction
+        self._instruction, self._takes = task.instruction, self._config.takes(task.template)
         fields = self._config.reset_of(task.template, seed)
         await self._take("reset", await self._begun(fields))
         assert self._answer is not None
@@ -131,7 +132,7 @@ class OpenEnvSandbox(Sandbox):
         if isinstance(instruction, str) and instruction:
             self._instruction = instruction
         self._answer, self._rewards = answer, self._rewards + (answer.reward or 0.0)
-        self._seen = Observation(png, width, height, self._instruction)
+        self._seen = Observation(png, width, height, self._instruction, takes=self._takes)
 
     async def _stop(self) -> None:
         await self._client.close()

@@ -22,6 +22,7 @@ from schemas.config.section import Count, Positive, Whole
 from schemas.failure import FlywheelError
 from schemas.home import home
 from schemas.observation import Observation
+from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")
 """The scripts that run in another Python; none of them is imported here."""
@@ -60,11 +61,27 @@ class WorkerConfig(ForeignConfig):
             raise ValueError(f"there is no {module!r}: there are {', '.join(MODULES)}, and scripts (a path to a .py)")
         return module
 
+    def takes(self, template: str) -> frozenset[str]:
+        """Of gymnasium, whose environments take numbers: the keys, and `wait` where a number stands for it."""
+        if self.actions or self.module != "gymnasium":
+            return super().takes(template)
+        return frozenset(("hotkey",) if self.fields_of(template).get("idle") is None else ("hotkey", "wait"))
+
+    def keys_of(self, template: str) -> tuple[str, ...]:
+        """The keys that a task of gymnasium takes."""
+        keys = self.fields_of(template).get("keys") if self.module == "gymnasium" else None
+        return tuple(keys) if isinstance(keys, Mapping) else ()
+
 
 class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
     """The tasks that the config names, in workers."""
 
     section = WorkerConfig
+
+    @property
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """As the config says; an instruction names the keys that there are, as a game's does."""
+        return {template: _naming(entry, self.config.keys_of(template)) for template, entry in super().entries.items()}
 
     @property
     def lineage(self) -> str:
@@ -172,6 +189,12 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
             )
         _ = self._variables
         return f"{package} {found} in {self.python}" if package else f"{self.python} {found}, {self._script}"
+
+
+def _naming(entry: TaskEntry, keys: Sequence[str]) -> TaskEntry:
+    if not keys or "Keys: " in entry.instruction:
+        return entry
+    return entry.model_copy(update={"instruction": f"{entry.instruction} Keys: {', '.join(keys)}."})
 
 
 def version_in(python: Path, package: str) -> str | None:

@@ -40,7 +40,7 @@ def test_games_and_web_tasks_turn_together_and_scores_reach_the_lake_and_the_rep
     assert any("with raw reward 0." in reason for reason in answer)
     shown = {one.task_id: one for one in report_tasks(lake) if one.by == "explorer"}
     explored = [
-        row for row in lake.rows(Evaluation, {"task_id": "games/mines-1"}) if row.policy_version == "explorer-3"
+        row for row in lake.rows(Evaluation, {"task_id": "games/mines-1"}) if row.policy_version == "explorer-4"
     ]
     mean = sum(row.reward or 0.0 for row in explored) / len(explored)
     assert shown["games/mines-1"].reward == pytest.approx(mean)

@@ -11,6 +11,10 @@ import pytest
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.workers.environment import WorkerConfig, WorkerEnvironment
+from models.explorer import PageExplorer
+from rollout.actor import Actor
+from rollout.session import roll_out
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Observation, Outcome
@@ -53,6 +57,20 @@ def test_rewards_are_summed_into_a_return_and_a_seed_shows_the_same_again() -> N
     assert fell.done and not fell.truncated and 8 / 500 <= fell.reward <= 11 / 500
     assert not stands.done and stands.reward == pytest.approx(2 / 500)
     assert {one.pid for one in psutil.Process().children(recursive=True)} <= before
+
+
+def test_the_explorer_plays_it_with_its_keys() -> None:
+    async def run() -> list[FinishedTrajectory]:
+        theirs = environment(POLE, rewards="summed", full_reward=500)
+        with Actor(PageExplorer()) as actor:
+            async with SandboxPool([theirs]) as pool:
+                task = theirs.task("play", max_steps=100)
+                planned = [PlannedTrajectory("lake", "run", 0, task, seed, "explorer", "e") for seed in range(3)]
+                return [await roll_out(pool, one, [actor], False, 1) for one in planned]
+
+    ran = asyncio.run(run())
+    assert {one.trajectory.termination for one in ran} == {"done"}
+    assert all((one.trajectory.reward or 0.0) > 5 / 500 for one in ran)
 
 
 def test_a_goal_is_a_success_and_a_limit_of_the_environments_own_is_none() -> None:

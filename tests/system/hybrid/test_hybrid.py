@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from environments.sandbox import Sandbox
 from schemas import action as act
 from schemas.failure import ActionFailure
 from schemas.observation import Outcome
+from tests.guides import told
 from tests.parts import miniwob
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, hybrid, run
 from tests.tier import FULL, IN_FULL
@@ -66,6 +68,28 @@ def test_what_is_downloaded_in_the_browser_is_worked_on_in_the_shell_and_uploade
         assert await sandbox.verify(REWARD) == Outcome(True, 1.0)
 
     leased("web-sort-upload", work)
+
+
+def test_the_guides_task_of_ones_own_is_played_in_a_subclass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def inside() -> list[tuple[str, Outcome, Outcome]]:
+        environment, task = told("hybrid.md", "papers", tmp_path, monkeypatch)
+        assert (task.task_id, task.lineage, list(environment.entries)) == (
+            "papers/papers-shout",
+            "papers 1",
+            ["papers-shout"],
+        )
+        played = list[tuple[str, Outcome, Outcome]]()
+        async with SandboxPool([environment]) as pool:
+            for seed in (1, 2):
+                async with pool.lease(task, seed) as sandbox:
+                    assert isinstance(sandbox, HybridSandbox)
+                    instruction = (await sandbox.observe()).instruction
+                    played.append((instruction, await sandbox.verify(REWARD), await solve(sandbox)))
+        return played
+
+    (first, *came), (second, *_) = run(inside())
+    assert first != second and first.startswith('Write the text of "note-')
+    assert came == [Outcome(False, 0.0), Outcome(True, 1.0)]
 
 
 def test_the_terminal_is_in_the_picture_and_can_be_typed_into() -> None:

@@ -1,14 +1,26 @@
-"""The explorer's keys: those that an instruction names, and none where it names none."""
+"""The explorer's keys are those that an instruction names; where it sees no elements it does what is taken there."""
+
+import pytest
 
 from environments.games.game import built_in
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.site.tasks import ENTRIES
 from models.explorer import KEYS, PageExplorer
+from models.families.dialects import format_action
 from models.policy import Context
-from schemas.action import Hotkey
-from schemas.observation import Element, Observation
+from schemas.action import Action, Click, Hotkey
+from schemas.observation import Element, Observation, Turn
 
 SEEN = Observation(b"", 1, 1, "", (Element("Score 0", "text", (0.0, 0.0, 0.5, 0.1), interactive=False),))
+BLIND = Observation(b"", 1, 1, "")
+
+
+def done(instruction: str, *takes: str) -> list[Action]:
+    """What it does where no elements are listed, with a click before."""
+    turn = Turn("", format_action(Click(x=0.5, y=0.5), "box_v1"), BLIND)
+    shown = Observation(b"", 1, 1, "", takes=frozenset(takes))
+    contexts = [Context(instruction, (turn,), shown, seed) for seed in range(400)]
+    return [one.action for one in PageExplorer().act(contexts) if one.action is not None]
 
 
 def pressed(instruction: str) -> list[str]:
@@ -24,6 +36,33 @@ def test_the_keys_that_an_instruction_names_are_pressed_most_of_the_time_and_no_
 
 def test_where_no_keys_are_named_none_is_pressed() -> None:
     assert pressed("Press the key: it is left.") == []
+
+
+def test_keys_that_an_instruction_names_are_pressed_where_no_elements_are_listed_too() -> None:
+    keys = [action.key for action in done("Keep it upright. Keys: left, right.") if isinstance(action, Hotkey)]
+    assert set(keys) == {"left", "right"} and 280 < len(keys) < 360
+    assert {action.type for action in done("Press left.")} == {"click", "type", "drag", "scroll", "wait"}
+
+
+@pytest.mark.parametrize(
+    ("takes", "expected"),
+    [
+        (("click", "finished"), {"click"}),
+        (("click", "type", "left_double"), {"click", "type"}),
+        (("drag", "type"), {"drag", "type"}),
+        (("type",), {"type"}),
+        (("hotkey",), {"hotkey"}),
+        (("hotkey", "wait"), {"hotkey", "wait"}),
+    ],
+)
+def test_where_an_environment_says_what_it_takes_nothing_else_is_done(
+    takes: tuple[str, ...], expected: set[str]
+) -> None:
+    assert {action.type for action in done("Keep it upright. Keys: left, right.", *takes)} == expected
+
+
+def test_where_keys_alone_are_taken_and_none_is_named_it_presses_enter() -> None:
+    assert {action.key for action in done("Go.", "hotkey") if isinstance(action, Hotkey)} == {"enter"}
 
 
 def test_only_games_name_keys() -> None:

@@ -25,6 +25,7 @@ from environments.seccomp import SOCKETS
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from tests.desktops import CONFIG, IN_NAMESPACES, ON_A_DESKTOP, on_a_box, witness, witnessed
+from tests.guides import told
 from tests.tier import IN_FULL
 
 pytestmark = ON_A_DESKTOP
@@ -136,6 +137,26 @@ def test_a_task_starts_alike_twice_and_its_script_reaches_the_reward_within_its_
         assert hand.steps <= task.max_steps
 
     asyncio.run(run())
+
+
+def test_the_guides_task_of_ones_own_is_played_in_a_subclass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment, task = told("desktop.md", "errands", tmp_path, monkeypatch)
+    config = CONFIG.model_copy(update={"desktops": 1})
+    environment = type(environment)("errands", config)
+
+    async def run() -> tuple[bool, bool]:
+        async with SandboxPool([environment]) as pool, pool.lease(task, 3) as sandbox:
+            assert (await sandbox.observe()).instruction == 'Write one.txt and then other.txt into "both.txt".'
+            before = await sandbox.verify(DesktopReward())
+            await sandbox.perform(act.Type(content="cat one.txt other.txt > both.txt\n"))
+            return before.over, (await sandbox.verify(DesktopReward())).reaches(1)
+
+    assert (task.task_id, task.lineage, list(environment.entries)) == (
+        "errands/join-files",
+        "errands 1",
+        ["join-files"],
+    )
+    assert asyncio.run(run()) == (False, True)
 
 
 def test_every_task_has_a_script() -> None:

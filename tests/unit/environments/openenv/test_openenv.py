@@ -13,6 +13,7 @@ from environments.openenv.mapping import decode, picture_of, values_of
 from environments.openenv.sandbox import OpenEnvReward
 from environments.pool import SandboxPool
 from models.completion import Completion
+from models.explorer import PageExplorer
 from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.session import roll_out
@@ -149,6 +150,21 @@ def test_actions_are_written_as_the_config_says() -> None:
 def test_an_action_that_the_config_has_no_writing_for_is_the_policys_failure() -> None:
     one = rolled(lambda _: observed(), [act.PressHome()], actions={"click": {}}).trajectory
     assert (one.failure_boundary, one.failure_reason) == ("action", "this environment cannot perform press_home")
+
+
+def test_the_explorer_does_only_what_the_config_has_a_writing_for() -> None:
+    async def run() -> list[FinishedTrajectory]:
+        async with answering(lambda _: observed()) as url:
+            theirs = environment(url, actions={"click": {"at": "{x_px}"}, "finished": {}})
+            with Actor(PageExplorer()) as actor:
+                async with SandboxPool([theirs]) as pool:
+                    task = theirs.task("press", max_steps=8)
+                    planned = [PlannedTrajectory("lake", "run", 0, task, seed, "explorer", "e") for seed in range(6)]
+                    return [await roll_out(pool, one, [actor], False, 1) for one in planned]
+
+    ran = asyncio.run(run())
+    assert {step.action_type for one in ran for step in one.steps} == {"click"}
+    assert {(one.trajectory.termination, one.trajectory.n_steps) for one in ran} == {("max_steps", 8)}
 
 
 def damaged(png: str) -> str:

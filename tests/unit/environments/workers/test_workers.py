@@ -73,6 +73,28 @@ def test_episodes_are_played_one_after_the_other_in_one_process_each_with_its_se
     assert folders() == []
 
 
+@pytest.mark.parametrize(
+    ("instruction", "reset", "shown", "takes"),
+    [
+        ("Balance.", {"keys": {"left": 0, "right": 1}}, "Balance. Keys: left, right.", {"hotkey"}),
+        ("Keys: left. Go.", {"keys": {"left": 0, "right": 1}, "idle": 0}, "Keys: left. Go.", {"hotkey", "wait"}),
+        ("Balance.", {}, "Balance.", {"hotkey"}),
+    ],
+)
+def test_a_task_of_gymnasium_names_its_keys_and_takes_them_alone(
+    instruction: str, reset: dict[str, Any], shown: str, takes: set[str]
+) -> None:
+    theirs = environment(module="gymnasium", tasks={"play": {"instruction": instruction, "reset": reset}})
+    assert theirs.task("play").instruction == shown
+    assert theirs.config.takes("play") == takes
+
+
+def test_what_a_script_takes_is_not_known_unless_its_actions_are_written() -> None:
+    told = environment(tasks={"play": {"instruction": "Play.", "reset": {"keys": {"left": 0}}}})
+    assert (told.task("play").instruction, told.config.takes("play")) == ("Play.", frozenset())
+    assert environment(actions={"click": {}}).config.takes("play") == {"click"}
+
+
 ENDS = {
     "die": "the worker foreign_worker ended at step with exit status 3: a last word",
     "kill": "the worker foreign_worker ended at step by signal 9: it printed nothing",
