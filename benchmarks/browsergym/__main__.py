@@ -64,10 +64,12 @@ DRAWN: Mapping[str, str] = dict.fromkeys(
     ),
     OTHERWISE,
 )  # fmt: skip
+FOLDS = "a click meets what another one folds, while it folds: on the page's own clock here, the machine's there"
 KNOWN: Mapping[str, str] = {
     "choose-list": "a click chooses from the list that opens, in the page here, in a window of Chromium's own there",
-    "click-collapsible": "a click meets the section while it folds: on the page's own clock here, the machine's there",
+    **dict.fromkeys(("click-collapsible", "click-pie"), FOLDS),
     "enter-time": "a space opens Chromium's picker of times there, which takes what is typed next; here it stays shut",
+    "search-engine": "a link to # changes the address, for which BrowserGym ends the task with 0",
     "social-media": "the icon becomes another picture under the pointer, which loads between press and release there",
     "stock-market": "prices move with the time: the machine's there, the page's own here",
 }

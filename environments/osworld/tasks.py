@@ -67,7 +67,7 @@ def read_tasks(folder: Path) -> TaskFiles:
         UsageError: there is no such folder, or two files of one name.
     """
     if not folder.is_dir():
-        raise UsageError(f"There is no folder {folder} of OSWorld's tasks.", "Name it in the environment's `folder`.")
+        raise UsageError(f"There is no folder {folder} of OSWorld's tasks.", "Name it in `environments.NAME.folder`.")
     found = TaskFiles()
     for place in sorted(folder.rglob("*.json")):
         if place.stem in found.known or place.stem in found.open:

@@ -129,7 +129,11 @@ def _read(path: Path, changed_at: int) -> TaskFile:
             instance(file, name, 0)
     except ValidationError as error:
         raise UsageError(f"{path}: {named_problem(error)}.", "docs/webapps.md has an example.") from error
-    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"{path} of `environments.NAME.tasks` cannot be read: {error.strerror}.", "Correct the path."
+        ) from error
+    except (tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"{path}: {error}.", "docs/webapps.md has an example.") from error
     return file
 
