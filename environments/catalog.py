@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from environments.environment import Environment
-from environments.registry import environments_of, left_out, verifier_of
+from environments.registry import ENVIRONMENTS, environments_of, left_out, verifier_of
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.task import GuiTask, Split
@@ -13,6 +13,8 @@ from schemas.tables.task import GuiTask, Split
 Environments = Sequence[Environment[Any]]
 IMPLIED = "miniwob"
 """The environment of a config that names none."""
+BRING_THEIR_OWN = ("games", "hybrid", "desktop", "webapp")
+"""Kinds that have tasks before a config names any, and are not implied."""
 
 
 def catalog(config: Config) -> list[GuiTask]:
@@ -105,6 +107,15 @@ def _id(field: str, name: str, environments: Environments) -> str:
     return f"{environment.name}/{template}"
 
 
+def _kind_with(template: str, named: set[str]) -> str:
+    """A built-in kind that the config does not name and that has this task with no config of its own."""
+    for kind in (one for one in BRING_THEIR_OWN if one not in named):
+        made = ENVIRONMENTS.class_of(kind)
+        if template in made(kind, made.section.model_validate({})).entries:
+            return kind
+    return ""
+
+
 def _found(field: str, name: str, environments: Environments) -> tuple[Environment[Any], str]:
     """The environment and the template of `template` or `environment/template`."""
     asked, slash, template = name.rpartition("/")
@@ -115,6 +126,11 @@ def _found(field: str, name: str, environments: Environments) -> tuple[Environme
         names = " or ".join(f"`{one.name}/{name}`" for one in having)
         raise UsageError(f"`{field}`: several environments have a task `{name}`.", f"Write {names}.")
     known = sorted({known for one in environments for known in one.entries})
+    if not slash and (kind := _kind_with(template, {one.config.kind for one in environments})):
+        hint = (
+            f"It is one of kind `{kind}`: add a section `[environments.{kind}]`, or environments.{kind}.optional=true."
+        )
+        raise UsageError(f"`{field}`: no environment of the config has the task `{name}`.", hint)
     near = get_close_matches(template, known, n=1)
     there = f"There are {', '.join(known[:8])} and so on, in {', '.join(one.name for one in environments)}."
     hint = f"Did you mean `{near[0]}`?" if near else there

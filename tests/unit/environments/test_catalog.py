@@ -81,6 +81,7 @@ def test_people_read_the_template_alone_where_it_names_one_task() -> None:
         ({"tasks": []}, r"for example, 'suite\.tasks=\[\"click-test\"\]'"),
         ({"hard": ["qqq"]}, r"suite\.hard.*no task `qqq`\. There are "),
         ({"tasks": ["click-tarjet"]}, r"Did you mean `click-target`"),
+        ({"tasks": ["make-folders"]}, r"It is one of kind `desktop`: add a section `\[environments\.desktop\]`"),
         ({"practice": ["count"]}, r"suite\.practice.*count/count list no elements"),
         ({"practice": ["click-test"]}, r"suite\.practice"),
         ({"practice": ["practise"]}, r"suite\.practice"),
