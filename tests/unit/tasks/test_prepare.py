@@ -54,6 +54,6 @@ def test_every_task_that_comes_up_with_no_seed_is_named(config: Config, monkeypa
     with pytest.raises(EnvironmentDown, match=r"^fake/two-steps: it came up with none of 12 seeds, .*is gone\. `flywh"):
         asyncio.run(_texts(config, tasks))
     failing(monkeypatch, lambda _, task: True)
-    with pytest.raises(EnvironmentDown, match=r"fake/click-target.* fake/two-steps") as down:
+    with pytest.raises(EnvironmentDown, match=r"fake/click-target.*\nfake/two-steps") as down:
         asyncio.run(_texts(config, tasks))
     assert str(down.value).count("doctor") == 1
