@@ -190,7 +190,7 @@ def seen(served: Served) -> list[list[Any]]:
     """What the witness says, once it says no more: an event is written a moment after the action that caused it."""
     before, content = None, written(served)
     while content != before:
-        time.sleep(0.1)
+        time.sleep(0.25)
         before, content = content, written(served)
     httpx.post(f"{served.url}/execute", json={"command": "truncate -s 0 events.txt", "shell": True}, timeout=20)
     return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
