@@ -29,14 +29,14 @@ def asked(command: Sequence[str], limit_s: float) -> str:
         start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            said, error = process.communicate(timeout=limit_s)
+            output, error = process.communicate(timeout=limit_s)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, said, error)
-    return said
+        raise subprocess.CalledProcessError(process.returncode, command, output, error)
+    return output
 
 
 def run(
@@ -91,12 +91,17 @@ def run(
     if late.is_set():
         raise FlywheelError(f"{name} took longer than {limit_s:.0f} s.")
     if process.returncode:
-        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
-        problem = f"`{name}` failed: {' '.join([message, *after])[:300]}"
-        if full := _full(folder, lines):
-            raise FlywheelError(f"{full}: {problem}", "Free some space, and give the same command again.")
-        raise FlywheelError(problem)
+        raise _failure(name, folder, lines)
+
+
+def _failure(name: str, folder: Path, lines: Sequence[str]) -> FlywheelError:
+    """Why a program failed, by what it printed."""
+    message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+    after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
+    problem = f"`{name}` failed: {' '.join([message, *after])[:300]}"
+    if full := _full(folder, lines):
+        return FlywheelError(f"{full}: {problem}", "Free some space, and give the same command again.")
+    return FlywheelError(problem)
 
 
 def _full(folder: Path, lines: Sequence[str]) -> str:

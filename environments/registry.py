@@ -86,12 +86,10 @@ def lack_of(name: str, kind: str, section: str) -> str:
         section: as JSON.
     """
     known = ENVIRONMENTS.class_of(kind)
-    probes = [one for one in known(name, known.section.model_validate_json(section)).probes() if one.required]
-    lack = ""
+    environment, lack = known(name, known.section.model_validate_json(section)), ""
     for _ in range(2):
         try:
-            for probe in probes:
-                probe.examine()
+            require([environment])
         except FlywheelError as error:
             lack = str(error)
         else:

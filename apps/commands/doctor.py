@@ -11,6 +11,9 @@ def show_checks(checks: list[Check]) -> None:
     console = out()
     for check in checks:
         word = Text("ok  ", "green") if check.ok else Text("FAIL", "red")
-        console.print(word, Text(f"{check.name:<24} {check.detail}"))
+        first, *others = check.detail.splitlines() or [""]
+        console.print(word, Text(f"{check.name:<24} {first}"))
+        for line in others:
+            console.print(Text(f"{'':<29} {line}"))
         if check.hint:
             console.print(Text(f"{'':<29} {check.hint}", "dim"))

@@ -44,7 +44,7 @@ class Match(_Part):
     def holds(self, value: Any) -> bool:
         """Whether a value is like that."""
         value = "" if value is None or value is ABSENT else value
-        if self.says is not None and self._said(value) != _text(self.says):
+        if self.says is not None and self._without_besides(value) != _text(self.says):
             return False
         if self.length is not None and _length(value) != self.length:
             return False
@@ -53,11 +53,11 @@ class Match(_Part):
         words = _text(value).casefold()
         return words.startswith(self.starts.casefold()) and all(_text(one).casefold() in words for one in self.contains)
 
-    def _said(self, value: Any) -> str:
-        said = _text(value)
+    def _without_besides(self, value: Any) -> str:
+        text = _text(value)
         for one in self.besides:
-            said = _text(said.replace(_text(one), " ", 1))
-        return said
+            text = _text(text.replace(_text(one), " ", 1))
+        return text
 
 
 class Want(_Part):
