@@ -42,7 +42,9 @@ class Match(_Part):
     """How many items are in it; in what is not there are none."""
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is like that."""
+        """Whether a value is like that; what is not there is only if it says nothing, or has no items."""
+        if value is ABSENT and self.says is None and self.length is None:
+            return False
         value = "" if value is None or value is ABSENT else value
         if self.says is not None and self._without_besides(value) != _text(self.says):
             return False

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from environments.webapp.changes import Edit, Match, Want, changes, edited, score
+from environments.webapp.changes import ABSENT, Edit, Match, Want, changes, edited, score
 
 MAIL = {
     "emails": [
@@ -90,6 +90,7 @@ def test_what_says_a_text_says_that_and_no_more_whatever_its_tags_and_spaces():
         assert says.holds(same)
     for other in ("Two is fine, not 3. No.", "It is false that: Two is fine, not 3.", "two is fine, not 3.", "", None):
         assert not says.holds(other)
+    assert not Match().holds(ABSENT) and not Match(contains=("a",)).holds(ABSENT) and Match(says="").holds(ABSENT)
     signed = Match(says="Two is fine.", besides=("-- Demo User",))
     assert signed.holds("<br>-- \nDemo UserTwo is fine.") and signed.holds("Two is fine.")
     assert not signed.holds("-- Demo User It is false that: Two is fine.")
