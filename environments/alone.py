@@ -25,7 +25,12 @@ def alone(folder: Path, what: str) -> Generator[None]:
         OSError: no file can be made beside it.
     """
     folder = folder.resolve()  # by whichever name it is called
-    with (folder.parent / f".{folder.name}.lock").open("a+") as lock:
+    try:
+        opened = (folder.parent / f".{folder.name}.lock").open("a+")
+    except PermissionError:  # the folder is ours, what it lies in is not: nothing can be locked there
+        yield
+        return
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -117,13 +117,15 @@ class _Session:
         return Reply(completion, completion.actor or actor.kind, actor.dialect)
 
     def _refuse_broken(self, seen: Observation) -> None:
-        """Raises SandboxFailure for a screen that cannot be decoded, and keeps it out of the rows."""
+        """Raises SandboxFailure for a screen that cannot be decoded, and keeps it out of the rows where it is new."""
         try:
             decode(seen.png)
         except ValueError as error:
-            del self.screenshots[_digest(seen.png)]
-            if self.steps:
-                self._amend(next_screenshot=None)
+            digest = _digest(seen.png)
+            if all(digest != step.screenshot for step in self.steps):
+                del self.screenshots[digest]
+                if self.steps:
+                    self._amend(next_screenshot=None)
             raise SandboxFailure(f"the screen {error}") from error
 
     async def _perform(self, sandbox: Sandbox, action: Action, verifier: Verifier | None) -> None:

@@ -51,7 +51,13 @@ class _Episode:
     seen: Observation = _NOTHING
     since: float = field(default_factory=time.monotonic)
     steps: int = 0
-    over: bool = False
+    until: float | None = None
+    """When it was over."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be done in it."""
+        return self.until is not None
 
 
 class WireSession:
@@ -198,7 +204,7 @@ class WireSession:
 
     async def _over(self, episode: _Episode) -> None:
         """Lets whoever waits have its sandbox: some trainers end no session before their next batch."""
-        episode.over = True
+        episode.until = time.monotonic()
         await episode.lease.aclose()
         self._give_back()
 
@@ -221,7 +227,7 @@ class WireSession:
             task_id=episode.task.task_id,
             seed=episode.seed,
             environment=episode.task.environment,
-            lease_s=round(time.monotonic() - episode.since, 3),
+            lease_s=round((episode.until or time.monotonic()) - episode.since, 3),
         )
 
 

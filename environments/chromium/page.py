@@ -21,7 +21,8 @@ from schemas.failure import SandboxFailure
 PUMP_S = 0.005
 OPENINGS = 120
 """Documents opened in one target before it is closed, so that what is left of them stays under about 300 MB."""
-END_S = 1.0
+AGAIN_S = 0.001
+END_S = 2.0
 """How long a page that hangs may take to close before its browser is ended; it is mostly a few milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
@@ -175,13 +176,18 @@ class Page:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
 
     async def end(self) -> bool:
-        """Closes the page though it hangs, and breaks off what it runs; whether that worked, within `END_S`."""
+        """Closes the page though it hangs, and breaks off what it runs, again where input that waits hangs it again;
+        whether that worked, within `END_S`."""
+        closing = asyncio.ensure_future(self.close())
         try:
             async with asyncio.timeout(END_S):
-                await self.send("Runtime.terminateExecution")
-                await self.close()
-        except (TimeoutError, SandboxFailure):
+                while not closing.done():
+                    await self.send("Runtime.terminateExecution")
+                    await asyncio.wait((closing,), timeout=AGAIN_S)
+        except TimeoutError:
             return False
+        except SandboxFailure:  # the page is gone, or all is
+            pass
         return self._browser.alive
 
 

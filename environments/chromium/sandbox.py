@@ -80,10 +80,13 @@ class BrowserSandbox(Sandbox):
         await self._opened.release()
 
     async def _abandon(self) -> None:
-        page, self._opened = self._opened, None
-        if page is not None and await page.end():
-            return  # a neighbour's trajectory is not the price of this one's
-        self._browser.kill(f"the browser was ended: {self.playing} in it gave no answer")
+        page, ended = self._opened, False
+        try:
+            ended = page is not None and await page.end()  # a neighbour's trajectory is not the price of this one's
+        finally:
+            self._opened = None
+            if not ended:
+                self._browser.kill(f"the browser was ended: {self.playing} in it gave no answer")
 
     def _hands(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, None]]]:
         return {

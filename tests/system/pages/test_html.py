@@ -300,6 +300,7 @@ LOOPS = {
     "again and again": "<body onclick='setInterval(() => { for (;;); }, 1)'><script>window.task = { start: () => 'Go.',"
     " reward: () => null };</script>",
 }
+LOOPS["at every key"] = LOOPS["at a click"].replace("onclick=", "onkeydown=")
 STILL = "<body><script>window.task = { start: () => 'Go.', reward: () => null };</script>"
 
 
@@ -317,6 +318,7 @@ def test_a_page_that_loops_without_end_takes_no_neighbour_in_its_browser_with_it
                     async with pool.lease(mine.task("endless"), 1) as sandbox:
                         for _ in range(3):
                             await sandbox.perform(Click(x=0.5, y=0.5))
+                            await sandbox.perform(Type(content="hello" * 60))
                             await sandbox.observe()
                 await neighbour.perform(Click(x=0.5, y=0.5))
                 await neighbour.observe()

@@ -91,6 +91,9 @@ def test_what_says_a_text_says_that_and_no_more_whatever_its_tags_and_spaces():
     for other in ("Two is fine, not 3. No.", "It is false that: Two is fine, not 3.", "two is fine, not 3.", "", None):
         assert not says.holds(other)
     assert not Match().holds(ABSENT) and not Match(contains=("a",)).holds(ABSENT) and Match(says="").holds(ABSENT)
+    assert Match(says="Regards Bob", besides=("Bob",)).holds("Regards Bob")
+    less = Match(says="1 < 2 and 3 > 2")
+    assert less.holds("<p>1 &lt; 2 and 3 &gt; 2</p>") and not less.holds("1 &lt; 9 and 0 &gt; 2")
     signed = Match(says="Two is fine.", besides=("-- Demo User",))
     assert signed.holds("<br>-- \nDemo UserTwo is fine.") and signed.holds("Two is fine.")
     assert not signed.holds("-- Demo User It is false that: Two is fine.")
