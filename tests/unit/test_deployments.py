@@ -84,3 +84,8 @@ def test_a_schedule_is_read_and_shown_as_people_write_it() -> None:
             schedule_of(cron, every, "UTC")
     with pytest.raises(UsageError, match="Mars"):
         schedule_of("0 2 * * *", None, "Mars/Olympus")
+
+
+def test_the_deployments_name_the_prefect_that_is_pinned() -> None:
+    pins = (ROOT / "requirements.lock").read_text().splitlines()
+    assert f"prefect=={DEPLOYED['prefect-version']}" in pins
