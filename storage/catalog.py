@@ -54,7 +54,19 @@ def stream(
     lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> Iterator[pa.RecordBatchReader]:
     """A query's answer, batch by batch while it is open; arguments as in `ask`."""
-    text = sql(name)
+    with stream_text(lake, sql(name), versions, **parameters) as batches:
+        yield batches
+
+
+@contextmanager
+def stream_text(
+    lake: Lake, text: str, versions: Mapping[str, int] | None = None, **parameters: Any
+) -> Iterator[pa.RecordBatchReader]:
+    """Run a query given as text and yield its answer batch by batch; the tables and views that it names exist.
+
+    Raises:
+        duckdb.Error: the text is not valid SQL, or names a table or column that does not exist.
+    """
     views = _views(text)
     with lake.connect(_named(TABLES, " ".join([text, *views.values()])), versions) as connection:
         for view, selected in views.items():

@@ -1,0 +1,147 @@
+"""The Python API as a notebook uses it."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from PIL import Image
+from polars.testing import assert_frame_equal
+
+import flywheel
+from schemas.action import Click
+from schemas.config.profiles import config_file
+from schemas.config.sections import LakeConfig
+from schemas.failure import LakeError, UsageError
+from schemas.tables import TABLES
+from storage.lake import Lake as StoredLake
+from tests.unit.storage.conftest import DEFAULTS
+
+Rows = Callable[..., dict[str, Any]]
+
+
+def row(table: str, **changes: Any) -> dict[str, Any]:
+    return {**DEFAULTS[table], **changes}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A lake of one trajectory of two steps, one failed trajectory, one policy and its evaluations."""
+    stored = StoredLake.open(LakeConfig(uri=str(tmp_path / "lake")))
+    picture = io.BytesIO()
+    Image.new("RGB", (4, 3), "red").save(picture, "PNG")
+    stored.append("screenshots", [row("screenshots", png=picture.getvalue())])
+    stored.append(
+        "trajectories", [row("trajectories", n_steps=2), row("trajectories", trajectory_id="t1", success=False)]
+    )
+    click = '{"type":"click","x":0.25,"y":0.75}'
+    stored.append("steps", [row("steps", step=1), row("steps", step=0, action=click, action_type="click")])
+    stored.append("verdicts", [row("verdicts")])
+    stored.append("policies", [row("policies")])
+    stored.append("evaluations", [row("evaluations", seed=2_000_000 + n, success=n > 0) for n in range(4)])
+    stored.append("stages", [row("stages")])
+    return tmp_path / "lake"
+
+
+def test_every_table_is_a_frame_with_the_columns_of_its_contract(place: Path):
+    lake = flywheel.open(str(place))
+    for name, contract in TABLES.items():
+        frame = lake.table(name)
+        assert frame.collect_schema().names() == contract.schema.names, name
+        assert frame.collect().schema == frame.collect_schema(), name
+
+
+def test_a_query_filters_selects_and_limits_as_over_the_whole_frame(place: Path):
+    lake = flywheel.open(str(place))
+    whole = lake.trajectories().collect()
+    asked = lake.trajectories().filter(pl.col("success").not_()).select("trajectory_id", steps=pl.col("n_steps") * 2)
+    assert_frame_equal(
+        asked.collect(), whole.filter(~pl.col("success")).select("trajectory_id", steps=pl.col("n_steps") * 2)
+    )
+    assert lake.trajectories().head(1).collect().height == 1
+    assert lake.trajectories().select(pl.len()).collect().item() == 2
+    joined = lake.steps().join(lake.trajectories(), on="trajectory_id").group_by("task_id").len().collect()
+    assert joined.rows() == [("miniwob/a", 2)]
+
+
+def test_a_frame_is_read_anew_at_each_collection_and_a_pinned_version_is_not(place: Path):
+    lake = flywheel.open(str(place))
+    frame, pinned = lake.trajectories(), lake.table("trajectories", version=lake.tables["trajectories"])
+    StoredLake.open(LakeConfig(uri=str(place))).append("trajectories", [row("trajectories", trajectory_id="t2")])
+    assert frame.collect().height == 3 and pinned.collect().height == 2
+
+
+def test_a_trajectory_has_its_steps_in_order_their_actions_and_pictures(place: Path):
+    found = flywheel.open(str(place)).trajectory("t0")
+    assert [step.step for step in found.steps] == [0, 1] and found.row["task_id"] == "miniwob/a"
+    assert found.action(0) == Click(x=0.25, y=0.75) and found.action(1) is None
+    assert found.image(0).size == (4, 3) and found.image(0).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_the_curve_and_the_funnel_are_frames(place: Path):
+    lake = flywheel.open(str(place))
+    curve = lake.curve().row(0, named=True)
+    assert curve["success"] == 0.75 and curve["low"] < 0.75 < curve["high"] and curve["n"] == 4
+    assert lake.funnel().to_dicts() == [
+        {"iteration": 1, "collected": 2, "valid": 2, "judged": 1, "reviewed": 0, "selected": 1}
+    ]
+
+
+def test_sql_takes_tables_views_and_parameters(place: Path):
+    lake = flywheel.open(str(place))
+    assert lake.sql("SELECT count(*) AS n FROM steps WHERE step >= $first", first=1).rows() == [(1,)]
+    assert lake.sql("SELECT route FROM decisions").rows() == [("sft",)]
+
+
+def test_an_empty_lake_gives_empty_frames(tmp_path: Path):
+    StoredLake.open(LakeConfig(uri=str(tmp_path / "lake")))
+    lake = flywheel.open(str(tmp_path / "lake"))
+    assert lake.curve().is_empty() and lake.funnel().is_empty() and lake.steps().collect().is_empty()
+
+
+def test_what_is_not_there_is_refused_by_name(place: Path, tmp_path: Path):
+    lake = flywheel.open(str(place))
+    with pytest.raises(LakeError, match="t9"):
+        lake.trajectory("t9")
+    with pytest.raises(LakeError, match="rollouts"):
+        lake.table("rollouts")
+    with pytest.raises(LakeError, match="no lake"):
+        flywheel.open(str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="endpiont"):
+        flywheel.open(str(place), endpiont="http://127.0.0.1:1")
+
+
+def test_a_config_file_names_the_lake(place: Path, tmp_path: Path):
+    config = tmp_path / "own.toml"
+    config.write_text(config_file("miniwob").read_text().replace('uri = "lake"', f"uri = {json.dumps(str(place))}"))
+    assert flywheel.open(config=str(config)).uri == flywheel.open(str(place)).uri
+
+
+def loaded(statement: str, *modules: str) -> list[str]:
+    """Those of the modules that a statement loads in a new process."""
+    code = f"import json, sys\n{statement}\nprint(json.dumps([name for name in {modules} if name in sys.modules]))"
+    return json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = ("torch", "prefect", "polars", "pyarrow", "deltalake", "duckdb", "transformers", "pydantic")
+    assert loaded("import flywheel", *heavy) == []
+
+
+def test_reading_a_lake_loads_neither_torch_nor_prefect(place: Path):
+    assert loaded(f"import flywheel; flywheel.open({str(place)!r}).curve()", "torch", "prefect", "transformers") == []
+
+
+def test_the_guide_runs_on_a_lake(place: Path, monkeypatch: pytest.MonkeyPatch):
+    page = (Path(__file__).parents[3] / "docs" / "inspect.md").read_text()
+    (code,) = re.findall(r"^```python\n(import flywheel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(place.parent)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["first"] == "t0" and names["trajectory"].image(0).size == (4, 3)
