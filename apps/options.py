@@ -5,15 +5,16 @@ import re
 import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
-from schemas.config import Config, load_config
 from schemas.failure import UsageError
 from schemas.text import STEERING, harmless
 from tasks.running import log
+
+if TYPE_CHECKING:
+    from schemas.config import Config
 
 ConfigFile = Annotated[
     Path | None,
@@ -50,8 +51,10 @@ def everywhere(
     """What may stand before every verb."""
 
 
-def resolve(file: Path | None, overrides: list[str] | None) -> Config:
+def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
     """The config of a file with overrides; raises UsageError as `load_config` does."""
+    from schemas.config import load_config
+
     return load_config(file, overrides or ())
 
 
@@ -62,6 +65,8 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    from pydantic import BaseModel
+
     if isinstance(value, BaseModel):
         return value.model_dump()
     if is_dataclass(value):

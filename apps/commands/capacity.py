@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apps.interrupts import SPENT_NOTHING, Interrupts
 from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
-from schemas.config.sections import Config
 from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from schemas.config.sections import Config
 
 RANK = 16
 """Of the adapters that `--lora` asks for."""
@@ -84,7 +86,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def planned(config: Config, model: Path, gpus: str) -> TrainingPlan:
+def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     """The plan.
 
     Raises:

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, sweep_exports
 from schemas.text import counted
-from tasks.running.console import out
 
 if TYPE_CHECKING:
     from learning.checkpoint.offline import Inspected
@@ -109,6 +107,10 @@ def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
 
 
 def _show(found: "Inspected") -> None:
+    from rich.table import Table
+
+    from tasks.running.console import out
+
     console = out()
     console.print(f"{found.place}, step {found.step}, saved {found.created} by {found.ranks} ranks")
     console.print(f"{len(found.tensors)} tensors, {_size(found.tensor_bytes)}; steps there: {found.steps}")

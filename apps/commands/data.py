@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say, sweep_exports
-from schemas.config import Config
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
     from curation.converters.format import Format
     from curation.redaction import Redactor
+    from schemas.config import Config
     from storage.lake import Lake
     from tasks.exchange.export import Reads
 
@@ -90,7 +90,7 @@ def _show_export(
         say(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
 
 
-def _reader(config: Config, lake: "Lake") -> "Reads | None":
+def _reader(config: "Config", lake: "Lake") -> "Reads | None":
     """Reads pictures that list no elements, where `annotate.reader` says who; what was read once is kept."""
     from models.readers.reader import reader_class
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from apps.environment import make_prefect_home
 from apps.options import AsJson, ConfigFile, Overrides, print_json
@@ -217,6 +215,9 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _show(rows: list[Deployed]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -4,13 +4,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
-from schemas.config import Config
 from schemas.text import counted
 
 if TYPE_CHECKING:
+    from schemas.config import Config
     from tasks.synthesize.command import Listed
     from tasks.synthesize.synthesize import Made
 
@@ -62,7 +61,7 @@ def retire(
         say(f"{name} is retired")
 
 
-def _made(config: Config, iterations: tuple[int, int] | None) -> "tuple[int, Made]":
+def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, Made]":
     from apps.calling import call
     from apps.environment import make_prefect_home
 
@@ -84,6 +83,8 @@ def _shown(one: "Listed") -> dict[str, object]:
 
 
 def _show_tasks(rows: "list[Listed]") -> None:
+    from rich.table import Table
+
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -96,6 +97,8 @@ def _show_tasks(rows: "list[Listed]") -> None:
 
 
 def _show_made(iteration: int, found: "Made") -> None:
+    from rich.table import Table
+
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, header_style="bold")
