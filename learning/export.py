@@ -17,13 +17,13 @@ from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
 from learning.engines.fsdp.model import SHARD, write_model
 from learning.masters import WEIGHTS, masters_of
-from models.safe import SAFE, SAFE_WEIGHTS
+from models.safe import SAFE, read_whole
 from models.tiny.layout import OWN
 from schemas.beside import written_beside
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
 
-_WEIGHT_FILES = (*OWN, "*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.distcp")
+_WEIGHT_FILES = (*OWN, "pytorch_model*", "*.distcp")
 _HINT = "Name the parent it was trained from."
 
 
@@ -92,10 +92,12 @@ def _model(parent: Path, weights: bool) -> Any:
         (architecture,) = config.architectures
         kind: Any = getattr(transformers, architecture)
         if weights:
-            model = kind.from_pretrained(parent, dtype=torch.float32, **SAFE_WEIGHTS)
+            model = read_whole(kind, parent, dtype=torch.float32)
         else:
             with torch.device("meta"):
                 model = kind(config)
+    except CheckpointError:
+        raise
     except Exception as error:  # whatever the library raises, the directory is what is wrong
         raise CheckpointError(f"{parent}: {error}.", "Name a directory that transformers loads.") from error
     model.config.dtype = config.dtype

@@ -19,13 +19,12 @@ from learning.checkpoint.ranks import Ranks
 from learning.engines.engine import Engine
 from learning.launch import PATIENCE
 from learning.reports import send
+from models.safe import INDEX, weight_files
 from models.tiny.layout import CRITIC, TRAINING
 from schemas.config.training import Keep
 
 WEIGHTS, MOMENTS = "model.", "optimizer."
 """What names begin with in an engine's state."""
-POLICY = "model*.safetensors*"
-"""The files of a policy's weights."""
 
 
 def keep_masters(
@@ -53,7 +52,7 @@ def keep_masters(
         "moments": len(kinds) == 2,
         "steps": steps,
         "auxiliary": bool(auxiliary),
-        "rounded": [_hashes(folder, files) for files in (POLICY, CRITIC)] if engine.rank == 0 else [],
+        "rounded": [_hashes(folder, critic) for critic in (False, True)] if engine.rank == 0 else [],
     }
     with Checkpoints(place or folder / TRAINING, keep=1, timeout=PATIENCE) as checkpoints:
         checkpoints.save({**own, **auxiliary}, steps, extra, blocking=True)
@@ -93,13 +92,13 @@ def take_up_auxiliary(weights: State, parent: Path) -> None:
     Raises:
         CheckpointError: they are damaged, or of another architecture.
     """
-    with masters_of(parent, CRITIC) as checkpoints:
+    with masters_of(parent, critic=True) as checkpoints:
         if checkpoints is not None and checkpoints.manifest().extra.get("auxiliary"):
             checkpoints.load(weights, partial=True)
 
 
 @contextmanager
-def masters_of(folder: Path, files: str = POLICY) -> Iterator[Checkpoints | None]:
+def masters_of(folder: Path, critic: bool = False) -> Iterator[Checkpoints | None]:
     """The fp32 weights beside a policy; None if there are none, or none of what its files hold. All ranks call it."""
     if not (folder / TRAINING).is_dir():
         yield None
@@ -108,19 +107,20 @@ def masters_of(folder: Path, files: str = POLICY) -> Iterator[Checkpoints | None
         rounded = checkpoints.manifest().extra.get("rounded", [])
         ranks = Ranks(PATIENCE)
         try:
-            fits = ranks.broadcast(lambda: _hashes(folder, files) in rounded)
+            fits = ranks.broadcast(lambda: _hashes(folder, critic) in rounded)
         finally:
             ranks.close()
         yield checkpoints if fits else None
 
 
-def _hashes(folder: Path, files: str) -> dict[str, str]:
-    """SHA-256 of files by name."""
+def _hashes(folder: Path, critic: bool) -> dict[str, str]:
+    """SHA-256 of the files of a policy's weights, or of its critic's, by name."""
 
     def hashed(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    paths = sorted(folder.glob(files))
+    paths = [folder / CRITIC] if critic else [*weight_files(folder), folder / INDEX]
+    paths = sorted(path for path in paths if path.is_file())
     with ThreadPoolExecutor() as pool:
         return {path.name: found for path, found in zip(paths, pool.map(hashed, paths), strict=True)}

@@ -2,9 +2,14 @@
 
 Weights come from safetensors alone; a directory's own code (`auto_map`) is never imported, and nothing is fetched.
 Every `from_pretrained` of this project is given one of the two mappings below.
+
+Which files hold the weights is decided here for the trainer, the policy, hashes, exports, imports and servers, in the
+way on which `transformers`, vLLM and SGLang agree: the files of `model.safetensors.index.json`, else
+`model.safetensors`. A directory that they would read differently is refused.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +21,159 @@ SAFE: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """For settings, tokenizers and processors."""
 SAFE_WEIGHTS: Mapping[str, Any] = {**SAFE, "use_safetensors": True}
 """For models."""
+SINGLE = "model.safetensors"
+"""The file of a checkpoint that has all its weights in one."""
+INDEX = "model.safetensors.index.json"
+"""The file that names the weights' files."""
+SAFETENSORS = ".safetensors"
+_NAMED_BY_CONFIG = "transformers_weights"
+"""The key of `config.json` by which `transformers` reads another file, and servers do not."""
+_MISTRAL = "consolidated"
+"""How a file's name begins that vLLM prefers to the index."""
 
 
-def require_safetensors(directory: Path) -> None:
-    """Raises CheckpointError for a directory whose weights are not in safetensors; a pickled one is named."""
-    files = sorted(file for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
-    if any(file.suffix == ".safetensors" for file in files):
-        return
-    pickled = next((file.name for file in files if file.suffix in PICKLES), None)
-    found = f"its weights are in {pickled}, which can run code" if pickled else "there are no weights"
-    raise CheckpointError(f"{directory} has no *.safetensors: {found}.", "Save it in safetensors.")
+def weight_files(directory: Path) -> list[Path]:
+    """Find the files that hold a checkpoint's weights.
+
+    Raises:
+        CheckpointError: there are none, one is missing, or `transformers` and servers would read different ones.
+    """
+    single, index = directory / SINGLE, directory / INDEX
+    named = _config(directory).get(_NAMED_BY_CONFIG)
+    if named not in (None, SINGLE, INDEX):
+        problem = f"{directory}/config.json: `{_NAMED_BY_CONFIG}` names {named}, which servers do not read."
+        raise CheckpointError(problem, f"Save the weights as {SINGLE}, without that key.")
+    if not index.is_file():
+        if single.is_file():
+            return [single]
+        raise CheckpointError(f"{directory} has no {SINGLE}: {_found(directory)}.", "Save it in safetensors.")
+    names = _indexed(index)
+    if gone := next((name for name in names if not (directory / name).is_file()), None):
+        raise CheckpointError(f"{index} names {gone}, which is not in the directory.", "Fetch that file again.")
+    if single.is_file() and names != [SINGLE]:
+        problem = f"{directory} has {SINGLE} and an index of {names[0]}: transformers reads the one, servers the other."
+        raise CheckpointError(problem, "Remove the one that is left over.")
+    return [directory / name for name in names]
+
+
+def weights_of(directory: Path) -> dict[str, Path]:
+    """Find the file of every stored weight, by the weight's name.
+
+    Raises:
+        CheckpointError: as `weight_files`; a file cannot be read; two files hold one weight.
+    """
+    found: dict[str, Path] = {}
+    for file in weight_files(directory):
+        for name in stored_names(file):
+            if name in found:
+                problem = f"{directory}: {found[name].name} and {file.name} both hold the weight {name!r}."
+                raise CheckpointError(problem, "Save the checkpoint again into an empty directory.")
+            found[name] = file
+    return found
+
+
+def stored_names(file: Path) -> list[str]:
+    """List the weights of a safetensors file, from its header alone; raises `CheckpointError` for another file."""
+    try:
+        with file.open("rb") as content:
+            length = int.from_bytes(content.read(8), "little")
+            header = json.loads(content.read(min(length, file.stat().st_size)))
+        return [name for name in dict(header) if name != "__metadata__"]
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{file}: {error}.", "Fetch or save that file again.") from error
+
+
+def left_over(directory: Path, kept: Container[str] = ()) -> list[str]:
+    """List files of weights that are not part of the checkpoint, such as another save's shards or pickles.
+
+    Args:
+        directory: a checkpoint.
+        kept: names of files to pass over.
+
+    Raises:
+        CheckpointError: as `weight_files`.
+    """
+    part = {INDEX, *(file.name for file in weight_files(directory))}
+    files = (file for file in directory.iterdir() if file.is_file())
+    weights = (file.name for file in files if {SAFETENSORS, *PICKLES} & {*file.suffixes})
+    return sorted(name for name in weights if name not in part and name not in kept)
+
+
+def carried(directory: Path, kept: Container[str] = ()) -> set[str]:
+    """List all files of a model directory, relative to it, but those that are `left_over`; arguments as there."""
+    spare = set(left_over(directory, kept))
+    files = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    return {name for name in files if name not in spare}
+
+
+def require_servable(directory: Path) -> None:
+    """Refuse a checkpoint of which vLLM or SGLang would read more files than its own.
+
+    Both read every `*.safetensors` of a directory without an index, and vLLM prefers Mistral's `consolidated*`.
+
+    Raises:
+        CheckpointError: names the file.
+    """
+    indexed = (directory / INDEX).is_file()
+    for name in left_over(directory):
+        if name.endswith(SAFETENSORS) and (not indexed or name.startswith(_MISTRAL)):
+            hint = f"Remove it, or write {INDEX} (`flywheel adopt` takes over the checkpoint's own files alone)."
+            raise CheckpointError(f"{directory}: a server would read the weights in {name}, too.", hint)
+
+
+def write_index(directory: Path) -> None:
+    """Write the index of a checkpoint in one file, so that servers read no other file beside it."""
+    names = sorted(stored_names(directory / SINGLE))
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, SINGLE)}
+    (directory / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def read_whole(kind: Any, directory: Path, **options: Any) -> Any:
+    """Read a model with all its weights by a class of `transformers`, which would draw missing ones at random.
+
+    Raises:
+        CheckpointError: it cannot be loaded; a weight is missing or of another shape.
+    """
+    weights_of(directory)
+    try:
+        model, report = kind.from_pretrained(directory, output_loading_info=True, **options, **SAFE_WEIGHTS)
+    except Exception as error:  # whatever the library raises, the directory is what is wrong
+        raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+    if lacks := sorted(report["missing_keys"]):
+        more = f" and {len(lacks) - 1} more" if len(lacks) > 1 else ""
+        raise CheckpointError(f"{directory}: no file has the weight {lacks[0]!r}{more}.", "The checkpoint is broken.")
+    return model
+
+
+def _found(directory: Path) -> str:
+    """What a directory without weights in safetensors has in their place."""
+    files = sorted(file.name for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
+    if pickled := next((name for name in files if Path(name).suffix in PICKLES), None):
+        return f"its weights are in {pickled}, which can run code"
+    others = [name for name in files if name.endswith(SAFETENSORS)]
+    return f"it has {others[0]}, and no {INDEX}" if others else "there are no weights"
+
+
+def _indexed(index: Path) -> list[str]:
+    """The names of an index's files, in order."""
+    try:
+        places = json.loads(index.read_text())["weight_map"]
+        names = sorted(set(places.values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index}: {type(error).__name__}: {error}.", "Fetch or save that file again.") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(SAFETENSORS):
+            hint = "Save the weights in safetensors, next to their index."
+            raise CheckpointError(f"{index} names {name!r}, which is no safetensors file of its directory.", hint)
+    if not names:
+        raise CheckpointError(f"{index} names no file.", "Fetch or save that file again.")
+    return names
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    """A directory's `config.json`; empty where there is none to read."""
+    try:
+        config = json.loads((directory / "config.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}

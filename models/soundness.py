@@ -15,7 +15,11 @@ def unsound_weight(folder: Path) -> str | None:
     `FILE: TENSOR`; None where none does. Reads one tensor at a time."""
     from safetensors import safe_open
 
-    for file in sorted(folder.glob("*.safetensors")):
+    from models.safe import weight_files
+    from models.tiny.layout import CRITIC
+
+    critic = folder / CRITIC
+    for file in [*weight_files(folder), *([critic] if critic.is_file() else [])]:
         with safe_open(file, framework="pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118  it is no mapping
                 tensor = tensors.get_tensor(name)

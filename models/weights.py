@@ -8,13 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from models.safe import weight_files
+from schemas.failure import CheckpointError
+
 ADAPTER = "adapter"
 """The folder of a checkpoint with what its training made alone, as peft writes it; `transformers` does not look into
 it, and loads the whole weights beside it."""
 PARENT = "parent.json"
 """The file of that folder that says beside which weights it belongs."""
-FILES = ("config.json", "job.json", "*.safetensors", "pytorch_model*.bin")
-"""What a checkpoint's weights are, and how they were made: whatever else lies there may change."""
+ABOUT = ("config.json", "job.json")
+"""Files that say how a checkpoint's weights were made."""
 OURS = re.compile(r"-[0-9a-f]{12}$")
 """How a name ends that `Weights` gives."""
 BLOCK = 1 << 12
@@ -50,14 +53,15 @@ def fingerprint(directory: Path) -> str:
     all; of each file its name and size.
     """
     try:
-        files = sorted(file for pattern in FILES for file in directory.glob(pattern))
+        about = [file for name in ABOUT if (file := directory / name).is_file()]
+        files = sorted([*weight_files(directory), *about])
         seen = hashlib.sha256()
         for file in files:
             about = file.stat()
             seen.update(repr((file.name, about.st_size)).encode())
             seen.update(_print_of(file, about.st_size, about.st_mtime_ns))
-        return seen.hexdigest()[:12] if files else ""
-    except OSError:  # it is just being removed
+        return seen.hexdigest()[:12]
+    except (OSError, CheckpointError):  # it is just being removed, or holds no weights that one can be sure of
         return ""
 
 

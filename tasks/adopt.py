@@ -3,9 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from models.safe import require_safetensors
+from models.safe import SAFETENSORS, left_over, weight_files, weights_of
 from models.soundness import require_sound
-from models.tiny.layout import is_tiny, read_config
+from models.tiny.layout import CRITIC, is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
@@ -16,8 +16,7 @@ from tasks.running.run import run_of
 from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
 
-WEIGHTS = ".safetensors"
-TAKEN = (WEIGHTS, ".json", ".txt", ".jinja", ".model")
+TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
 """What a model directory is made of: weights, settings, vocabularies, templates."""
 
 
@@ -37,7 +36,7 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
     require_sound(source)
-    if _weights(source) == _stored(lake, reigning):
+    if _weights(source).items() <= _stored(lake, reigning).items():
         problem = f"{source} holds the very weights of the champion, {reigning.policy_version}."
         raise UsageError(
             problem, "There is nothing to adopt; `flywheel rollback POLICY` makes an earlier champion reign."
@@ -57,17 +56,20 @@ def files_of(source: Path) -> list[Path]:
     """The files to take of a model directory; raises CheckpointError if that is none, or its weights are pickled."""
     if not source.is_dir():
         raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
-    require_safetensors(source)
-    return [file for file in sorted(source.iterdir()) if file.is_file() and file.suffix in TAKEN]
+    weights_of(source)
+    spare = left_over(source, {CRITIC})
+    files = (file for file in sorted(source.iterdir()) if file.is_file() and file.name not in spare)
+    return [file for file in files if file.suffix in TAKEN]
 
 
 def _weights(source: Path) -> dict[str, str]:
     found = dict[str, str]()
-    for file in sorted(source.glob(f"*{WEIGHTS}")):
+    for file in weight_files(source):
         with file.open("rb") as opened:
             found[file.name] = hashlib.file_digest(opened, "sha256").hexdigest()
     return found
 
 
 def _stored(lake: Lake, policy: PolicyVersion) -> dict[str, str]:
-    return {name: digest for name, digest in lake.blobs.sums(policy.checkpoint).items() if name.endswith(WEIGHTS)}
+    sums = lake.blobs.sums(policy.checkpoint)
+    return {name: digest for name, digest in sums.items() if name.endswith(SAFETENSORS)}

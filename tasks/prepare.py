@@ -9,8 +9,10 @@ from pathlib import Path
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
+from models.safe import carried
 from models.soundness import require_sound
 from models.thinkers.thinker import THINKERS
+from models.tiny.layout import CRITIC
 from rollout.failures import short
 from rollout.interrupt import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
@@ -69,7 +71,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
         source = folder
     require_sound(source)
     method = "random" if config.policy.base == "tiny" else "given"
-    checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}")
+    checkpoint = lake.blobs.put_directory(source, f"checkpoints/{INITIAL}", carried(source, {CRITIC}))
     register(lake, config, Origin(INITIAL, "initial", method, None, PREPARE), checkpoint, {}, config.seed)
 
 

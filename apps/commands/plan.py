@@ -13,6 +13,7 @@ from environments.environment import Environment
 from environments.registry import left_out, usable
 from learning.algorithms.method import Optimizer, Source, method_of
 from learning.engines.choice import is_small
+from models.safe import weight_files
 from schemas.config import Config, config_of
 from schemas.config.training import EpochSection
 from schemas.home import home
@@ -302,7 +303,7 @@ def _bytes_each(lake: Lake | None) -> float:
 def _bytes_of_policy(config: Config) -> float:
     if config.policy.base == "tiny":
         return BYTES_PER_POLICY
-    return COPIES * sum(file.stat().st_size for file in Path(config.policy.base).glob("*.safetensors"))
+    return COPIES * sum(file.stat().st_size for file in weight_files(Path(config.policy.base)))
 
 
 def _sandboxes(environment: Environment[Any]) -> str:

@@ -20,10 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from models.safe import SINGLE, weights_of, write_index
 from models.tiny.layout import OWN, read_config
 from schemas.failure import CheckpointError, UsageError
 
-_WEIGHTS = "model*.safetensors"
 _TOLD_APART = ("transformers_version", "_name_or_path")
 """Keys of `config.json` that may differ between equal architectures."""
 
@@ -90,9 +90,8 @@ def merge_checkpoints(folders: Sequence[Path], shares: Sequence[float], out: Pat
     making = out.with_name(f"{out.name}.making")
     shutil.rmtree(making, ignore_errors=True)
     shutil.copytree(folders[0], making, ignore=shutil.ignore_patterns(*OWN))
-    save_file(
-        {name: tensor.contiguous() for name, tensor in merged.items()}, making / "model.safetensors", {"format": "pt"}
-    )
+    save_file({name: tensor.contiguous() for name, tensor in merged.items()}, making / SINGLE, {"format": "pt"})
+    write_index(making)
     making.rename(out)
 
 
@@ -123,9 +122,7 @@ def _json(path: Path) -> Any:
 
 
 def _read(folder: Path) -> dict[str, Tensor]:
-    files = sorted(folder.glob(_WEIGHTS))
-    if not files:
-        raise CheckpointError(f"{folder} holds no {_WEIGHTS}.", "Name a directory that a training wrote.")
+    files = {*weights_of(folder).values()}
     try:
         return {name: tensor for file in files for name, tensor in load_file(file).items()}
     except (OSError, ValueError, SafetensorError) as error:

@@ -15,12 +15,12 @@ from models.families.prompt import Message
 from models.families.screen import picture
 from models.language_model import LanguageModel
 from models.precision import compute_dtype
-from models.safe import SAFE_WEIGHTS
+from models.safe import read_whole
 from models.sampling import choose
 from models.serving.prefill import Prefill
 from models.serving.seen import SeenScreens
 from schemas.config.sections import PolicyConfig
-from schemas.failure import CheckpointError, UsageError
+from schemas.failure import UsageError
 
 
 class TransformersModel(LanguageModel):
@@ -46,10 +46,7 @@ class TransformersModel(LanguageModel):
         device = device_of(config)
         self._batch = config.batch
         self.processor: Any = read_processor(directory)
-        try:
-            self.model: Any = AutoModelForImageTextToText.from_pretrained(directory, **SAFE_WEIGHTS).eval()
-        except Exception as error:  # whatever the libraries raise, the directory is what is wrong
-            raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+        self.model: Any = read_whole(AutoModelForImageTextToText, directory).eval()
         if config.precision == "int8":
             from models.tiny.int8 import quantized
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 
+from models.safe import require_servable
 from models.serving.adapters import Adapters
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unknown, Unreachable, Unready, pause_before
 from models.serving.process import ServerProcess
@@ -220,6 +221,8 @@ class Served:
 
     def _bring(self, weights: Weights) -> None:
         """Brings weights to the server, while nobody asks it."""
+        if self.updater.way != "name":
+            require_servable(weights.directory)
         if self._process is not None and (self.updater.way == "restart" or not self._process.alive):
             self._start(weights)
         elif self.updater.way != "in_place":

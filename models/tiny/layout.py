@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.safe import PICKLES
 from models.weights import ADAPTER
 from schemas.failure import CheckpointError
 
@@ -19,7 +20,15 @@ TRAINING = "training"
 """The folder of what only the next training needs (`learning.masters`): `transformers` does not look into it."""
 RESULT = "trained.json"
 """The file of the loss and the numbers that the training which made a checkpoint ended with."""
-OWN = ("model*.safetensors*", CRITIC, "job.json", RESULT, TRAINING, ADAPTER)
+OWN = (
+    "*.safetensors",
+    "*.safetensors.index.json",
+    *(f"*{kind}" for kind in PICKLES),
+    "job.json",
+    RESULT,
+    TRAINING,
+    ADAPTER,
+)
 """Files of a checkpoint that are its own; a child takes over the others."""
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from models.precision import compute_dtype
+from models.safe import weights_of
 from models.tiny.layout import (
     ATTENTION,
     MLP,
@@ -312,9 +313,10 @@ def _read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]
     """
     config = read_config(directory)
     try:
-        return config, load_file(directory / "model.safetensors")
+        files = {*weights_of(directory).values()}
+        return config, {name: tensor for file in files for name, tensor in load_file(file).items()}
     except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"{directory}/model.safetensors: {error}.", "The checkpoint is broken.") from error
+        raise CheckpointError(f"{directory}: {error}.", "The checkpoint is broken.") from error
 
 
 def _activation(name: str) -> Callable[[Tensor], Tensor]:

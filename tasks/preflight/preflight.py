@@ -18,7 +18,7 @@ from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import PROPOSERS
 from models.readers.reader import reader_class
-from models.safe import require_safetensors
+from models.safe import weights_of
 from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
@@ -171,7 +171,7 @@ def _policy(config: Config) -> str:
         hint = "Name a Hugging Face model folder (config.json, weights, tokenizer), or `tiny`."
         raise UsageError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
     if base != "tiny":
-        require_safetensors(Path(base))
+        weights_of(Path(base))
     if config.policy.backend != "auto":
         from models.language_model import BACKENDS
 

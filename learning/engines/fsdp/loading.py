@@ -20,7 +20,7 @@ from learning.engines.fsdp.adapters import is_adapter, unadapted
 from learning.engines.fsdp.nf4 import is_packed, pack, shape_of
 from learning.engines.fsdp.shards import local
 from learning.parallel.packed_attention import NAME, SCREENS
-from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
+from models.safe import SAFE, read_whole, weight_files, weights_of
 from schemas.failure import CheckpointError
 
 _HINT = "Name an image-text-to-text model directory."
@@ -32,7 +32,7 @@ def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     Raises:
         CheckpointError: it is none that can be trained.
     """
-    require_safetensors(directory)
+    weight_files(directory)
     return model_of_config(directory, dtype)
 
 
@@ -100,19 +100,22 @@ def fill_from(model: Any, directory: Path) -> bool:
     with ExitStack() as files:
         try:
             stored = _stored(directory, model, files)
+        except CheckpointError:
+            raise
         except Exception as error:  # whatever the library raises, the directory is what is wrong
             raise CheckpointError(f"{directory}: {error}.", _HINT) from error
-        missing = sorted(wanted.keys() - stored.keys())
         turned = any(
             list(stored[name].get_shape()) != list(shape_of(wanted[name])) for name in wanted.keys() & stored.keys()
         )
-        if not missing and not turned:
+        if wanted.keys() <= stored.keys() and not turned:
             for name, weight in wanted.items():
                 here = _range(weight)
                 if all(part.stop > part.start for part in here):
                     _put(weight, stored[name][here] if here else stored[name][:])
             return True
-    fill_with(model, _read_whole(directory, missing), directory)
+    from transformers import AutoModelForImageTextToText
+
+    fill_with(model, dict(read_whole(AutoModelForImageTextToText, directory).named_parameters()), directory)
     return False
 
 
@@ -158,25 +161,10 @@ def _stored(directory: Path, model: Any, files: ExitStack) -> dict[str, Any]:
     renamings = [rule for rule in rules if isinstance(rule, WeightRenaming)]
     converters = [rule for rule in rules if isinstance(rule, WeightConverter)]
     expected = {unadapted(name): weight for name, weight in model.state_dict().items() if not is_adapter(name)}
+    places = weights_of(directory)
+    opened = {path: files.enter_context(safe_open(path, framework="pt")) for path in {*places.values()}}
     found = {}
-    for path in sorted(directory.glob("model*.safetensors")):
-        file = files.enter_context(safe_open(path, framework="pt"))
-        for key in file.keys():  # noqa: SIM118  (it cannot be iterated)
-            name, _ = rename_source_key(key, renamings, converters, model.base_model_prefix, expected)
-            found[name] = file.get_slice(key)
+    for key, path in places.items():
+        name, _ = rename_source_key(key, renamings, converters, model.base_model_prefix, expected)
+        found[name] = opened[path].get_slice(key)
     return found
-
-
-def _read_whole(directory: Path, missing: list[str]) -> dict[str, Tensor]:
-    """All weights as the library reads them; raises `CheckpointError` if some are in none of the files."""
-    from transformers import AutoModelForImageTextToText
-
-    try:
-        read: Any = AutoModelForImageTextToText.from_pretrained(directory, output_loading_info=True, **SAFE_WEIGHTS)
-    except Exception as error:
-        raise CheckpointError(f"{directory}: {error}.", _HINT) from error
-    model, report = read
-    lacks = sorted(set(report["missing_keys"]) & set(missing))
-    if lacks:
-        raise CheckpointError(f"{directory}: no file has the weight {lacks[0]!r}.", "The checkpoint is broken.")
-    return dict(model.named_parameters())

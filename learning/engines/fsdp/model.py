@@ -24,9 +24,9 @@ from learning.engines.fsdp.shards import ShardedAdamW, whole
 from learning.engines.optimizer import moments_of
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.packed_attention import NAME
-from models.safe import SAFE_WEIGHTS
+from models.safe import SINGLE, read_whole, write_index
 from schemas.config.training import TrainConfig
-from schemas.failure import CheckpointError, FlywheelError, UsageError
+from schemas.failure import FlywheelError, UsageError
 
 BETAS = (0.9, 0.95)
 SHARD = 5 << 30
@@ -73,12 +73,7 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     from transformers import AutoModelForImageTextToText
 
     experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
-    try:
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            directory, attn_implementation=NAME, **experts, **SAFE_WEIGHTS
-        )
-    except Exception as error:  # whatever the library raises, the directory is what is wrong
-        raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+    model = read_whole(AutoModelForImageTextToText, directory, attn_implementation=NAME, **experts)
     prepare_interface(model, directory)
     return model
 
@@ -213,3 +208,5 @@ def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = 
     model.save_pretrained(folder, state_dict=state, max_shard_size=most)
     for name, content in others.items():
         (folder / name).write_bytes(content)
+    if (folder / SINGLE).is_file():
+        write_index(folder)

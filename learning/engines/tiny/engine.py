@@ -22,6 +22,7 @@ from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.engines.tiny.replies import ReplyEncoder
 from learning.job import Job
 from models.families.family import TinyFamily
+from models.safe import SINGLE, write_index
 from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
 from schemas.action import from_json
@@ -124,7 +125,8 @@ class TinyEngine(Engine):
         """Writes the weights in bf16 by their `transformers` names."""
         if self.rank == 0:
             tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in self.net.state().items()}
-            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            save_file(tensors, folder / SINGLE, metadata={"format": "pt"})
+            write_index(folder)
 
 
 def _tokens(pieces: Sequence[Piece]) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.safe import SAFE, SAFE_WEIGHTS, require_safetensors
+from models.safe import SAFE, SAFE_WEIGHTS, weight_files
 from models.serving.local import TransformersModel
 from schemas.config import load_config
 from schemas.failure import CheckpointError
@@ -69,7 +69,7 @@ def test_a_directory_with_pickled_weights_is_refused_by_the_file_s_name_and_noth
     check = next(part for part in planned(config) if part.name == "policy").check()
     assert not check.ok and "pytorch_model.bin, which can run code" in check.detail
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin, which can run code"):
-        require_safetensors(model)
+        weight_files(model)
     with pytest.raises(CheckpointError):
         TransformersModel(model)
     assert not mark.exists()

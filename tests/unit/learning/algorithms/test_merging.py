@@ -66,6 +66,7 @@ def test_the_merged_checkpoint_has_the_other_files_of_the_first_but_its_job(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "config.json",
         "model.safetensors",
+        "model.safetensors.index.json",
         "tokenizer.json",
     ]
     found = load_file(tmp_path / "out" / "model.safetensors")

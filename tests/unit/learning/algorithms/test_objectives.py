@@ -28,6 +28,7 @@ from learning.learner import Learner
 from learning.trainer import train
 from models.policy import Context
 from models.random_vlm import KINDS
+from models.safe import require_servable
 from models.tiny.layout import CRITIC, read_config
 from models.vlm import VlmPolicy
 from schemas.config.training import GroupConfig, PpoConfig
@@ -162,6 +163,7 @@ def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(s
     assert numbers["critic_kept"] == 0 and 0 < numbers["value_steps"] <= 6 and numbers["mismatch"] < 1e-3
     assert numbers["explained_variance_before"] == 0.0
     assert (plan.out / CRITIC).exists() and act(plan.out) is not None
+    require_servable(plan.out)  # its critic is no weight of the policy
 
     child = plan.model_copy(update={"parent": plan.out, "out": plan.out.with_name("child")})
     learner = Learner(child, read_rollouts(child.samples), 0, 1)
