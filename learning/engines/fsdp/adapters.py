@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from learning.engines.fsdp.nf4 import PACKED, is_packed, unpacked
@@ -44,7 +44,7 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
 
     Raises:
         FlywheelError: peft is not installed.
-        UsageError: the model has no such layers.
+        UsageError: the model has no such layers, or one whose adapter could not be merged into the written weights.
     """
     require_peft(lora)
     if not lora.rank:
@@ -60,7 +60,34 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
             why = str(error).partition(". ")[0].rstrip(".")
             raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {why}.", hint) from error
+        _require_mergeable(model)
         _draw(model)
+
+
+def _require_mergeable(model: Any) -> None:
+    """Refuses adapters beside anything but a linear layer with a weight of its own.
+
+    The product of an adapter's two matrices can be added to such a weight alone: a head that is tied to the table of
+    embeddings is written as that table, without it.
+    """
+    names: dict[int, list[str]] = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(weight), []).append(unadapted(name))
+    for name, layer in model.named_modules():
+        if not hasattr(layer, "lora_A"):
+            continue
+        base, target = layer.get_base_layer(), name.rpartition(".")[2]
+        if not isinstance(base, nn.Linear):
+            raise UsageError(
+                f"`train.lora.targets`: {name} is a {type(base).__name__}; adapters are for linear layers.",
+                f"Remove {target} from train.lora.targets.",
+            )
+        if others := sorted({*names[id(base.weight)]} - {f"{name}.weight"}):
+            raise UsageError(
+                f"`train.lora.targets`: {name} shares its weight with {others[0].removesuffix('.weight')}, so its "
+                "adapter would be left out of the checkpoint.",
+                f"Remove {target} from train.lora.targets, or untie the model: save it with tie_word_embeddings=false.",
+            )
 
 
 def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, rank: int) -> None:

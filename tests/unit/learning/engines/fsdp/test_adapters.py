@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from learning.algorithms.method import method_of
 from learning.engines.fsdp.adapters import add_adapters, merged
+from learning.engines.fsdp.census import sizes_at
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model
 from learning.job import Job
@@ -168,3 +169,39 @@ def test_the_small_policy_gets_no_adapters(tmp_path: Path) -> None:
     plan = samples.job(tmp_path, lora=LORA)
     with pytest.raises(UsageError, match=r"train\.lora\.rank"):
         train(plan)
+
+
+def tied(folder: Path) -> None:
+    """Ties a checkpoint's head to its table of embeddings."""
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    model.config.tie_word_embeddings = model.config.text_config.tie_word_embeddings = True
+    model.tie_weights()
+    model.save_pretrained(folder)
+
+
+def test_an_adapter_beside_a_head_of_its_own_is_in_the_written_weights(tmp_path: Path) -> None:
+    plan = supervised_job(tmp_path, "qwen3_vl", lora=LoraConfig(rank=4, targets=("lm_head",)))
+    train(plan)
+    assert changed(plan) == {"lm_head.weight"}
+
+
+def test_adapters_that_would_be_trained_and_then_not_written_are_refused_by_name(tmp_path: Path) -> None:
+    plan = supervised_job(tmp_path, "qwen3_vl", lora=LoraConfig(rank=4, targets=("q_proj", "lm_head")))
+    tied(plan.parent)
+    message = r"lm_head shares its weight with model\.language_model\.embed_tokens"
+    with pytest.raises(UsageError, match=message):
+        FsdpEngine(plan, 0, 1)
+    with pytest.raises(UsageError, match=message):
+        sizes_at(plan.parent, plan.train.lora)  # before a run
+    FsdpEngine(supervised_job(tmp_path / "without", "qwen3_vl", lora=LORA), 0, 1).close()
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"), [("embed_tokens", "Embedding"), ("pos_embed", "Embedding"), ("proj", "Conv3d")]
+)
+def test_adapters_are_for_linear_layers_alone(target: str, kind: str, tmp_path: Path) -> None:
+    lora = LoraConfig(rank=4, targets=("q_proj", target), vision=True)
+    with pytest.raises(UsageError, match=f"is a {kind}; adapters are for linear layers"):
+        FsdpEngine(supervised_job(tmp_path, "qwen3_vl", lora=lora), 0, 1)
