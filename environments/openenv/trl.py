@@ -2,50 +2,143 @@
 
 TRL makes objects without arguments, resets each with a row of the dataset, offers its public methods to the model as
 tools, and asks for no end. A tool's answer is a picture and a text. TRL is not needed to import this.
+
+TRL counts the tokens of a tool's answer as the completion's, and silently ends a rollout before an answer that would
+go beyond `max_completion_length`. So that value has to hold the replies and screenshots of a whole episode, and a first
+reset that sees that it does not is an error.
 """
 
 import base64
 import io
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused
+from schemas.failure import UsageError
 
 Shown = list[dict[str, Any]]
+REPLY = 128
+"""Tokens of one reply and of the text beside its screenshot, for which a completion needs room."""
+_CALL = [
+    {"role": "user", "content": [{"type": "text", "text": "Go."}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "text", "text": ""}],
+        "tool_calls": [{"type": "function", "function": {"name": "type_text", "arguments": {"text": "written"}}}],
+    },
+]
+"""A conversation in which a tool is called."""
 
 
-def trl_environment(url: str, token: str | None = None, wait_s: float = 60.0) -> type["GuiTools"]:
+def trl_environment(
+    url: str, args: Any, processor: Any, token: str | None = None, wait_s: float = 60.0
+) -> type["GuiTools"]:
     """The class to hand to `environment_factory`.
 
     Args:
         url: the server's base URL.
+        args: the trainer's `GRPOConfig`.
+        processor: the trainer's `processing_class`.
         token: what it asks for, if anything.
         wait_s: how long an answer is waited for.
+
+    Raises:
+        UsageError: the processor's chat template writes no tool calls.
     """
+    require_tools(processor)
+    room = Room(args.max_completion_length, getattr(args, "max_tool_calling_iterations", None), processor)
 
     class Served(GuiTools):
         def __init__(self) -> None:
-            super().__init__(BlockingClient(url, token, wait_s))
+            super().__init__(BlockingClient(url, token, wait_s), room)
 
     return Served
 
 
-class GuiTools:
-    """One session; of a row of the dataset `task_id` and `seed` are read."""
+def require_tools(processor: Any) -> None:
+    """Raises `UsageError` for a processor whose chat template leaves tool calls out."""
+    if "type_text" not in processor.apply_chat_template(_CALL, tokenize=False):
+        raise UsageError(
+            "The processor's chat template writes no tool calls, such as that of Qwen2.5-VL.",
+            "Train a model whose template does, such as Qwen3-VL.",
+        )
 
-    def __init__(self, client: BlockingClient) -> None:
-        self._client = client
+
+@dataclass
+class Room:
+    """Whether a completion of TRL's trainer has room for whole episodes.
+
+    Args:
+        tokens: `max_completion_length`.
+        actions: `max_tool_calling_iterations`, or None for as many as the task allows.
+        processor: counts a screenshot's tokens.
+    """
+
+    tokens: int
+    actions: int | None
+    processor: Any
+    _pictures: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def require(self, picture: Image.Image, max_steps: int) -> None:
+        """Checks an episode of these screenshots.
+
+        Raises:
+            UsageError: it does not fit; names the value to set.
+        """
+        actions = max_steps if self.actions is None else min(max_steps, self.actions)
+        each = self._tokens(picture) + REPLY
+        if self.tokens < actions * each:
+            size = f"{picture.width}x{picture.height}"
+            raise UsageError(
+                f"`max_completion_length` is {self.tokens}: TRL counts screenshots in it, and would end this episode "
+                f"after {self.tokens // each} of {actions} actions ({each - REPLY} tokens a screenshot of {size}).",
+                f"Set max_completion_length to {actions * each} or more, or max_tool_calling_iterations to fewer "
+                "actions.",
+            )
+
+    def _tokens(self, picture: Image.Image) -> int:
+        """The tokens of a screenshot."""
+        if picture.size not in self._pictures:
+            parts = [{"type": "image", "image": picture}], [{"type": "text", "text": ""}]
+            told = {"tokenize": True, "return_dict": True}
+            with_it, without = (
+                self.processor.apply_chat_template([{"role": "user", "content": part}], **told)["input_ids"][0]
+                for part in parts
+            )
+            self._pictures[picture.size] = len(with_it) - len(without)
+        return self._pictures[picture.size]
+
+
+class GuiTools:
+    """One session; of a row of the dataset `task_id` and `seed` are read.
+
+    Args:
+        client: of the server.
+        room: that a completion has.
+    """
+
+    def __init__(self, client: BlockingClient, room: Room) -> None:
+        self._client, self._room = client, room
         self._reward: float | None = 0.0
         self._over = False
 
     def reset(self, **row: Any) -> Shown:
-        """Begins an episode; raises Refused for a task or a seed that there is not, and Lost if nobody answers."""
+        """Begins an episode.
+
+        Raises:
+            Refused: there is no such task or seed.
+            Lost: the server does not answer.
+            UsageError: the trainer's completions have no room for the episode.
+        """
         fields = {key: row[key] for key in ("task_id", "seed") if row.get(key) is not None}
         self._reward, self._over = 0.0, False
         answer = self._client.reset(**fields)
-        return self._shown(answer, str(answer.observation.get("instruction", "")))
+        shown = self._shown(answer, str(answer.observation.get("instruction", "")))
+        self._room.require(shown[0]["image"], int(answer.metadata.get("max_steps", 1)))
+        return shown
 
     def get_reward(self) -> float | None:
         """What the episode has come to; 0 while it is not over, None where an outage ended it, which TRL leaves out."""

@@ -7,6 +7,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -19,11 +21,24 @@ from transformers.utils import get_json_schema
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import Lost, Refused
 from environments.openenv.gym import ID, TYPED, GuiEnv
-from environments.openenv.trl import GuiTools, trl_environment
+from environments.openenv.trl import GuiTools, Room, trl_environment
+from models.families.processor import read_processor
+from models.random_vlm import TEMPLATE, build_random
+from schemas.failure import UsageError
 from tests.unit.apps.sandboxes.served import served_apart, serving
 from tests.unit.environments.openenv.wire import Answers, answering, late, observed
 
 MAKE = f"environments.openenv.gym:{ID}"
+ROOMY = SimpleNamespace(max_completion_length=100_000)
+
+
+@pytest.fixture
+def processor(tmp_path: Path) -> Any:
+    """Qwen3-VL's, with a template that writes tool calls."""
+    build_random("qwen3_vl", ["Go."], 0, tmp_path)
+    read = read_processor(tmp_path)
+    read.chat_template = TEMPLATE.replace("<|im_end|>", "{{ message.tool_calls }}<|im_end|>", 1)
+    return read
 
 
 @contextmanager
@@ -160,9 +175,9 @@ def test_trls_contract_holds_for_every_tool() -> None:
         assert all(one["description"] for one in schema["parameters"]["properties"].values())
 
 
-def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures() -> None:
+def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures(processor: Any) -> None:
     with served_apart(serving()) as url:
-        one = trl_environment(url)()
+        one = trl_environment(url, ROOMY, processor)()
         first = one.reset(task_id="click-one", seed=5, prompt="not read")
         assert first[0]["image"].size == (160, 210)
         assert first[1]["text"].startswith("Click the ")
@@ -187,9 +202,39 @@ def test_a_trainers_environment_is_made_without_arguments_and_shows_pictures() -
         assert one.get_reward() == 0.0
 
 
-def test_a_server_that_is_gone_is_no_reward_for_a_trainer() -> None:
+@pytest.mark.parametrize(
+    ("most", "actions", "needed"), [(512, None, 10_100), (10_099, None, 10_100), (2_019, 2, 2_020)]
+)
+def test_a_completion_without_room_for_the_screenshots_of_an_episode_is_refused_with_the_value_to_set(
+    most: int, actions: int | None, needed: int, processor: Any
+) -> None:
+    """TRL 1.16.0 (`trainer/grpo_trainer.py`, `_tool_call_loop`) drops a tool's answer beyond `max_completion_length`,
+    and trains on what came before it. A screenshot of 1280x720 takes 40 x 22 tokens of Qwen3-VL between 2 marks; the
+    episode has 10 actions, of 128 tokens each beside it."""
+    picture = Image.new("RGB", (1280, 720))
+    with pytest.raises(UsageError, match=f"`max_completion_length` is {most}.*882 tokens a screenshot") as refused:
+        Room(most, actions, processor).require(picture, 10)
+    assert f"Set max_completion_length to {needed} or more" in str(refused.value)
+    Room(needed, actions, processor).require(picture, 10)
+
+
+def test_a_trainer_without_room_stops_at_its_first_reset(processor: Any) -> None:
     with served_apart(serving()) as url:
-        one = trl_environment(url)()
+        one = trl_environment(url, SimpleNamespace(max_completion_length=64), processor)()
+        with pytest.raises(UsageError, match="would end this episode after"):
+            one.reset(task_id="click-one", seed=5)
+
+
+def test_a_processor_whose_template_has_no_tools_is_refused_before_training(processor: Any) -> None:
+    """The published template of Qwen2.5-VL (`chat_templates/qwen2_5_vl.jinja` of TRL 1.16.0) has none."""
+    processor.chat_template = TEMPLATE
+    with pytest.raises(UsageError, match="chat template writes no tool calls"):
+        trl_environment("http://127.0.0.1:9", ROOMY, processor)
+
+
+def test_a_server_that_is_gone_is_no_reward_for_a_trainer(processor: Any) -> None:
+    with served_apart(serving()) as url:
+        one = trl_environment(url, ROOMY, processor)()
         one.reset(task_id="click-one", seed=5)
     with pytest.raises(Lost):
         one.wait()
