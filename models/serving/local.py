@@ -56,7 +56,7 @@ class TransformersModel(LanguageModel):
             self.model.to(compute_dtype())
         self._seen = SeenScreens(self.model, config.seen_screens_mb * 1_000_000)
         self._prefill = Prefill(self.model, self._seen, config.prefix_mb * 1_000_000)
-        ends = self.model.generation_config.eos_token_id
+        ends = _decided_here(self.model)
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
 
     @torch.inference_mode()
@@ -80,9 +80,7 @@ class TransformersModel(LanguageModel):
             processor_kwargs={"padding": True, "padding_side": "left"},
         ).to(self.model.device)
         given = self._prefill(inputs, [_names(chat) for chat in chats])
-        out = self.model.generate(
-            **given, do_sample=False, repetition_penalty=1.0, max_new_tokens=max_tokens, logits_processor=[sampler]
-        )
+        out = self.model.generate(**given, do_sample=False, max_new_tokens=max_tokens, logits_processor=[sampler])
         replies = out[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
 
@@ -93,6 +91,15 @@ class TransformersModel(LanguageModel):
         text = self.processor.decode(ids, skip_special_tokens=True)
         cut = end is None and len(ids) == max_tokens
         return Completion(text, tuple(ids), tuple(logprobs[: len(ids)]), cut=cut)
+
+
+def _decided_here(model: Any) -> Any:
+    """Leaves nothing of how tokens are chosen to the checkpoint's `generation_config.json`; returns its end tokens."""
+    ours = type(model.generation_config)()
+    for name in ("eos_token_id", "pad_token_id", "bos_token_id"):
+        setattr(ours, name, getattr(model.generation_config, name))
+    model.generation_config = ours
+    return ours.eos_token_id
 
 
 class _Sampler:

@@ -28,6 +28,8 @@ UNREADY = 503
 """Status of a server that pauses, sleeps or takes up new weights; and of one that has too much to do."""
 REFUSED = (401, 403)
 """Statuses of a key that is not taken."""
+MALFORMED = (400, 422)
+"""Statuses of a request whose fields are not taken."""
 
 
 class NoAnswer(Exception):
@@ -40,6 +42,10 @@ class Unready(NoAnswer):
 
 class Unreachable(NoAnswer):
     """Nothing answers at its address."""
+
+
+class Rejected(NoAnswer):
+    """The server does not take this request's fields, and would not take them again."""
 
 
 class Unknown(FlywheelError):
@@ -104,6 +110,7 @@ class OpenAIClient:
 
         Raises:
             NoAnswer: the server failed, or what it sent is no completion.
+            Rejected: it does not take the fields.
             Unready: it gave the request up; or, where the endpoint `waits`, it answers nobody now.
             Unreachable: nothing answers there.
             FlywheelError: it refuses the key or does not have the model.
@@ -160,7 +167,7 @@ class OpenAIClient:
             problem = self._about(answer, str(answer.status_code))
             if answer.status_code == UNREADY and self.endpoint.waits:
                 raise Unready(problem)
-            failure = NoAnswer(problem)
+            failure = (Rejected if answer.status_code in MALFORMED else NoAnswer)(problem)
             if answer.status_code not in MAY_PASS:
                 break
         raise failure

@@ -1,4 +1,8 @@
-"""That a server's log probabilities are those of what it samples from: shown by asking it twice.
+"""That a server samples as it is asked to, and gives the log probabilities of that: shown by asking it twice.
+
+A request says all that decides what is sampled, in the form that the server takes, since what it leaves open is decided
+by the checkpoint's `generation_config.json` (Qwen2.5-VL's punishes repetition). A server that gives one answer for two
+seeds does not sample: all attempts of a group would be alike.
 
 At temperature T a token is drawn with p(a) ~ exp(z(a) / T), so log p(a) - log p(b) of two tokens is (z(a) - z(b)) / T:
 half as much at T = 1 as at T = 1/2. A server that gives log probabilities from before the temperature (vLLM's default)
@@ -7,12 +11,13 @@ gives one difference for both, and a training on them would weigh every token wr
 
 import base64
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from PIL import Image
 
-from models.serving.openai import OpenAIClient
+from models.serving.openai import NoAnswer, OpenAIClient, Rejected
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -21,6 +26,9 @@ SIDE = 224
 """Pixels of the picture beside it: whoever acts is shown screens."""
 TOP = 20
 """Tokens that are compared; the most that the protocol allows."""
+ROUNDS, HOT, LONG = 3, 2.0, 24
+"""How often two seeds are compared, at which temperature (the highest that the protocol allows), over how many tokens:
+a model that knows its answer hardly gives the same one so often."""
 CUT = -1e3
 """A log probability below it is that of a token that something has cut away."""
 LEAST = 0.02
@@ -87,9 +95,36 @@ def _picture() -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
+def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], fields: Mapping[str, Any]) -> None:
+    """Asks one prompt with two seeds, and again if the answers are the same.
+
+    Args:
+        ask: sends a request at a temperature.
+        fields: the model, and what every request says.
+
+    Raises:
+        FlywheelError: all answers are the same.
+        NoAnswer: the server does not answer now.
+    """
+    messages = [{"role": "user", "content": [_picture(), {"type": "text", "text": QUESTION}]}]
+    body = {**fields, "messages": messages, "max_tokens": LONG}
+    for first in range(0, 2 * ROUNDS, 2):
+        one, other = (str(ask({**body, "seed": seed}, HOT)["text"]) for seed in (first, first + 1))
+        if one != other:
+            return
+    raise FlywheelError(
+        f"`policy.server`: it does not sample: two seeds gave the same answer {ROUNDS} times at temperature {HOT:g} "
+        f"({one[:60]!r}).",
+        "Start the server so that requests decide how it samples, or take another server.",
+    )
+
+
 def whole(temperature: float) -> dict[str, Any]:
     """Fields of a request that samples from the model's whole distribution, whatever the server would cut or punish by
-    itself: a checkpoint's `generation_config.json` may ask for that."""
+    itself: a checkpoint's `generation_config.json` may ask for that.
+
+    Source: `to_sampling_params` of vLLM 0.33.0 and SGLang 0.5.23 (`entrypoints/openai`).
+    """
     return {
         "temperature": temperature,
         "top_p": 1.0,
@@ -98,7 +133,75 @@ def whole(temperature: float) -> dict[str, Any]:
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
+        "skip_special_tokens": True,
+        "watermarking": False,
+        "watermark": {"enabled": False},
     }
+
+
+def stock(temperature: float) -> dict[str, Any]:
+    """The same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
+
+    It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0.
+
+    Source: transformers 5.23.0, `cli/serving/chat_completion.py`, `_build_generation_config`.
+    """
+    config = {**NEUTRAL, "do_sample": temperature > 0}
+    return {
+        "temperature": temperature,
+        "top_p": 1.0,
+        "frequency_penalty": 0.0,
+        "generation_config": json.dumps(config),
+    }
+
+
+NEUTRAL: Mapping[str, Any] = {
+    "top_k": 0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "num_beams": 1,
+    "guidance_scale": 1.0,
+}
+"""Fields of a `GenerationConfig` with the values that change nothing; what is left out is the checkpoint's."""
+FORMS = (whole, stock)
+"""How a request says what is sampled from, in the order in which a server is asked."""
+
+
+class Sampling:
+    """The form that a server takes; safe to share between threads.
+
+    Args:
+        client: the server.
+    """
+
+    def __init__(self, client: OpenAIClient) -> None:
+        self._client, self._form = client, len(FORMS)
+
+    def ask(self, body: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+        """Asks for a completion of the model's whole distribution; what the body says itself is kept.
+
+        Raises:
+            NoAnswer: the server failed, or takes none of the forms.
+        """
+        known = self._form < len(FORMS)
+        refusal: NoAnswer | None = None
+        for at in [self._form] if known else range(len(FORMS)):
+            try:
+                choice = self._client.chat({**FORMS[at](temperature), **body})
+            except Rejected as error:
+                refusal = refusal or error
+                continue
+            self._form = at
+            return choice
+        raise refusal or NoAnswer("")
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:

@@ -22,9 +22,18 @@ import httpx
 
 from models.safe import require_servable
 from models.serving.adapters import Adapters
-from models.serving.openai import Endpoint, NoAnswer, OpenAIClient, Unknown, Unreachable, Unready, pause_before
+from models.serving.openai import (
+    Endpoint,
+    NoAnswer,
+    OpenAIClient,
+    Rejected,
+    Unknown,
+    Unreachable,
+    Unready,
+    pause_before,
+)
 from models.serving.process import ServerProcess
-from models.serving.proof import prove
+from models.serving.proof import Sampling, prove, require_sampling
 from models.serving.updater import UPDATERS, Control, Unable, Updater
 from models.weights import OURS, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
@@ -49,6 +58,7 @@ class Served:
         self._process = ServerProcess(config, log) if config.command else None
         self.endpoint = endpoint_of(config, self._process.url if self._process else config.url)
         self.client = OpenAIClient(self.endpoint, transport)
+        self.ask = Sampling(self.client).ask
         self.updater: Updater = UPDATERS.class_of(config.update)(Control(self.endpoint, config.patience_s, transport))
         self._turn = threading.Condition()
         self._changing = threading.Lock()
@@ -65,7 +75,7 @@ class Served:
         self._named = ""
         """What the server itself calls what it holds; empty where it does not say."""
         self._model = ""
-        self._proven = self._unsure = False
+        self._proven = self._samples = self._unsure = False
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -81,19 +91,32 @@ class Served:
         """From here on these weights answer; whoever is under way ends under the old ones, or is sent again.
 
         Raises:
-            FlywheelError: the server refuses them, or did not take them up within `patience_s`.
+            FlywheelError: the server refuses them, did not take them up within `patience_s`, or does not sample.
         """
         self._wanted = weights
         until, attempt = time.monotonic() + self._config.patience_s, 0
         while True:
             try:
-                return self._change(weights)
+                self._change(weights)
+                return self._require_sampling(weights)
+            except Rejected as reason:
+                raise FlywheelError(
+                    f"`policy.server` takes no chat with a picture: {reason}.",
+                    "See its log and policy.server.extra.",
+                ) from None
             except NoAnswer as reason:
                 attempt += 1
                 if time.monotonic() > until:
                     problem = f"`policy.server`: {weights.version} did not reach the server: {reason}."
                     raise FlywheelError(problem, "See that it runs: `flywheel doctor` asks it.") from None
                 pause_before(attempt)
+
+    def _require_sampling(self, weights: Weights) -> None:
+        """Tests once whether the server samples."""
+        if not self._samples:
+            with self.request(weights) as (_, named):
+                require_sampling(self.ask, {**named, **self.fields, **self._config.extra})
+            self._samples = True
 
     @contextmanager
     def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, dict[str, Any]]]:
@@ -125,7 +148,7 @@ class Served:
     def check(self, answer: Mapping[str, Any]) -> None:
         """Raises `Unready` for an answer of other weights than those that the server was brought to hold."""
         names = self.updater.names_in(answer)
-        if self._named and names and names != {self._named}:
+        if len(names) > 1 or (self._named and names and names != {self._named}):
             self.lose()
             raise Unready(f"{self.endpoint.url}: an answer of the weights {', '.join(sorted(names))}")
 
@@ -133,7 +156,7 @@ class Served:
         """What the server holds is not known any more: it is brought again before the next request."""
         with self._turn:
             self._held = self._whole = None
-            self._whole_print = ""
+            self._whole_print = self._model = ""
             self._adapters.forget()
 
     def make_room(self) -> None:
@@ -233,7 +256,7 @@ class Served:
     def _start(self, weights: Weights) -> None:
         """Starts the command with these weights."""
         assert self._process is not None
-        self._proven, self._model = False, ""
+        self._proven = self._samples = False
         self.lose()
         self._note(f"the command is started with {weights.version}")
         self._process.start(weights.directory)
@@ -248,7 +271,7 @@ class Served:
         if self._unsure or asleep or not there or there != wanted:
             self._unsure = True
             with self._turn:
-                self._whole, self._whole_print = None, ""
+                self._whole, self._whole_print, self._model = None, "", ""
             try:
                 self.updater.replace(weights.directory, weights.name)
             except FlywheelError as refusal:
@@ -321,7 +344,8 @@ class Served:
     def _name(self, weights: Weights) -> str:
         """What the server calls the model."""
         named = self._config.model
-        if self.updater.way != "in_place" or ("{checkpoint}" not in named and "{version}" not in named):
+        plain = "{checkpoint}" not in named and "{version}" not in named
+        if self.updater.way != "in_place" or (plain and self.updater.keeps(named)):
             return named.replace("{checkpoint}", str(weights.directory)).replace("{version}", weights.version)
         if not self._model:
             if not (names := self.updater.control.models()):

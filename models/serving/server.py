@@ -19,7 +19,7 @@ from models.families.screen import picture_png
 from models.language_model import LanguageModel
 from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before, require_address
 from models.serving.process import require_program
-from models.serving.proof import token_ids, whole
+from models.serving.proof import token_ids
 from models.serving.served import Served, endpoint_of, served_by
 from models.serving.updater import UPDATERS
 from models.weights import Weights
@@ -69,15 +69,13 @@ class ServerModel(LanguageModel):
             FlywheelError: the server refuses the key or the weights, or does not have the model.
         """
         return [
-            self._ask(self._body(chat, seed, temperature, max_tokens)) for chat, seed in zip(chats, seeds, strict=True)
+            self._ask(self._body(chat, seed, max_tokens), temperature) for chat, seed in zip(chats, seeds, strict=True)
         ]
 
-    def _body(self, chat: Sequence[Message], seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:
-        """What is asked; of a server that does more than the protocol, all that decides what is sampled."""
-        more = self.config.logprobs or self._served.updater.way == "in_place"
+    def _body(self, chat: Sequence[Message], seed: int, max_tokens: int) -> dict[str, Any]:
+        """What is asked, but for how it is sampled."""
         return {
             "messages": [wire_message(message) for message in chat],
-            **(whole(temperature) if more else {"temperature": temperature, "top_p": 1.0}),
             "max_tokens": max_tokens,
             "seed": seed % 2**31,
             **self._served.fields,
@@ -85,13 +83,13 @@ class ServerModel(LanguageModel):
             **self.config.extra,
         }
 
-    def _ask(self, body: dict[str, Any]) -> Completion:
+    def _ask(self, body: dict[str, Any], temperature: float) -> Completion:
         """Asks until there is an answer, or for as long as a server that is not ready is waited for."""
         until, attempt = time.monotonic() + self.config.patience_s, 0
         while True:
             try:
                 with self._served.request(self._weights, self._follows) as (held, named):
-                    choice = self._served.client.chat({**named, **body})
+                    choice = self._served.ask({**named, **body}, temperature)
                     self._served.check(choice)
                     return replace(_completion(choice), version=held.version)
             except NoAnswer as reason:

@@ -21,6 +21,11 @@ class SglangUpdater(Updater):
     fields = {"return_token_ids": True}  # noqa: RUF012
     hint = "Start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB, and as a release that knows return_token_ids."
 
+    def keeps(self, model: str) -> bool:
+        """Its name becomes the folder of the weights that it was last given. It answers to any other name, too, but for
+        one with a colon, whose end it takes for an adapter's."""
+        return ":" not in model
+
     def drop(self) -> None:
         """Ends what is under way with the reason `abort`."""
         self.control.post("/abort_request", {"rid": "", "abort_all": True})
@@ -63,9 +68,13 @@ class SglangUpdater(Updater):
         self.control.post("/release_memory_occupation")
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """What the whole answer says."""
-        found = (answer.get("metadata") or {}).get("weight_version")
-        return {str(found)} if found else set()
+        """Those of all spans of tokens, or of the whole answer where a release names one alone.
+
+        Source: SGLang 0.5.23, `srt/utils/weight_versions.py`: `weight_version` is that of the last span.
+        """
+        metadata = answer.get("metadata") or {}
+        spans = {str(span["version"]) for span in metadata.get("weight_versions") or ()}
+        return spans or ({str(found)} if (found := metadata.get("weight_version")) else set())
 
     def _done(self, path: str, body: Mapping[str, Any]) -> None:
         """Asks for a change, which has to be told as made."""

@@ -108,6 +108,10 @@ class Updater(ABC):
     def __init__(self, control: Control) -> None:
         self.control = control
 
+    def keeps(self, model: str) -> bool:
+        """Whether the model may be asked for by this name whatever weights the server was given since."""
+        return True
+
     def drop(self) -> None:  # noqa: B027  (a server may have no such endpoint: then they are waited for)
         """Gives up the requests that are under way; is called until none is."""
 

@@ -37,9 +37,8 @@ class VllmUpdater(Updater):
 
     def replace(self, directory: Path, name: str) -> None:
         """Pauses, loads, empties the caches that the old weights filled, and goes on."""
-        if asleep := self.asleep():
-            self._call("/wake_up", tags="weights")
-        else:
+        asleep = self.asleep() and self._woken()
+        if not asleep:
             self._call("/pause", mode="wait")
         self.adopt(LOADING)
         load = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
@@ -87,8 +86,18 @@ class VllmUpdater(Updater):
         self.adopt(ASLEEP)
         self._call("/sleep", level="2")
 
+    def _woken(self) -> bool:
+        """Whether it slept, and has memory for weights again; if not, it was only paused, and is not any more.
+
+        vLLM 0.33 says `is_sleeping` of a paused server, and `is_paused` of one that sleeps (`v1/engine/core.py`). Only
+        `/wake_up` tells them apart: a part of the memory is not enough to be awake. Earlier releases, of which those
+        that sleep alone say so, answer nothing.
+        """
+        answer = self._call("/wake_up", tags="weights")
+        return not (isinstance(answer, dict) and answer.get("status") == "awake")
+
     def asleep(self) -> bool:
-        """By its own endpoint."""
+        """By its own endpoint; whether it is paused, at least."""
         with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
             return bool(self.control.get("/is_sleeping")["is_sleeping"])
         return super().asleep()
@@ -97,8 +106,8 @@ class VllmUpdater(Updater):
         """Of all spans of tokens."""
         return {str(span["version"]) for span in answer.get("weight_versions") or ()}
 
-    def _call(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> None:
+    def _call(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> Any:
         try:
-            self.control.post(path, body, **query)
+            return self.control.post(path, body, **query)
         except Missing as missing:
             raise Unable(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None

@@ -6,7 +6,10 @@ from pydantic import model_validator
 
 from schemas.config.section import Count, Positive, Section, Whole
 
-SAMPLING = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}
+SAMPLING = {
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+    "watermarking", "watermark",
+}  # fmt: skip
 """Fields of a request that change what its tokens are drawn from."""
 
 
@@ -66,6 +69,8 @@ class ServerConfig(Section):
 
     @model_validator(mode="after")
     def _samples_from_all(self) -> "ServerConfig":
+        if "generation_config" in self.extra:
+            raise ValueError("policy.server.extra has generation_config: every request says how it samples; remove it")
         if self.logprobs and (cut := sorted(SAMPLING & self.extra.keys())):
             raise ValueError(
                 f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from all that the model may say; "

@@ -12,7 +12,7 @@ import models.serving.openai
 from models.serving.updater import Updater
 from models.weights import ADAPTER, Weights, write_parent
 from schemas.failure import FlywheelError
-from tests.unit.models.serving.test_served import CHAT, Vllm, completed, model_of, served, weights
+from tests.unit.models.serving.test_served import CHAT, Vllm, completed, model_of, sampled, served, weights
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ class AdaptedVllm(Vllm):
         if path == "/v1/chat/completions" and body["model"] != "policy":
             if body["model"] not in self.adapters:
                 return httpx.Response(404, json={"error": {"message": "The model does not exist.", "code": 404}})
-            return completed(f"{self.loaded} with {self.adapters[body['model']]}")
+            return completed(sampled(f"{self.loaded} with {self.adapters[body['model']]}", body))
         return super().__call__(request)
 
 
@@ -245,7 +245,7 @@ def test_an_updater_of_ones_own_that_knows_no_adapters_is_given_whole_weights(
 ) -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         assert request.url.path == "/v1/chat/completions"
-        return completed(Plain.given)
+        return completed(sampled(Plain.given, json.loads(request.content)))
 
     parent = weights(tmp_path, "policy-0001")
     there, one = served(handler, update=f"{__name__}:Plain", model="policy"), child(parent, "policy-0002")
@@ -316,7 +316,7 @@ def test_a_server_that_lists_no_adapters_is_not_blamed_for_losing_one(
     def handler(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/models":
             return httpx.Response(200, json={"data": [{"id": "policy"}]})
-        if request.url.path == "/v1/chat/completions":
+        if request.url.path == "/v1/chat/completions" and json.loads(request.content)["temperature"] == 0:
             asked.append(request)
             return httpx.Response(400, json={"error": {"message": "The input is longer than the context."}})
         return server(request)
@@ -394,6 +394,8 @@ def test_sglang_is_asked_for_an_adapter_by_a_field_of_its_own(tmp_path: Path) ->
             return httpx.Response(200, json={"weight_version": version[0]})
         if path == "/v1/models":
             return httpx.Response(200, json={"data": [{"id": "default"}]})
+        if path == "/v1/chat/completions":
+            return completed(sampled("", body))
         calls.append((path, body))
         version[0] = body.get("weight_version") or version[0]
         return httpx.Response(200, json={"success": True})

@@ -12,6 +12,7 @@ import pytest
 
 import models.serving.openai
 from models.serving.openai import Unready
+from models.serving.proof import HOT
 from models.serving.served import Served
 from models.serving.server import ServerModel
 from models.weights import Weights
@@ -31,7 +32,11 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Vllm:
-    """vLLM's endpoints without a model: an answer says which weights it is from."""
+    """vLLM's endpoints without a model: an answer says which weights it is from.
+
+    As in vLLM 0.33.0 (`v1/engine/core.py`) one that is paused says that it sleeps, one that sleeps says that it is
+    paused, and `/wake_up` resumes one that is awake.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -50,8 +55,10 @@ class Vllm:
         if path == "/weight_info":
             return httpx.Response(200, json={"weight_version": self.version})
         if path == "/is_sleeping":
-            known = self.asleep is not None
-            return httpx.Response(200, json={"is_sleeping": self.asleep}) if known else httpx.Response(404)
+            sleeping = {"is_sleeping": self.paused or self.asleep}
+            return httpx.Response(404) if self.asleep is None else httpx.Response(200, json=sleeping)
+        if path == "/is_paused":
+            return httpx.Response(200, json={"is_paused": self.paused or bool(self.asleep)})
         body = json.loads(request.content or b"{}")
         if path == "/v1/chat/completions":
             return self.chat(body)
@@ -64,7 +71,10 @@ class Vllm:
         elif path == "/resume":
             self.paused = False
         elif path in ("/sleep", "/wake_up") and self.asleep is not None:
-            self.asleep = path == "/sleep" or "kv_cache" not in request.url.query.decode()
+            self.asleep = path == "/sleep" or (self.asleep and "kv_cache" not in request.url.query.decode())
+            if not self.asleep:
+                self.paused = False
+            return httpx.Response(200, json={"status": "sleeping" if self.asleep else "awake"})
         elif path == "/collective_rpc":
             assert (self.paused or self.asleep is not False) and body["method"] == "reload_weights"
             self.loaded = body["kwargs"]["weights_path"]
@@ -79,7 +89,13 @@ class Vllm:
             self.given_up -= 1
             return completed("ha", finish_reason="abort")
         spans = [{"version": self.version, "start": 0, "end": 1}]
-        return completed(self.loaded, **({"weight_versions": spans} if body.get("return_weight_versions") else {}))
+        more = {"weight_versions": spans} if body.get("return_weight_versions") else {}
+        return completed(sampled(self.loaded, body), **more)
+
+
+def sampled(text: str, body: dict[str, Any]) -> str:
+    """What a model answers: of a high temperature another answer for each seed."""
+    return f"{text} {body['seed']}" if body["temperature"] == HOT else text
 
 
 def completed(text: str, **more: Any) -> httpx.Response:
@@ -262,6 +278,79 @@ def test_a_kill_between_two_calls_leaves_old_weights_or_new_ones_and_never_trust
                 assert not server.paused
 
 
+def test_a_server_that_was_left_paused_is_paused_while_its_weights_change(tmp_path: Path) -> None:
+    """Whether it also slept, which vLLM 0.33.0 does not say, decides what it is given: memory, or a pause."""
+    server, one = Vllm(), weights(tmp_path, "policy-0001")
+    server.paused = True
+    with served(server).request(one):
+        assert server.calls[1:4] == ["/pause?mode=wait", "/update_weight_version", "/collective_rpc"]
+        assert server.calls[-1] == "/resume" and not server.paused and server.loaded == str(one.directory)
+    server.asleep = server.paused = True  # by another tool, which leaves its name as it is
+    server.calls.clear()
+    other = weights(tmp_path, "policy-0002")
+    with served(server).request(other):
+        assert server.calls[0] == "/wake_up?tags=weights" and "/pause?mode=wait" not in server.calls
+        assert server.calls[-2:] == ["/wake_up?tags=kv_cache", "/resume"]
+        assert not server.asleep and not server.paused and server.loaded == str(other.directory)
+
+
+class Sglang:
+    """SGLang 0.5.23's endpoints: `/update_weights_from_disk` renames the model (`srt/managers/tokenizer_manager.py`),
+    and of another name with a colon the end is taken for an adapter's (`srt/entrypoints/openai/serving_base.py`)."""
+
+    def __init__(self, name: str, spans: tuple[str, ...] = ()) -> None:
+        self.name, self.version, self.spans = name, "default", spans
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path, body = request.url.path, json.loads(request.content or b"{}")
+        if path == "/model_info":
+            return httpx.Response(200, json={"weight_version": self.version})
+        if path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": self.name}]})
+        if path == "/update_weights_from_disk":
+            self.name, self.version = body["model_path"], body["weight_version"]
+        if path != "/v1/chat/completions":
+            return httpx.Response(200, json={"success": True})
+        if body["model"] != self.name and ":" in body["model"]:
+            return httpx.Response(400, json={"message": f"no adapter {body['model'].partition(':')[2]}"})
+        versions = (*self.spans, self.version)
+        spans = [{"version": one, "start": at, "end": at + 1} for at, one in enumerate(versions)]
+        metadata = {"weight_version": self.version, **({"weight_versions": spans} if self.spans else {})}
+        self.spans = ()
+        choice = {"message": {"content": sampled(self.name, body)}}
+        return httpx.Response(200, json={"choices": [choice], "metadata": metadata})
+
+
+@pytest.mark.parametrize("model", ["{checkpoint}", "qwen:7b", "plain"])
+def test_sglang_is_asked_for_the_name_that_it_has_since_its_last_weights(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Sglang("qwen:7b")
+    there = served(server, update="sglang", model=model)
+    for version in ("policy:1", "policy:2"):
+        one = weights(tmp_path, version)
+        used = model_of(there, one, monkeypatch)
+        used.begin()
+        (made,) = used.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+        assert (made.text, made.failure) == (str(one.directory), "")
+
+
+def test_an_answer_of_two_weights_is_not_taken_for_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang 0.5.23 lists all of them in `metadata.weight_versions` (`srt/utils/weight_versions.py`)."""
+    server, one = Sglang("policy"), weights(tmp_path, "policy-0001")
+    there = served(server, update="sglang")
+    used = model_of(there, one, monkeypatch)
+    used.begin()
+    server.spans = ("before",)
+    with pytest.raises(Unready, match=f"an answer of the weights before, {one.name}"), there.request(one):
+        there.check(there.ask({"model": server.name, "messages": [], "seed": 0}, 1.0))
+    server.spans = ("before",)
+    (made,) = used.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+    assert (made.version, made.failure, server.spans) == ("policy-0001", "", ())
+
+
 def test_an_answer_of_other_weights_is_not_taken_and_the_right_ones_are_brought_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +390,9 @@ def test_what_a_request_leaves_to_nobody(tmp_path: Path, monkeypatch: pytest.Mon
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
+        "skip_special_tokens": True,
+        "watermarking": False,
+        "watermark": {"enabled": False},
         "max_tokens": 9,
         "seed": 3,
         "return_token_ids": True,
@@ -318,6 +410,8 @@ def test_what_a_request_leaves_to_nobody(tmp_path: Path, monkeypatch: pytest.Mon
         ({"url": URL, "while_training": "stop"}, "while_training is stop"),
         ({"url": URL, "model": "fixed"}, "policy.server.model"),
         ({"url": URL, "logprobs": True, "extra": {"top_p": 0.9}}, "extra has top_p"),
+        ({"url": URL, "logprobs": True, "extra": {"watermarking": True}}, "extra has watermarking"),
+        ({"url": URL, "extra": {"generation_config": "{}"}}, "extra has generation_config"),
     ],
 )
 def test_a_server_that_could_not_follow_is_refused_by_its_field(given: dict[str, Any], named: str) -> None:

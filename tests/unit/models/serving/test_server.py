@@ -129,7 +129,7 @@ def unreachable(request: httpx.Request) -> httpx.Response:
     [
         (unreachable, 3, "ConnectError"),
         (lambda _: httpx.Response(500, text="out of memory"), 3, "out of memory"),
-        (lambda _: httpx.Response(400, text="too long"), 1, "too long"),
+        (lambda _: httpx.Response(400, text="too long"), 2, "too long"),  # in either form
         (lambda _: httpx.Response(200, text="<html>"), 1, "<html>"),
         (lambda _: httpx.Response(200, json={"choices": []}), 1, "no answer"),
     ],
@@ -275,6 +275,32 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
     gone = config.model_copy(update={"server": config.server.model_copy(update={"url": f"{served}/nothing"})})
     with pytest.raises(FlywheelError, match="404"):
         VlmPolicy(turned, gone).act(contexts[:1])
+
+
+@pytest.mark.slow
+def test_what_transformers_serve_samples_from_is_not_decided_by_the_checkpoint(
+    served: str, turned: Path, tmp_path: Path
+) -> None:
+    """By transformers 5.23.0: greedy without `do_sample`, and a `generation_config.json` whose fields are heeded."""
+    decided = tmp_path / "decided"
+    shutil.copytree(turned, decided)
+    written = (
+        json.loads((turned / "generation_config.json").read_text())
+        if (turned / "generation_config.json").exists()
+        else {}
+    )
+    punished = {"repetition_penalty": 1.9, "no_repeat_ngram_size": 2, "top_k": 1, "min_new_tokens": 20, "num_beams": 2}
+    (decided / "generation_config.json").write_text(json.dumps({**written, **punished}))
+    config = CONFIG.model_copy(update={"server": ServerConfig(url=served, concurrency=1)})
+    chats = [ModelFamily(config).messages(context(0))] * 4
+    for directory in (turned, decided):
+        there, here = ServerModel(directory, config, "policy"), VlmPolicy(directory, STOCK).model
+        here.model.float()  # type: ignore[attr-defined]
+        there.begin()
+        sampled = [one.text for one in there.generate(chats, range(4), 1.0, 24)]
+        assert len(set(sampled)) > 1, "greedy"
+        (greedy,), (alike,) = (model.generate(chats[:1], [0], 0.0, 24) for model in (there, here))
+        assert (greedy.text, greedy.failure) == (alike.text, "")
 
 
 @pytest.mark.slow
