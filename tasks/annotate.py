@@ -29,9 +29,15 @@ def annotate(run: Run, iteration: int) -> Metrics:
     found = rows.whole()
     lake.append("annotations", found)
     kinds = Counter(found["kind"].to_pylist())
-    if pairs := find_pairs(run.config, lake, iteration):
-        kinds["pair"] = pairs
-    return {"annotations": dict(kinds), "say": ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))}
+    compared = find_pairs(run.config, lake, iteration)
+    if compared.pairs:
+        kinds["pair"] = len(compared.pairs)
+    counts = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
+    return {
+        "annotations": dict(kinds),
+        "pairs": {"tied": compared.tied, "contrary": compared.contrary, "unanswered": compared.unanswered.total()},
+        "say": "; ".join(filter(None, (counts, compared.text))),
+    }
 
 
 annotate_steps = stage("annotate")(annotate)

@@ -13,11 +13,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from learning.algorithms import passk
-from learning.algorithms.advantages import Floats, centred, is_informative, of_group, soft_overlong
+from learning.algorithms.advantages import SAME, Floats, centred, is_informative, of_group, soft_overlong
 from learning.data.rollouts import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
@@ -89,6 +91,7 @@ class Groups:
     rollouts: list[Rollout]
     groups: int
     informative: int
+    """Groups with an advantage other than 0."""
     injected: int
     environment_failures: int
 
@@ -143,16 +146,18 @@ def train_on(
     advantages = group_advantages(
         [np.array([member.reward for member in members]) for members in kept], kept, config, seed
     )
-    rollouts = [
-        replace(rollout, advantage=float(gain))
+    by_group = [
+        [
+            replace(rollout, advantage=float(gain))
+            for member, gain in zip(members, gains, strict=True)
+            for rollout in member.rollouts
+            if abs(gain) > SAME
+        ]
         for members, gains in zip(kept, advantages, strict=True)
-        for member, gain in zip(members, gains, strict=True)
-        for rollout in member.rollouts
-        if gain != 0
     ]
-    rollouts = _uncertain(rollouts, config.entropy_share)
+    rollouts = _uncertain(list(chain.from_iterable(by_group)), config.entropy_share)
     failures = sum(not math.isfinite(member.reward) for members in groups.values() for member in members)
-    return Groups(rollouts, len(groups), len(kept), injected, failures)
+    return Groups(rollouts, len(groups), sum(map(bool, by_group)), injected, failures)
 
 
 def group_advantages(
@@ -167,16 +172,35 @@ def group_advantages(
         for into, there, values in zip(found, valid, made, strict=True):
             into[there] = values
         return found
-    rng = np.random.default_rng(seed)
+    form = _form(config, np.random.default_rng(seed))
+    return [of_group(group, form) for group in rewards]
+
+
+def teaches(rewards: Sequence[float], config: GroupConfig) -> bool:
+    """Whether a group's rewards can give it an advantage other than 0 by the configured form.
+
+    Args:
+        rewards: of its trajectories, NaN where the environment failed.
+        config: which form, and k.
+    """
+    if not is_informative(rewards, config.spread):
+        return False
+    # what these two give depends on the batch or on what is drawn, but is 0 wherever Pass@1 is
+    form = partial(passk.analytic, k=1) if config.advantage in ("adaptive", "bootstrap") else _form(config)
+    return bool((np.abs(of_group(rewards, form)) > SAME).any())
+
+
+def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callable[[Floats], Floats]:
+    """The advantages of one group by its rewards; `rng` draws the bootstrap's groups."""
     forms: dict[str, Callable[[Floats], Floats]] = {
         "pass1": centred,
         "passk": lambda group: passk.analytic(group, config.k),
         "full": lambda group: passk.full_sampling(group, config.k),
-        "bootstrap": lambda group: passk.bootstrap(group, config.k, len(group), rng),
+        "bootstrap": lambda group: passk.bootstrap(group, config.k, len(group), rng or np.random.default_rng()),
         "combined": lambda group: passk.combined(group, config.k),
         "exceeding": lambda group: passk.exceeding(group, config.k),
     }
-    return [of_group(group, forms[config.advantage]) for group in rewards]
+    return forms[config.advantage]
 
 
 def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | None]) -> Member | None:

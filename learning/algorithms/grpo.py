@@ -17,11 +17,14 @@ from learning.algorithms.policy_losses import clipped_loss, kl_loss, truncated_w
 from learning.data.rollouts import Rollout, read_rollouts
 from learning.engines.engine import Batch, Engine, Outputs, Piece
 from learning.job import Job
+from learning.reports import send
 from schemas.config.training import ClippedConfig, GroupConfig
 from schemas.failure import FlywheelError
 
 COUNTED = 6 + 3
 """Sums that `token_losses` keeps, then those of advantages, of their squares and of ages."""
+WARNED = 0.2
+"""Nats between actor and trainer above which training warns: ten times what a served model of the same weights has."""
 FRESH = 2
 """Sums that `fresh_gap` keeps."""
 
@@ -39,7 +42,7 @@ class GroupObjective(Objective):
         assert isinstance(settings, ClippedConfig)
         self._clips = settings
         self.needs_sums = isinstance(settings, GroupConfig) and settings.ratio == "sequence"
-        self._widest = 0.0
+        self._widest, self._warned = 0.0, False
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
         """The rollouts.
@@ -79,14 +82,16 @@ class GroupObjective(Objective):
         self._require_match()
 
     def _require_match(self) -> None:
+        """Warns once if actor and trainer disagree on the tokens' log probabilities, and raises beyond the limit."""
         most = self._clips.most_mismatch
+        key = f"train.{method_of(self._job.train).section}.most_mismatch"
+        gap = f"what tokens were drawn with is in the mean {self._widest:.3f} nats from what the trainer makes of them"
+        why = "the actor has other weights, prompts or pictures, or log probabilities before temperature"
         if most is not None and self._widest > most:
-            key = f"train.{method_of(self._job.train).section}.most_mismatch"
-            raise FlywheelError(
-                f"`{key}` is {most:g}, and what tokens were drawn with is in the mean {self._widest:.3f} nats "
-                "from what the trainer makes of them.",
-                "Whoever rolls out has other weights, prompts or pictures, or log probabilities before temperature.",
-            )
+            raise FlywheelError(f"`{key}` is {most:g}, and {gap}.", f"{why[0].upper()}{why[1:]}.")
+        if self._widest > WARNED and not self._warned and self._engine.rank == 0:
+            self._warned = True
+            send(warning=f"{gap[0].upper()}{gap[1:]} (0.02 is usual): {why}. `{key}` is the limit.")
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
         """The mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each.

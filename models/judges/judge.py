@@ -95,11 +95,21 @@ class Judge(ABC, Generic[Options]):
 
     @final
     def compare(self, first: Case, second: Case) -> Comparison:
-        """Which of two trajectories of one task is better, asked in both orders."""
+        """Which of two trajectories of one task is better, asked in both orders, in each as often as it is tried."""
         try:
-            return both_orders(self._prefer(first, second), self._prefer(second, first))
+            return both_orders(self._preferred(first, second), self._preferred(second, first))
         except JudgeFailure as failure:
-            return Comparison(None, "tie", f"{self.name}: {failure}")
+            reason = str(failure).removeprefix(f"{self.name}: ")
+            return Comparison(None, "tie", f"{self.name}: {reason}")
+
+    def _preferred(self, first: Case, second: Case) -> float:
+        for left in reversed(range(self.tries)):
+            try:
+                return self._prefer(first, second)
+            except JudgeFailure as failure:
+                if not (left and failure.again):
+                    raise
+        raise JudgeFailure("it was never asked")
 
     def _judge(self, cases: Sequence[Case]) -> list[Judgement]:
         """A judgement per case; a judge that is quicker on several at once does them here."""
@@ -130,7 +140,7 @@ class Judge(ABC, Generic[Options]):
         """P(the first is better), for this order; raises JudgeFailure. By the scores, unless a judge knows better."""
         one, other = self._checked(self._judge([first, second]))
         if one.score is None or other.score is None:
-            raise JudgeFailure(one.reason if one.score is None else other.reason)
+            raise JudgeFailure(one.reason if one.score is None else other.reason, again=False)  # each was tried
         return (1 + one.score - other.score) / 2
 
     @abstractmethod

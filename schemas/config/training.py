@@ -58,10 +58,10 @@ class ClippedConfig(EpochSection):
     (DART-GUI's is 0.1); 0 for none, as in DAPO."""
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
-    most_mismatch: Positive | None = None
+    most_mismatch: Positive | None = 1.0
     """Before an update: the mean difference, in nats, of what the trainer makes of the drawn tokens' log probabilities
-    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. Not looked at if
-    not set. A served model of the same weights is within 0.02."""
+    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. No limit if none.
+    A served model of the same weights is within 0.02, and training warns above 0.2."""
     epochs: Positive = 2.0
     """How often each step of the trajectories is trained on."""
     batch: Count = 64

@@ -34,7 +34,7 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.streamed import Streamed
 
-NOTHING = "nothing to learn from: one reward for all in each group, so nothing was trained"
+NOTHING = "nothing to learn from: all advantages are 0 in each group, so nothing was trained"
 Write = Callable[[list[FinishedTrajectory]], None]
 
 

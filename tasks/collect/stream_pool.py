@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.catalog import catalog
-from learning.algorithms.advantages import is_informative
-from learning.algorithms.groups import Groups, GroupStep, members_of, train_on
+from learning.algorithms.groups import Groups, GroupStep, members_of, teaches, train_on
 from learning.algorithms.method import Source, method_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
@@ -197,10 +196,11 @@ def can_teach(worth: Sequence[float | None], group: GroupConfig, solved: bool) -
     """Whether a finished group may give advantages, from what its trajectories were worth; None is an environment
     failure. `solved`: one of them succeeded.
 
-    Two of them differ, and the best is far enough above their mean; or a stored success may be shown to an all-failed
-    group; or replies near their limit cost something, which only their lengths tell.
+    They give one of them an advantage, by the form that is configured; or a stored success may be shown to an
+    all-failed group; or replies near their limit cost something (Pass@1 alone), which only their lengths tell.
     """
     rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]
     shown = group.inject and not solved
-    return is_informative(rewards, group.spread) or (bool(valid) and (bool(group.overlong) or shown))
+    overlong = bool(group.overlong) and group.advantage == "pass1"
+    return teaches(rewards, group) or (bool(valid) and (overlong or shown))

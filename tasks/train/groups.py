@@ -94,13 +94,13 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         "injected": made.injected,
         "environment_failures": made.environment_failures,
     }
-    alike = f"nothing to learn from: one reward for all in each of {made.groups} groups"
+    alike = f"nothing to learn from: all advantages are 0 in each of {made.groups} groups"
     nothing = alike if made.groups else doubted or _NO_GROUPS
     return Material(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
         numbers=numbers,
-        summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with more than one reward",
+        summary=f"{len(rollouts)} steps of {made.informative} of {made.groups} groups with advantages",
         nothing="" if rollouts else nothing,
     )
 

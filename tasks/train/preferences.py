@@ -1,6 +1,8 @@
 """Preferences: found where trajectories of one task and seed part, kept in `pairs`, trained on by method `dpo`."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from curation.pairs import PartingStep, pairs_of
@@ -8,39 +10,81 @@ from learning.data.preferences import Preference, write_preferences
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily, Size
 from models.judges.judge import Case
+from models.judges.pairwise import Comparison
 from models.judges.registry import case_of, required_judge, screens_of
 from schemas.action import from_json
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
 from schemas.tables.pair import Pair
+from schemas.text import counted
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.material import Material, Recipe, pngs_of
 from tasks.shared.trajectories import stored
 from tasks.shared.weights import policy_family
 
+ROUNDS = 2
+"""How often all pairs that have no answer are asked about in one stage."""
 
-def find_pairs(config: Config, lake: Lake, iteration: int) -> int:
-    """Writes the pairs of this iteration's trajectories, with each other and with older ones; returns how many. With
-    `judge.pairwise` the judge has to prefer the same side of those that no verifier knows."""
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Pairs that are kept, and why the judge let others go."""
+
+    pairs: Sequence[Pair]
+    tied: int = 0
+    """Of which it preferred neither side in both orders."""
+    contrary: int = 0
+    """Of which it preferred the other side."""
+    unanswered: Counter[str] = field(default_factory=Counter)
+    """Of which it gave no answer, by the reason."""
+
+    @property
+    def text(self) -> str:
+        """What a stage prints of them; empty where the judge let none go."""
+        told = []
+        if self.tied or self.contrary:
+            told.append(f"the judge found {counted(self.tied, 'tie')}, and the other side better in {self.contrary}")
+        if self.unanswered:
+            ((why, _),) = self.unanswered.most_common(1)
+            told.append(f"the judge gave no answer on {counted(self.unanswered.total(), 'pair')}: {why}")
+        return "; ".join(told)
+
+
+def find_pairs(config: Config, lake: Lake, iteration: int) -> Compared:
+    """Writes the pairs of this iteration's trajectories, with each other and with older ones. With `judge.pairwise` the
+    judge has to prefer the same side of those that no verifier knows."""
     rows = answers(lake, PartingStep, "parting_trajectories", iteration=iteration)
-    pairs = pairs_of(rows, iteration)
+    found = Compared(pairs_of(rows, iteration))
     if config.judge.pairwise:
-        pairs = compared(config.judge, lake, pairs)
-    lake.append("pairs", pairs)
-    return len(pairs)
+        found = compared(config.judge, lake, found.pairs)
+    lake.append("pairs", found.pairs)
+    return found
 
 
-def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs that a verifier knows, and those of which the judge prefers the chosen trajectory in both orders; what
-    is in the lake is not asked about again."""
+def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> Compared:
+    """The pairs that a verifier knows, and those of which the judge prefers the chosen trajectory in both orders.
+
+    What is in the lake is not asked about again; what the judge did not answer is asked once more, after all others,
+    and whenever the stage runs again.
+    """
     judge = required_judge(config)
     there = set(lake.read("pairs", ["pair_id"], {"verified": False})["pair_id"].to_pylist())
-    return [
-        pair
-        for pair in pairs
-        if pair.verified or pair.pair_id in there or judge.compare(*_cases(config, lake, pair)).winner == "first"
-    ]
+    known = {pair.pair_id for pair in pairs if pair.verified or pair.pair_id in there}
+    opinions: dict[str, Comparison] = {}
+    for _ in range(ROUNDS):
+        for pair in pairs:
+            opinion = opinions.get(pair.pair_id)
+            if pair.pair_id not in known and (opinion is None or opinion.probability is None):
+                opinions[pair.pair_id] = judge.compare(*_cases(config, lake, pair))
+    answered = [one for one in opinions.values() if one.probability is not None]
+    winners = Counter(one.winner for one in answered)
+    return Compared(
+        [pair for pair in pairs if pair.pair_id in known or opinions[pair.pair_id].winner == "first"],
+        winners["tie"],
+        winners["second"],
+        Counter(one.reason for one in opinions.values() if one.probability is None),
+    )
 
 
 def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[Case, Case]:

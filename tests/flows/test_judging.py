@@ -223,6 +223,18 @@ class Contrary(Judge[Section]):
         return Judgement(1 / (1 + sum(map(len, case.replies))), "the shorter the better")
 
 
+class Failing(Contrary):
+    """Gives no answer for a while."""
+
+    left = 0
+
+    def _score(self, case: Case) -> Judgement:
+        Failing.left -= 1
+        if Failing.left >= 0:
+            raise JudgeFailure("the server answered 500")
+        return super()._score(case)
+
+
 def test_a_preference_that_no_verifier_knows_needs_the_judges_in_both_orders(small: Config) -> None:
     config = judged(small, kind="fake")
     collect(config)
@@ -243,9 +255,21 @@ def test_a_preference_that_no_verifier_knows_needs_the_judges_in_both_orders(sma
 
     pairs = [pair(short, long), pair(long, short), pair(short, short), pair(long, short, verified=True)]
     contrary = judged(small, kind=f"{__name__}:Contrary", pairwise=True)
-    assert compared(contrary.judge, lake, pairs) == [pairs[0], pairs[3]]
+    found = compared(contrary.judge, lake, pairs)
+    assert found.pairs == [pairs[0], pairs[3]] and (found.tied, found.contrary, found.unanswered) == (1, 1, {})
+    assert found.text == "the judge found 1 tie, and the other side better in 1"
     lake.append("pairs", [pairs[1]])
-    assert compared(contrary.judge, lake, pairs) == [pairs[0], pairs[1], pairs[3]]
+    assert compared(contrary.judge, lake, pairs).pairs == [pairs[0], pairs[1], pairs[3]]
+
+    Failing.left = 2  # of the second pair one order fails, however often it is tried; it answers when asked once more
+    failing = judged(small, kind=f"{__name__}:Failing", pairwise=True, tries=1)
+    lake.delete("pairs", "NOT verified")
+    found = compared(failing.judge, lake, pairs)
+    assert found.pairs == [pairs[0], pairs[3]] and not found.unanswered
+    Failing.left = 10**6
+    found = compared(failing.judge, lake, pairs)
+    assert found.pairs == [pairs[3]] and (found.tied, found.contrary) == (0, 0)
+    assert found.text == "the judge gave no answer on 3 pairs: contrary: the server answered 500"
 
 
 def two_tasks(config: Config, verified: str, **judge: object) -> Config:

@@ -95,7 +95,7 @@ def test_groups_that_cannot_teach_are_refilled_and_a_collection_that_was_cut_sho
 def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small), 0.0), iterations=1)
     trained = result(begun, "train")
-    assert "one reward for all in each of 3 groups" in trained["say"] and trained["samples"] == 0
+    assert "all advantages are 0 in each of 3 groups" in trained["say"] and trained["samples"] == 0
     assert champion(begun).policy_version == "policy-0000"
     assert begun.read("policies").num_rows == 2
 

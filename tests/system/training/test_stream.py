@@ -90,7 +90,7 @@ def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Pat
     config = clicked(streaming.config(folder), 0.0)
     lake = streaming.begin(config, folder)
     made = turn(config, lake, 3)
-    assert made["samples"] == 0 and "one reward for all" in made["say"]
+    assert made["samples"] == 0 and "all advantages are 0" in made["say"]
     assert candidate_of(lake, 1) is None and len(stored(lake)) == 12
 
 

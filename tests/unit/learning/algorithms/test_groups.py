@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.algorithms.advantages import centred
-from learning.algorithms.groups import DemonstrationStep, GroupStep, Member, demonstration, members_of, train_on
+from learning.algorithms.advantages import SAME, centred
+from learning.algorithms.groups import (
+    DemonstrationStep,
+    GroupStep,
+    Member,
+    demonstration,
+    members_of,
+    teaches,
+    train_on,
+)
 from learning.algorithms.passk import analytic
 from learning.data.documents import chat_of
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
@@ -220,3 +228,28 @@ def test_groups_whose_best_reward_is_hardly_above_their_mean_are_left_out() -> N
     found = train_on(members_of(rows, POLICY, curated), nothing, curated, 0)
     assert {rollout.trajectory_id.split("-")[0] for rollout in found.rollouts} == {"far"}
     assert train_on(members_of(rows, POLICY, PLAIN), nothing, PLAIN, 0).informative == 2
+
+
+# (successes of 4, groups of k = 2): any 2 of 4 with 3 successes hold one, so that Pass@2 is 1 whoever is drawn
+TEACHES: dict[str, tuple[bool, bool, bool, bool, bool]] = {
+    "pass1": (False, True, True, True, False),
+    "passk": (False, True, True, False, False),
+    "full": (False, True, True, False, False),
+    "combined": (False, True, True, True, False),
+    "exceeding": (False, True, True, False, False),
+}
+
+
+@pytest.mark.parametrize("form", [*TEACHES, "bootstrap", "adaptive"])
+def test_a_group_is_informative_if_its_advantages_are_not_all_0_by_whichever_form(form: str) -> None:
+    config = PLAIN.model_copy(update={"advantage": form, "size": 4, "k": 2})
+    groups = {won: [won > at for at in range(4)] for won in range(5)}
+    rows = [step for won, outcomes in groups.items() for step in group(f"{won}", outcomes)]
+    found = train_on(members_of(rows, POLICY, config), nothing, config, 0)
+    trained = {rollout.trajectory_id[0] for rollout in found.rollouts}
+    assert found.informative == len(trained) and found.groups == 5
+    assert all(abs(rollout.advantage) > SAME for rollout in found.rollouts)
+    can = {won: teaches([float(one) for one in outcomes], config) for won, outcomes in groups.items()}
+    assert {f"{won}" for won, one in can.items() if one} >= trained
+    if form in TEACHES:
+        assert tuple(f"{won}" in trained for won in range(5)) == TEACHES[form] == tuple(can.values())

@@ -108,6 +108,29 @@ def test_replies_of_other_probabilities_than_the_trainers_stop_it_before_its_fir
         Learner(plan, raw, 0, 1)
 
 
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_an_actor_that_disagrees_with_the_trainer_is_warned_of_and_refused_beyond_the_limit(
+    method: str, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the default settings: a served model of the same weights is within 0.02 nats."""
+    plan = job(*start, method)
+    drawn = read_rollouts(plan.samples)
+
+    def trained(nats: float, plan: Job = plan) -> str:
+        raw = [replace(one, logprobs=tuple(value - nats for value in one.logprobs)) for one in drawn]
+        Learner(plan, raw, 0, 1).close()
+        return capsys.readouterr().out
+
+    assert "nats" not in trained(0.02) + trained(0.19)
+    assert trained(0.21).count("is in the mean 0.210 nats from what the trainer makes of them (0.02 is usual)") == 1
+    with pytest.raises(FlywheelError, match=r"most_mismatch` is 1, and.*5\.400 nats"):
+        trained(5.4)
+    section = method_of(plan.train).section
+    settings = getattr(plan.train, section).model_copy(update={"most_mismatch": 6.0})
+    allowed = plan.model_copy(update={"train": plan.train.model_copy(update={section: settings})})
+    assert f"`train.{section}.most_mismatch` is the limit" in trained(5.4, allowed)
+
+
 def test_each_batch_of_a_stream_is_compared_with_the_weights_before_it_and_gives_weights_that_act(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
 from schemas.failure import FlywheelError, UsageError
-from tests.unit.learning.engines.tiny.test_small_groups import job, rolled_out
+from tests.unit.learning.engines.tiny.test_small_groups import GROUP, job, rolled_out
 from tests.unit.learning.samples import parent
 
 
@@ -86,7 +86,8 @@ def streamed(tmp_path: Path) -> Job:
     """A job with a stream whose folder is still empty."""
     parent(tmp_path)
     rollouts, pngs = rolled_out(tmp_path)
-    plan = job(tmp_path, tmp_path / "job", rollouts, pngs)
+    again = GROUP.model_copy(update={"most_mismatch": None})  # the same rollouts for every update
+    plan = job(tmp_path, tmp_path / "job", rollouts, pngs, group=again)
     folder = StreamFolder(tmp_path / "stream")
     return plan.model_copy(
         update={"stream": tmp_path / "stream", "samples": folder.rollouts(1), "screenshots": folder.screenshots(1)}

@@ -11,7 +11,7 @@ import pytest
 import models.serving.openai
 from models.judges.endpoint import EndpointJudge, EndpointOptions
 from models.judges.fake import FakeJudge
-from models.judges.judge import Case, Judge, Judgement
+from models.judges.judge import Case, Judge, JudgeFailure, Judgement
 from models.judges.pairwise import Comparison
 from models.judges.registry import judge_of, version_of
 from schemas.config import config_of
@@ -239,3 +239,22 @@ def test_many_cases_are_judged_at_the_same_time_and_stay_in_order(serve: Any) ->
     server, judge = serve((200, GOOD))
     assert judge.score([CASE] * 5) == [Judgement(0.75, "the field shows one of the words")] * 5
     assert len(server.seen) == 5
+
+
+class Hesitant(FakeJudge):
+    """Fails on every other comparison."""
+
+    asked = 0
+
+    def _prefer(self, first: Case, second: Case) -> float:
+        self.asked += 1
+        if self.asked % 2:
+            raise JudgeFailure("an answer that names neither A nor B")
+        return 0.9 if first.replies else 0.1
+
+
+def test_a_comparison_is_tried_as_often_as_a_score_in_each_order() -> None:
+    nothing = Case(CASE.instruction, (), ())
+    assert Hesitant(Section(), tries=1).compare(CASE, nothing).probability is None
+    judge = Hesitant(Section(), tries=2)
+    assert judge.compare(CASE, nothing).winner == "first" and judge.asked == 4

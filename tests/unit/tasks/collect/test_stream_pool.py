@@ -93,6 +93,9 @@ def test_a_group_teaches_where_outcomes_differ_or_a_success_can_be_shown_or_leng
     assert not can_teach([True, True], injected, solved=True)
     assert not can_teach([None, None], injected, solved=False)
     assert can_teach([True, True], GroupConfig(overlong=4), solved=True)
+    easy = [True, True, True, False]  # whichever two are drawn, one succeeds
+    assert can_teach(easy, plain, solved=True)
+    assert not can_teach(easy, GroupConfig(size=4, k=2, advantage="passk"), solved=True)
 
 
 def test_a_group_of_equal_scores_of_which_none_is_a_success_is_shown_one() -> None:
