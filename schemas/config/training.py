@@ -61,7 +61,7 @@ class ClippedConfig(EpochSection):
     most_mismatch: Positive | None = 1.0
     """Before an update: the mean difference, in nats, of what the trainer makes of the drawn tokens' log probabilities
     and what they were drawn with, above which training stops; with a stream over the tokens of age 0. No limit if none.
-    A served model of the same weights is within 0.02, and training warns above 0.2."""
+    A served model of the same weights is within 0.02, and training warns above 0.1."""
     epochs: Positive = 2.0
     """How often each step of the trajectories is trained on."""
     batch: Count = 64

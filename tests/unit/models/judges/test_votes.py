@@ -73,4 +73,4 @@ def test_a_judge_of_single_trajectories_compares_two_by_their_scores() -> None:
 
 def test_a_judge_that_fails_on_one_of_two_prefers_neither() -> None:
     found = FakeJudge(Section()).compare(CASE, CASE)
-    assert found == Comparison(None, "tie", "fake-judge-1: fake-judge-1: the instruction quotes nothing")
+    assert found == Comparison(None, "tie", "fake-judge-1: the instruction quotes nothing")
