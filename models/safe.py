@@ -117,7 +117,7 @@ def require_servable(directory: Path) -> None:
     indexed = (directory / INDEX).is_file()
     for name in left_over(directory):
         if name.endswith(SAFETENSORS) and (not indexed or name.startswith(_MISTRAL)):
-            hint = f"Remove it, or write {INDEX} (`flywheel adopt` takes over the checkpoint's own files alone)."
+            hint = "Remove it; `flywheel adopt` takes over the checkpoint's own files alone."
             raise CheckpointError(f"{directory}: a server would read the weights in {name}, too.", hint)
 
 
