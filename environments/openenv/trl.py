@@ -10,6 +10,7 @@ reset that sees that it does not is an error.
 
 import base64
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ _CALL = [
 
 def trl_environment(
     url: str, args: Any, processor: Any, token: str | None = None, wait_s: float = 60.0
-) -> type["GuiTools"]:
+) -> Callable[[], "GuiTools"]:
     """The class to hand to `environment_factory`.
 
     Args:

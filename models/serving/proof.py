@@ -108,6 +108,7 @@ def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], 
     """
     messages = [{"role": "user", "content": [_picture(), {"type": "text", "text": QUESTION}]}]
     body = {**fields, "messages": messages, "max_tokens": LONG}
+    one = ""
     for first in range(0, 2 * ROUNDS, 2):
         one, other = (str(ask({**body, "seed": seed}, HOT)["text"]) for seed in (first, first + 1))
         if one != other:
