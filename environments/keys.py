@@ -1,12 +1,20 @@
-"""What policies call the keys of a keyboard: several names for some, and one for each in the end."""
+"""The keys that an action presses; one that no keyboard has is the policy's failure."""
 
-_ALIASES = {
-    "return": "enter", "esc": "escape", "del": "delete", "control": "ctrl", "option": "alt", "cmd": "meta",
-    "command": "meta", "win": "meta", "super": "meta", "up": "arrowup", "down": "arrowdown", "left": "arrowleft",
-    "right": "arrowright", "page_up": "pageup", "page_down": "pagedown",
-}  # fmt: skip
+from schemas.failure import ActionFailure
+from schemas.keyboard import Key, chord, key_named
 
 
-def usual(name: str) -> str:
-    """The one name that a key has here; a name that no keyboard has stays as it is, in lower case."""
-    return _ALIASES.get(name.lower(), name.lower())
+def keys_of(expression: str) -> list[Key]:
+    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for one that no keyboard has."""
+    try:
+        return chord(expression)
+    except ValueError as error:
+        raise ActionFailure(str(error)) from error
+
+
+def key_of(name: str) -> Key:
+    """The key of a press or a release; raises ActionFailure for one that no keyboard has."""
+    try:
+        return key_named(name)
+    except ValueError as error:
+        raise ActionFailure(str(error)) from error

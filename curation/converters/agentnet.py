@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from curation.converters.code import OutOfScreen, Point, Unmapped, pointer_after, read_code, write_code
+from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
@@ -25,6 +25,8 @@ from curation.converters.exchanged import (
 from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
+from models.families.calls import NoAction
+from models.families.code import OutOfScreen, Point
 from schemas.text import Storable
 
 FILE = "agentnet.jsonl"
@@ -120,7 +122,7 @@ class AgentNet(Format):
 
         try:
             action, pointer = read_code(code, fraction, pointer)
-        except Unmapped as unmapped:
+        except NoAction as unmapped:
             error, pointer = str(unmapped), pointer_after(code, fraction, pointer)
         except OutOfScreen as outside:
             raise Refused(place, f"{where}.value.code", f"{outside}; --unit names another unit") from outside

@@ -17,12 +17,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from curation.converters.chat import MARKS, Part, joined, key_of, plain, record_of
-from curation.converters.code import FAILED, OutOfScreen, Unmapped, read_code, write_code
+from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Place, Refused, metadata_of
 from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.units import fraction_of
+from models.families.calls import NoAction
+from models.families.code import FAILED, OutOfScreen
 from schemas.action import Action, Finished
 from schemas.text import Storable
 
@@ -121,7 +123,7 @@ class ScaleCua(Format):
         action, error = None, None
         try:
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
-        except Unmapped as unmapped:
+        except NoAction as unmapped:
             error = str(unmapped)
         except OutOfScreen as outside:
             raise Refused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside

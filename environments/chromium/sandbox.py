@@ -6,12 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from environments.chromium.browser import Browser
-from environments.chromium.keys import key_named, key_writing, modifier_of
+from environments.chromium.keys import event_of, key_writing, modifier_of
 from environments.chromium.page import Page, PageKind
+from environments.keys import key_of, keys_of
 from environments.sandbox import Sandbox
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, SandboxFailure
+from schemas.keyboard import Key
 
 DRAG_MOVES = 4
 TYPED_AT_ONCE = 400
@@ -110,8 +112,8 @@ class BrowserSandbox(Sandbox):
         place = {"x": min(x * self.width, self.width - 0.5), "y": min(y * self.height, self.height - 0.5)}
         return self._page.send("Input.dispatchMouseEvent", type=kind, **place, modifiers=self._modifiers, **more)
 
-    def _key(self, name: str, kind: str, modifiers: int) -> "asyncio.Future[dict[str, Any]]":
-        return self._page.send("Input.dispatchKeyEvent", **key_named(name).event(kind, modifiers))
+    def _key(self, key: Key, kind: str, modifiers: int) -> "asyncio.Future[dict[str, Any]]":
+        return self._page.send("Input.dispatchKeyEvent", **event_of(key, kind, modifiers))
 
     async def _press(self, button: str, action: act.Click | act.LeftDouble | act.RightSingle, times: int = 1) -> None:
         sent = [self._mouse("mouseMoved", action.x, action.y)]
@@ -143,29 +145,30 @@ class BrowserSandbox(Sandbox):
                 sent = []
             if character.isascii():
                 for kind in ("keyDown", "keyUp"):
-                    event = key_writing(character).event(kind, self._modifiers)
-                    sent.append(self._page.send("Input.dispatchKeyEvent", **event))
+                    sent.append(self._key(key_writing(character), kind, self._modifiers))
             else:
                 sent.append(self._page.send("Input.insertText", text=character))
         await self._page.input(sent)
 
     async def _hotkey(self, action: act.Hotkey) -> None:
-        names, modifiers, sent = action.key.split(), self._modifiers, []
-        for name in names:
-            modifiers |= modifier_of(name)
-            sent.append(self._key(name, "keyDown", modifiers))
-        for name in reversed(names):
-            modifiers &= ~modifier_of(name) | self._modifiers
-            sent.append(self._key(name, "keyUp", modifiers))
+        keys, modifiers, sent = keys_of(action.key), self._modifiers, []
+        for key in keys:
+            modifiers |= modifier_of(key)
+            sent.append(self._key(key, "keyDown", modifiers))
+        for key in reversed(keys):
+            modifiers &= ~modifier_of(key) | self._modifiers
+            sent.append(self._key(key, "keyUp", modifiers))
         await self._page.input(sent)
 
     async def _hold(self, action: act.Press) -> None:
-        self._held[action.key] = modifier_of(action.key)
-        await self._page.input([self._key(action.key, "keyDown", self._modifiers)])
+        key = key_of(action.key)
+        self._held[key.name] = modifier_of(key)
+        await self._page.input([self._key(key, "keyDown", self._modifiers)])
 
     async def _release(self, action: act.Release) -> None:
-        self._held.pop(action.key, None)
-        await self._page.input([self._key(action.key, "keyUp", self._modifiers)])
+        key = key_of(action.key)
+        self._held.pop(key.name, None)
+        await self._page.input([self._key(key, "keyUp", self._modifiers)])
 
     async def _wait(self, action: act.Wait) -> None:
         return

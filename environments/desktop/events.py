@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from environments.keys import usual
+from environments.keys import key_of, keys_of
 from schemas import action as act
 from schemas.failure import ActionFailure
+from schemas.keyboard import Key
 
 Event = list[Any]
 """`move X Y`, `button NUMBER DOWN`, `key KEYSYM DOWN`, `text CHARACTERS` or `pause SECONDS`."""
@@ -21,23 +22,13 @@ HELD_S = 0.03
 LONG_S = 1.0
 """How long a long press lasts."""
 WAIT_S = 1.0
-KEYSYMS: Mapping[str, int] = {
-    "enter": 0xFF0D, "tab": 0xFF09, "space": 0x20, "escape": 0xFF1B, "backspace": 0xFF08, "delete": 0xFFFF,
-    "insert": 0xFF63, "home": 0xFF50, "end": 0xFF57, "pageup": 0xFF55, "pagedown": 0xFF56, "arrowleft": 0xFF51,
-    "arrowup": 0xFF52, "arrowright": 0xFF53, "arrowdown": 0xFF54, "shift": 0xFFE1, "ctrl": 0xFFE3, "alt": 0xFFE9,
-    "meta": 0xFFEB, **{f"f{n}": 0xFFBD + n for n in range(1, 13)},
-}  # fmt: skip
-"""Of the X protocol (Appendix A), by what keys are usually called."""
-_UNICODE = 0x0100_0000
 
 
-def keysym_named(name: str) -> int:
-    """The keysym of the key that a policy calls `name`; raises ActionFailure for a name that no keyboard has."""
-    if len(name) == 1 and name.isprintable():
-        return ord(name) if ord(name) < 0x100 else _UNICODE | ord(name)
-    if (known := KEYSYMS.get(usual(name))) is None:
-        raise ActionFailure(f"there is no key {name!r}")
-    return known
+def keysym_of(key: Key) -> int:
+    """The keysym of a key; raises ActionFailure for one that a display lacks."""
+    if not key.keysym:
+        raise ActionFailure(f"a desktop has no key {key.name!r}")
+    return key.keysym
 
 
 def pixel(x: float, y: float, width: int, height: int) -> tuple[int, int]:
@@ -85,13 +76,13 @@ def _type(action: act.Type, width: int, height: int) -> list[Event]:
 
 
 def _hotkey(action: act.Hotkey, width: int, height: int) -> list[Event]:
-    keysyms = [keysym_named(name) for name in action.key.split()]
+    keysyms = [keysym_of(key) for key in keys_of(action.key)]
     held: list[Event] = [["pause", HELD_S]] if len(keysyms) > 1 else []
     return [*(["key", one, True] for one in keysyms), *held, *(["key", one, False] for one in reversed(keysyms))]
 
 
 def _held(down: bool) -> Callable[[Any, int, int], list[Event]]:
-    return lambda action, width, height: [["key", keysym_named(action.key), down]]
+    return lambda action, width, height: [["key", keysym_of(key_of(action.key)), down]]
 
 
 def _wait(action: act.Wait, width: int, height: int) -> list[Event]:

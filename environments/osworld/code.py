@@ -4,25 +4,19 @@ The line is made of typed actions only: numbers, text as a Python literal, keys 
 is run. pyautogui leaves out in silence what it has no key for, and types `>` for `<`: such text goes by the clipboard.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from environments.keys import usual
+from environments.keys import key_of, keys_of
 from schemas import action as act
 from schemas.failure import ActionFailure
+from schemas.keyboard import Key
 
 BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.PAUSE = 0.02; "
 NOTCHES = 5
 """Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
 DRAG_S, LONG_S = 1.0, 1.0
-KEYS: Mapping[str, str] = {
-    "enter": "enter", "tab": "tab", "space": "space", "escape": "esc", "backspace": "backspace", "delete": "delete",
-    "insert": "insert", "home": "home", "end": "end", "pageup": "pageup", "pagedown": "pagedown", "arrowleft": "left",
-    "arrowup": "up", "arrowright": "right", "arrowdown": "down", "shift": "shift", "ctrl": "ctrl", "alt": "alt",
-    "meta": "win", **{f"f{n}": f"f{n}" for n in range(1, 13)},
-}  # fmt: skip
-"""pyautogui's names, by what keys are usually called."""
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
 
 
@@ -45,13 +39,14 @@ def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") 
     return BEFORE + made(action, width, height)
 
 
-def key_named(name: str) -> str:
-    """pyautogui's name of a key; raises ActionFailure for one that it does not have."""
-    if len(name) == 1 and name.isascii() and name.isprintable() and name != " ":
-        return name.lower()
-    if (known := KEYS.get(usual(name))) is None:
-        raise ActionFailure(f"a machine of OSWorld has no key {name!r}")
-    return known
+def names_of(keys: Iterable[Key]) -> list[str]:
+    """pyautogui's names of keys; raises ActionFailure for one that it lacks."""
+    names: list[str] = []
+    for key in keys:
+        if not key.pyautogui:
+            raise ActionFailure(f"a machine of OSWorld has no key {key.name!r}")
+        names += ("shift", ",") if key.name == "<" else (key.pyautogui,)  # pyautogui presses `>` for `<`
+    return names
 
 
 def _at(x: float, y: float, width: int, height: int) -> str:
@@ -75,7 +70,11 @@ def _drag(action: act.Drag, width: int, height: int) -> str:
 
 
 def _hotkey(keys: str) -> str:
-    return f"pyautogui.hotkey({', '.join(repr(key_named(name)) for name in keys.split())})"
+    return f"pyautogui.hotkey({', '.join(map(repr, names_of(keys_of(keys))))})"
+
+
+def _held(call: str, key: str) -> str:
+    return "; ".join(f"pyautogui.{call}({name!r})" for name in names_of([key_of(key)]))
 
 
 def _typed(action: act.Type, paste: str) -> Iterator[str]:
@@ -107,6 +106,6 @@ _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "scroll": _scroll,
     "drag": _drag,
     "hotkey": lambda action, width, height: _hotkey(action.key),
-    "press": lambda action, width, height: f"pyautogui.keyDown({key_named(action.key)!r})",
-    "release": lambda action, width, height: f"pyautogui.keyUp({key_named(action.key)!r})",
+    "press": lambda action, width, height: _held("keyDown", action.key),
+    "release": lambda action, width, height: _held("keyUp", action.key),
 }

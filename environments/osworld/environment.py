@@ -13,9 +13,10 @@ from pydantic import Field, field_validator, model_validator
 
 from environments.environment import Environment
 from environments.host import Host, NoHost
+from environments.keys import keys_of
 from environments.openenv.mapping import png_of
 from environments.osworld.client import VmClient
-from environments.osworld.code import key_named
+from environments.osworld.code import names_of
 from environments.osworld.sandbox import OsworldSandbox
 from environments.osworld.tasks import TaskFiles, read_tasks
 from schemas.check import Probe
@@ -77,11 +78,10 @@ class OsworldConfig(EnvironmentConfig):
     def _whole(self) -> "OsworldConfig":
         if (self.reset == "command") != bool(self.reset_command):
             raise ValueError("reset_command is for reset = 'command', which needs one")
-        for key in self.paste.split():
-            try:
-                key_named(key)
-            except TrajectoryFailure as error:
-                raise ValueError(f"paste: {error.reason}") from error
+        try:
+            names_of(keys_of(self.paste))
+        except TrajectoryFailure as error:
+            raise ValueError(f"paste: {error.reason}") from error
         return self
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.host import Host
-from environments.keys import usual
 from environments.openenv.client import Lost, Refused
 from environments.openenv.foreign import ForeignConfig
 from environments.openenv.sandbox import OpenEnvSandbox
@@ -13,6 +12,7 @@ from environments.processes import memory_mb
 from environments.sandbox import Sandbox
 from environments.workers.process import WorkerProcess
 from schemas.action import Action, Hotkey, Press, Release
+from schemas.keyboard import usual
 
 ANSWERS_S = 10.0
 """How long a process in which nothing goes on may take to say that it is there."""
@@ -24,7 +24,7 @@ class WorkerSandbox(OpenEnvSandbox):
     def _written(self, action: Action) -> dict[str, Any]:
         written = super()._written(action)
         if not self._config.actions and isinstance(action, Hotkey | Press | Release):
-            written["key"] = " ".join(usual(name) for name in action.key.split())
+            written["key"] = usual(action.key)
         return written
 
 

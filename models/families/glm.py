@@ -119,8 +119,7 @@ def read_glm(text: str) -> Reading:
         named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), _UNREAD.sub("", block))
         named = re.sub(r"\bkeys=", "key=", named, count=1)
         found = read_text(named.split("\nMemory:")[0].strip(), THOUSANDTHS)
-        actions = tuple(_spaced(one) for one in found.actions)
-        return Reading(_thought(answer[: called.start()]), block.strip(), actions, found.error)
+        return Reading(_thought(answer[: called.start()]), block.strip(), found.actions, found.error)
     if json_at < 0:
         return Reading(_thought(answer), "", error=f"no action in {answer[-80:]!r}")
     shown = _BOX.sub("", answer[json_at:]).strip()
@@ -138,13 +137,6 @@ def _thought(text: str) -> str:
     parts = _PARTS.split(_BOX.sub("", text))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
     return (named.get("Reason") or parts[0]).strip()
-
-
-def _spaced(action: Action) -> Action:
-    """GLM joins keys by a plus sign."""
-    if isinstance(action, Hotkey) and "+" in action.key.strip("+"):
-        return action_of({"type": "hotkey", "key": action.key.replace("+", " ").lower()})
-    return action
 
 
 def _mobile(given: dict[str, Any]) -> list[Action]:

@@ -6,11 +6,9 @@ what the code does; a recorded step has none, so what is trained on says it in a
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-from pydantic import ValidationError
 
 from models.completion import Completion
+from models.families.code import play
 from models.families.dialects import with_reading
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
@@ -19,28 +17,18 @@ from models.families.screen import Size
 from models.families.template import template
 from models.policy import Context
 from models.thoughts import templated_thought
-from schemas.action import OPPOSITE, Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
+from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
+from schemas.keyboard import pyautogui_name
 from schemas.observation import Observation
-from schemas.problem import named_problem
 
 CLICKS = 5
 """Notches of a scroll that is written."""
-_LINE = re.compile(r"^[ \t]*(?:pyautogui|computer)\.(\w+)\((.*)\)[ \t]*$", re.MULTILINE)
-_LINE_END = re.compile(r"^[ \t]*(WAIT|DONE|FAIL)[ \t]*$", re.MULTILINE)
-_STRING = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
-_NUMBER = re.compile(r"(?:(\w+)\s*=\s*)?(-?\d+(?:\.\d+)?)")
-_SECTION = re.compile(r"^[ \t]*#{0,3}[ \t]*(Observation|Thought|Action|Code):?[ \t]*$", re.MULTILINE)
-_SIMPLE = {"click": "click", "doubleClick": "left_double", "tripleClick": "left_double", "triple_click": "left_double"}
+_SECTION = re.compile(r"^[ \t]*+#{0,3}[ \t]*+(Observation|Thought|Action|Code)[ \t]*+(?:[:：]|$)", re.MULTILINE)
+_FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+_FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
-_KEYS = {"press", "hotkey", "keyDown", "keyUp"}
-BLANKS = {" ": "space", "\t": "tab", "\n": "enter", "\r": "enter"}
-SHIFTS = {"shift", "shiftleft", "shiftright"}
-_PLAIN = {
-    "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "navigate_back": "press_back",
-    "go_backward": "navigate_back",
-}  # fmt: skip
 
 
 class OpenCuaFamily(ModelFamily):
@@ -105,37 +93,34 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 
 def read_code(text: str, sides: Sides) -> Reading:
     """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
-    shown, begin = "", len(text)
-    lines = sorted([*_LINE.finditer(text), *_LINE_END.finditer(text)], key=lambda line: line.start())
-    if lines:
-        begin = lines[0].start()
-        shown = text[begin : lines[-1].end()].strip()
-    actions, problem = read_lines([(line[1], line[2] if line.re is _LINE else "") for line in lines], sides)
-    error = None if actions else problem or f"no action in {text[-80:]!r}"
-    return Reading(_thought(text[:begin]), shown, actions, error)
+    begin, code = _code_in(text)
+    actions, problem = read_program(code, sides)
+    return Reading(_thought(text[:begin]), code.strip(), actions, None if actions else problem)
 
 
-def read_lines(calls: Sequence[tuple[str, str]], sides: Sides) -> tuple[tuple[Action, ...], str]:
-    """The actions of calls until the first that means none, and why it does not.
+def read_program(code: str, sides: Sides) -> tuple[tuple[Action, ...], str]:
+    """The actions of a program until the first call that is none, and why it is none.
 
     Args:
-        calls: name and arguments of each, the arguments as they are written.
+        code: calls.
         sides: how many units of its coordinates the screen is wide and high.
     """
-    actions: list[Action] = []
-    at: dict[str, float] = {}
-    for name, given in calls:
-        try:
-            fields = _fields(name, given, sides, at)
-            if name in ("moveTo", "click", "doubleClick") and "x" in fields:
-                at = {axis: fields[axis] for axis in ("x", "y")}
-            if name != "moveTo":
-                actions.append(action_of(fields))
-        except ValidationError as error:
-            return tuple(actions), f"{named_problem(error)} in {f'{name}({given})'[:80]!r}"
-        except ValueError as error:
-            return tuple(actions), f"{error} in {f'{name}({given})'[:80]!r}"
-    return tuple(actions), ""
+    played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
+    return played.actions, played.problem
+
+
+def _code_in(text: str) -> tuple[int, str]:
+    """Where the code of a reply begins, and the code.
+
+    It is in the last fence behind the last heading, or begins there with the first line that begins with a call."""
+    headings = list(_SECTION.finditer(text))
+    begin = headings[-1].end() if headings else 0
+    if fences := [fence for fence in _FENCE.finditer(text, begin) if fence[1].strip()]:
+        return (headings[-1].start() if headings else fences[-1].start()), fences[-1][1]
+    if first := _FIRST.search(text, begin):
+        return first.start(), text[first.start() :]
+    heading = headings[-1] if headings else None
+    return (heading.start(), text[begin:]) if heading and heading[1] == "Code" else (len(text), "")
 
 
 def _thought(text: str) -> str:
@@ -143,93 +128,6 @@ def _thought(text: str) -> str:
     parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
     return (named.get("Thought") or named.get("Action") or parts[0]).strip()
-
-
-def _fields(name: str, given: str, sides: Sides, at: dict[str, float]) -> dict[str, Any]:
-    """The fields of an action from a call; `at` is where the cursor is."""
-    strings = [_unquoted(one or other) for one, other in _STRING.findall(given)]
-    numbers = _NUMBER.findall(_STRING.sub("", given)[:400])
-    named = {key: float(value) for key, value in numbers if key}
-    plain = [float(value) for key, value in numbers if not key]
-    across = named.get("x", plain[0] if len(plain) > 1 else None)
-    down = named.get("y", plain[1] if len(plain) > 1 else None)
-    place = at if across is None or down is None else {"x": across / sides[0], "y": down / sides[1]}
-    if name in _SIMPLE or name in ("rightClick", "moveTo"):
-        twice = named.get("clicks", 1) > 1
-        right = name == "rightClick" or "right" in strings
-        kind = "right_single" if right else "left_double" if twice else _SIMPLE.get(name, "click")
-        return {"type": kind, **place}
-    if name in ("swipe", "long_press", "open_app"):
-        return _touch(name, plain, place, strings, sides)
-    if name in ("dragTo", "drag"):
-        if {"right", "secondary", "middle"} & set(strings):
-            raise ValueError("there is no drag with another button than the left one")
-        return {"type": "drag", **at, **{f"to_{key}": value for key, value in place.items()}}
-    if name in ("scroll", "hscroll", "vscroll"):
-        amount = named.get("clicks", plain[0] if plain else 0)
-        ways = ("right", "left") if name == "hscroll" else ("up", "down")
-        return {"type": "scroll", **{"x": 0.5, "y": 0.5, **place}, "direction": ways[0 if amount > 0 else 1]}
-    if name in _KEYS:
-        if name in ("keyDown", "keyUp"):
-            return {"type": "press" if name == "keyDown" else "release", "key": key_of("".join(strings[:1]))}
-        return {"type": "hotkey", "key": pressed(strings)}
-    if name in ("write", "typewrite"):
-        return {"type": "type", "content": "".join(strings[:1])}
-    if name in ("wait", "WAIT", "sleep"):
-        return {"type": "wait"}
-    if name in ("terminate", "DONE", "FAIL"):
-        info = strings[1] if len(strings) > 1 else ""
-        failed = name == "FAIL" or "failure" in strings
-        return {"type": "call_user"} if failed else {"type": "finished", "content": info}
-    if name == "response":
-        return {"type": "finished", "content": "".join(strings[:1])}
-    if name in _PLAIN:
-        return {"type": _PLAIN[name]}
-    if name == "open_url":
-        return {"type": "navigate", "content": "".join(strings[:1])}
-    raise ValueError(f"there is no action for {name!r}")
-
-
-def key_of(name: str) -> str:
-    """A key as our actions call it; raises ValueError for what is none.
-
-    Pyautogui takes names of several letters in any case, and a blank, a tab or a line's end for the key that writes it.
-    """
-    key = BLANKS.get(name, name.strip())
-    if not key or len(key.split()) > 1:
-        raise ValueError(f"{name!r} is no key")
-    return key.lower() if len(key) > 1 else key
-
-
-def pressed(names: Sequence[str]) -> str:
-    """Keys that are pressed together, as a hotkey has them; of a capital letter pyautogui presses shift as well. Raises
-    ValueError for what is no key."""
-    keys = [key_of(name) for name in names]
-    if capitals := [key for key in keys if len(key) == 1 and key.isupper()]:
-        at = keys.index(capitals[0])
-        shift = [] if SHIFTS & set(keys[:at]) else ["shift"]
-        keys = [*keys[:at], *(key for key in keys[at:] if key not in SHIFTS)] if shift else keys
-        keys = [*keys[:at], *shift, *(key.lower() for key in keys[at:])]
-    return " ".join(keys)
-
-
-def _touch(name: str, plain: list[float], place: dict[str, float], strings: list[str], sides: Sides) -> dict[str, Any]:
-    """The fields of what is done with a finger. A way from one place to another is a drag; by direction alone it is a
-    scroll, of the screen and so the other way."""
-    if name == "open_app":
-        return {"type": "open_app", "app_name": "".join(strings[:1])}
-    if name == "long_press":
-        return {"type": "long_press", **place}
-    points = [number / sides[axis % 2] for axis, number in enumerate(plain[:4])]
-    if len(points) == 4:
-        return {"type": "drag", **dict(zip(("x", "y", "to_x", "to_y"), points, strict=True))}
-    x, y = points if len(points) == 2 else (0.5, 0.5)
-    finger = "".join(strings[:1]) or "up"
-    return {"type": "scroll", "x": x, "y": y, "direction": OPPOSITE.get(finger, finger)}
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), text, flags=re.DOTALL)
 
 
 def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
@@ -250,10 +148,10 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
     if action.type == "type":
         return [f"pyautogui.write(message={action.content!r})"]
     if action.type == "hotkey":
-        keys = action.key.split(" ")
+        keys = [pyautogui_name(key) for key in action.key.split(" ")]
         return [f"pyautogui.hotkey({keys!r})" if len(keys) > 1 else f"pyautogui.press({keys[0]!r})"]
     if isinstance(action, Press | Release):
-        return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({action.key!r})"]
+        return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({pyautogui_name(action.key)!r})"]
     if isinstance(action, Wait):
         return ["computer.wait()"]
     if isinstance(action, Finished | CallUser):

@@ -15,6 +15,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from schemas.action import Action, Click, action_of
+from schemas.keyboard import names_of, single, together
 from schemas.problem import named_problem
 
 Sides = tuple[float, float]
@@ -210,6 +211,8 @@ def _actions(call: _Call, sides: Sides) -> list[Action]:
             fields["type"] = "drag"  # mobile: a finger that moves from one place to another
         elif "x" not in fields:
             fields |= {"x": 0.5, "y": 0.5}  # wherever the pointer is, for which our action has no word
+    if name in ("hotkey", "press", "release") and isinstance(key := fields.get("key"), str):
+        fields["key"] = together(names_of(key)) if name == "hotkey" else single(key)
     if name == "type" and {"x", "y"} <= fields.keys():
         click = Click.model_validate({"x": fields.pop("x"), "y": fields.pop("y")})
         return [click, action_of(fields)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from models.completion import Completion
 from models.families.dialects import with_reading
 from models.families.family import ModelFamily
-from models.families.opencua import CLICKS, read_lines
+from models.families.opencua import CLICKS, read_program
 from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.reading import Reading, Sides
 from models.families.screen import ImageLimits, Size
@@ -42,10 +42,10 @@ from schemas.action import (
 )
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
+from schemas.keyboard import pyautogui_name
 from schemas.observation import Observation
 
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
-_LINE = re.compile(r"^[ \t]*(\w+)\((.*)$", re.MULTILINE)
 _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
 _OPERATION = re.compile(r"<operation>(.*?)(?:</operation>|\Z)", re.DOTALL)
 _THINKS = re.compile(r"</?think>")
@@ -152,16 +152,9 @@ def read_tagged(text: str, sides: Sides) -> Reading:
         return Reading(_THINKS.sub("", text).strip(), "", error=f"no <action> in {text[-80:]!r}")
     operation = _OPERATION.search(text, 0, blocks[0].start())
     begin = operation.start() if operation else blocks[0].start()
-    calls = [(line[1], _arguments(line[2])) for block in blocks for line in _LINE.finditer(block[1])]
-    actions, problem = read_lines(calls, sides)
+    actions, problem = read_program("\n".join(block[1] for block in blocks), sides)
     shown = text[begin : blocks[-1].end()].strip()
-    error = None if actions else problem or f"no call in {blocks[0][0][:80]!r}"
-    return Reading(_THINKS.sub("", text[:begin]).strip(), shown, actions, error)
-
-
-def _arguments(rest: str) -> str:
-    """What stands between the brackets of a call, the last of which may be missing."""
-    return rest.rstrip().removesuffix(")")
+    return Reading(_THINKS.sub("", text[:begin]).strip(), shown, actions, None if actions else problem)
 
 
 def _operation(written: str) -> str:
@@ -187,10 +180,10 @@ def _desktop(action: Action, at: At) -> str | None:
         x, y = at(action.x, action.y)
         return f"scroll(clicks={CLICKS if action.direction == 'up' else -CLICKS}, x={x}, y={y})"
     if isinstance(action, Hotkey):
-        keys = action.key.split(" ")
+        keys = [pyautogui_name(key) for key in action.key.split(" ")]
         return f"hotkey({', '.join(map(repr, keys))})" if len(keys) > 1 else f"press(keys={keys[0]!r})"
     if isinstance(action, Press | Release):
-        return f"key{'Down' if isinstance(action, Press) else 'Up'}(key={action.key!r})"
+        return f"key{'Down' if isinstance(action, Press) else 'Up'}(key={pyautogui_name(action.key)!r})"
     return None
 
 

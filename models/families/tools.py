@@ -33,6 +33,7 @@ from schemas.action import (
     Wait,
     action_of,
 )
+from schemas.keyboard import names_of, pyautogui_name, together
 from schemas.problem import named_problem
 
 PIXELS = 5
@@ -138,7 +139,7 @@ def _plain(name: str, given: Mapping[str, Any]) -> Action:
     if name == "key":
         keys = given.get("keys", text)
         listed = cast(list[Any], keys) if isinstance(keys, list) else [keys]
-        return Hotkey(key=" ".join(str(key).strip().lower() for key in listed if key is not None))
+        return Hotkey(key=together(name for key in listed if key is not None for name in names_of(str(key))))
     if name == "system_button":
         button = str(given.get("button"))[:40]
         if button.lower() not in _BUTTONS:
@@ -215,7 +216,7 @@ def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
         pixels = PIXELS if action.direction in ("up", "right") else -PIXELS
         return [{"action": name, "coordinate": _units(action.x, action.y, sides), "pixels": pixels}]
     if isinstance(action, Hotkey):
-        return [{"action": "key", "keys": action.key.split(" ")}]
+        return [{"action": "key", "keys": [pyautogui_name(key) for key in action.key.split(" ")]}]
     return _either(action)
 
 

@@ -103,7 +103,7 @@ class Hands:
 
     def _key(self, keysym: int, down: bool) -> None:
         keycode, shifted = self._place(keysym)
-        if down and shifted and not chr(keysym & 0xFF).isalpha():  # `ctrl +` is meant, though plus needs shift
+        if down and shifted:  # `ctrl +` is meant, though plus needs shift
             self._press(SHIFT, keycode)
         else:
             xtest.fake_input(self._display, X.KeyPress if down else X.KeyRelease, keycode)

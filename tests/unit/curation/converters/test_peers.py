@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curation.converters.code import Unmapped, read_code
+from curation.converters.code import read_code
 from curation.converters.exchanged import Exchanged
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
+from models.families.calls import NoAction
 from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, to_json
 from schemas.config.section import Section
 from schemas.failure import UsageError
@@ -324,10 +325,13 @@ KEYS = {
     "press('\\n')": "enter",
     "press('Enter')": "enter",
     "press('A')": "shift a",
-    "hotkey('Ctrl', 'C')": "ctrl shift c",
+    "hotkey('Ctrl', 'C')": "ctrl c",
+    "hotkey(['ctrl', 'F'])": "ctrl f",
+    "pyautogui.hotkey(keys=['ctrl', 'F'])": "ctrl f",
     "hotkey('ctrl', 'Shift', 'C')": "ctrl shift c",
     "hotkey('Ctrl', ' ')": "ctrl space",
-    "hotkey('esc', 'C', 'shift')": "esc shift c",
+    "hotkey('esc', 'C', 'shift')": "esc c shift",
+    "hotkey('ctrl+c')": "ctrl c",
 }
 
 
@@ -342,7 +346,7 @@ def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
     [
         ("dragTo(0.5, 0.5, button='right')", "a drag with the right button"),
         ("pyautogui.dragTo(0.5, 0.5, 0.5, button='middle')", "a drag with the middle button"),
-        ("dragTo(0.5, 0.5, 0.5, 'secondary')", "a drag with the secondary button"),
+        ("dragTo(0.5, 0.5, 0.5, 'secondary')", "'secondary' is no tween of dragTo"),
         ("dragTo(0.5, 0.5, mouseDownUp=False)", "a drag that presses no button"),
         ("press('')", "'' is no key"),
         ("press('ctrl c')", "'ctrl c' is no key"),
@@ -350,7 +354,7 @@ def test_keys_are_read_as_pyautogui_presses_them(code: str) -> None:
     ],
 )
 def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_other(code: str, said: str) -> None:
-    with pytest.raises(Unmapped, match=said):
+    with pytest.raises(NoAction, match=said):
         code_read(code)
 
 
@@ -358,7 +362,7 @@ def test_code_that_is_no_action_of_ours_says_what_is_wrong_and_is_taken_for_no_o
 def test_text_and_the_enter_after_it_are_text_that_ends_its_line(enter: str) -> None:
     assert code_read(f"pyautogui.write(message='blue lamp')\npyautogui.{enter}") == Type(content="blue lamp\n")
     for other in ("press('tab')", "press('enter', presses=2)", "click(x=0.1, y=0.1)"):
-        with pytest.raises(Unmapped, match=r"no single action|several times"):
+        with pytest.raises(NoAction, match=r"no single action|several times"):
             code_read(f"pyautogui.write(message='blue lamp')\npyautogui.{other}")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from environments.desktop.events import KEYSYMS, NOTCHES, events_of, pixel
-from environments.osworld.code import KEYS, code_of, key_named
+from environments.desktop.events import NOTCHES, events_of, pixel
+from environments.osworld.code import code_of
 from schemas import action as act
 from schemas.failure import ActionFailure
 
@@ -44,13 +44,23 @@ def test_keys_go_up_in_the_other_order_than_they_went_down() -> None:
 
 
 def test_several_names_of_a_key_are_one_key_to_a_desktop_and_to_a_machine_of_osworld() -> None:
-    assert KEYSYMS.keys() == KEYS.keys()
-    for ours, other in (("return", "enter"), ("esc", "escape"), ("cmd", "meta"), ("up", "arrowup"), ("del", "delete")):
-        assert events_of(act.Press(key=ours), *SIZE) == events_of(act.Press(key=other), *SIZE)
-        assert key_named(ours) == key_named(other)
-    for refused in (lambda: events_of(act.Hotkey(key="hyperdrive"), *SIZE), lambda: key_named("hyperdrive")):
+    for made in (events_of, code_of):
+        for ours, other in (
+            ("return", "enter"),
+            ("esc", "escape"),
+            ("cmd", "meta"),
+            ("up", "arrowup"),
+            ("del", "delete"),
+        ):
+            assert made(act.Press(key=ours), *SIZE) == made(act.Press(key=other), *SIZE)
+        assert made(act.Hotkey(key="Ctrl+Shift+T"), *SIZE) == made(act.Hotkey(key="ctrl shift t"), *SIZE)
         with pytest.raises(ActionFailure, match="hyperdrive"):
-            refused()
+            made(act.Hotkey(key="hyperdrive"), *SIZE)
+
+
+def test_a_key_that_a_display_lacks_is_refused_by_name() -> None:
+    with pytest.raises(ActionFailure, match="a desktop has no key 'final'"):
+        events_of(act.Hotkey(key="final"), *SIZE)
 
 
 PHONE = (act.PressHome(), act.PressBack(), act.PressEnter(), act.OpenApp(app_name="x"))

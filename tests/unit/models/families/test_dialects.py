@@ -18,7 +18,8 @@ GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "dialects.json").rea
 
 fraction = st.floats(0, 1)
 text = st.text(max_size=40)
-key = st.from_regex(r"[a-z0-9+]{1,6}( [a-z0-9+]{1,6}){0,2}", fullmatch=True)
+name = st.from_regex(r"[a-z0-9]{1,6}", fullmatch=True)
+key = st.lists(name, min_size=1, max_size=3).map(" ".join)
 point = {"x": fraction, "y": fraction}
 pointed = (act.Click, act.LeftDouble, act.RightSingle, act.LongPress)
 plain = (act.PressHome, act.PressBack, act.PressEnter, act.NavigateBack, act.Wait, act.CallUser)
@@ -32,8 +33,8 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(act.Finished, content=text),
     st.builds(act.OpenApp, app_name=text),
     st.builds(act.Hotkey, key=key),
-    st.builds(act.Press, key=text),
-    st.builds(act.Release, key=text),
+    st.builds(act.Press, key=name),
+    st.builds(act.Release, key=name),
     st.builds(act.Terminal, command=text),
     st.builds(act.ReadFile, path=text),
     st.builds(act.WriteFile, path=text, content=text),

@@ -1,0 +1,438 @@
+"""Actions as calls in Python: pyautogui's, as OpenCUA and AgentNet have them, and ScaleCUA's, which need no module.
+
+A program is played on a pointer and a mouse button, so that a move and the call after it are one action. A call that
+our actions cannot say exactly, such as a click of the middle button, ends the program with a problem that names it. A
+scroll has no amount here and a wait no duration.
+
+Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+
+from models.families.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
+from schemas.action import OPPOSITE, Action, action_of
+from schemas.keyboard import names_of, single, together
+from schemas.problem import named_problem
+
+Point = tuple[float, float]
+ToFraction = Callable[[float, float], Point]
+"""From the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
+SEPARATE_S = 0.5
+"""Clicks that are at least so far apart are single ones."""
+FAILED = "failure"
+"""How a terminal action begins that was written as `terminate(status='failure')`, where it is read as `finished`."""
+BUTTONS: Mapping[object, str] = {
+    "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
+    "secondary": "right", 3: "right",
+}  # fmt: skip
+_CLICKS = {("left", 1): "click", ("left", 2): "left_double", ("right", 1): "right_single"}
+_USUAL = {
+    "doubleClick": ("left", 2), "rightClick": ("right", 1), "middleClick": ("middle", 1), "tripleClick": ("left", 3),
+    "triple_click": ("left", 3),
+}  # fmt: skip
+"""Button and clicks of a call that names neither; of all others the left one, once."""
+_PLAIN = {
+    "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "home": "press_home",
+    "navigate_back": "press_back", "back": "press_back", "go_backward": "navigate_back",
+}  # fmt: skip
+_WAITS = ("wait", "sleep", "countdown", "WAIT")
+_POINTED = ("click", "leftClick", "long_press", *_USUAL)
+_STILL = (
+    "press", "hotkey", "shortcut", "hold", "keyDown", "keyUp", "write", "typewrite", "response", "mouseUp", *_WAITS,
+    *ENDS,
+)  # fmt: skip
+"""Calls that leave the pointer where it is."""
+
+
+class OutOfScreen(ValueError):
+    """A coordinate that lies outside of the screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a program does."""
+
+    actions: tuple[Action, ...] = ()
+    """Until the first call that is none."""
+    pointer: Point | None = None
+    """Where the pointer is in the end; None where nothing tells."""
+    problem: str = ""
+    """Why there is no further action, if the program has more calls."""
+    outside: bool = False
+    """Whether the problem is a point outside of the screen."""
+
+
+def play(
+    code: str,
+    fraction: ToFraction,
+    pointer: Point | None = None,
+    scrolls_at: Point | None = None,
+    failed: Literal["call_user", "finished"] = "call_user",
+    own: str = "",
+) -> Played:
+    """The actions of a program; never raises for what a model may write.
+
+    Args:
+        code: Python, or a text that has calls on lines of their own.
+        fraction: gives a point of the code's unit in fractions.
+        pointer: where the pointer was before, for calls without a point.
+        scrolls_at: where a scroll is if neither it nor the pointer says where; nowhere if None.
+        failed: what a `terminate` with failure is.
+        own: a module whose functions are our actions by their names.
+    """
+    calls, problem = parse(code, own)
+    player = _Player(fraction, pointer, scrolls_at, failed, own)
+    for call in calls:
+        player.perform(call)
+    player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
+    return Played(tuple(player.actions), player.pointer, player.problem, player.outside)
+
+
+class _Player:
+    """A pointer and a mouse button, on which the calls of a program are played."""
+
+    def __init__(
+        self, fraction: ToFraction, pointer: Point | None, scrolls_at: Point | None, failed: str, own: str
+    ) -> None:
+        self._fraction, self._scrolls_at, self._failed, self._own = fraction, scrolls_at, failed, own
+        self.actions: list[Action] = []
+        self.pointer, self.problem, self.outside = pointer, "", False
+        self._moved = False
+        """Whether the pointer went where nothing was done since."""
+        self._down: tuple[str, Point] | None = None
+        """The button that is held, and where it went down."""
+        self._way: list[Point] = []
+        """Where the pointer went since."""
+        self._waited = False
+
+    def perform(self, call: Call) -> None:
+        """Adds a call's actions; after a problem only the pointer moves."""
+        try:
+            self._play(call)
+        except OutOfScreen as error:
+            self._fail(call, error, outside=True)
+        except ValidationError as error:
+            self._fail(call, named_problem(error))
+        except ValueError as error:
+            self._fail(call, error)
+
+    def end(self, problem: str) -> None:
+        """Ends the program, whose further statements are not read for a `problem`."""
+        if problem and not self.problem:
+            self.problem, self.pointer = problem, None
+        elif not self.problem and self._down is not None:
+            self.problem = "a mouseDown without a mouseUp"
+        elif not self.problem and self._moved:
+            self.problem = "no action of ours is a move of the pointer alone"
+
+    def _fail(self, call: Call, problem: object, outside: bool = False) -> None:
+        if not self.problem:
+            self.problem, self.outside = f"{problem} in {_written(call)[:80]!r}", outside
+
+    def _act(self, **fields: Any) -> None:
+        if not self.problem and len(self.actions) >= MAX_CALLS:
+            raise NoAction(f"more than {MAX_CALLS} actions")
+        action = action_of(fields)
+        if not self.problem:
+            self.actions.append(action)
+
+    def _play(self, call: Call) -> None:
+        if self._own and call.module == self._own:
+            self._own_action(call)
+            return
+        name = call.function
+        try:
+            given = arguments(call)
+        except NoAction:
+            self.pointer = self.pointer if name in _STILL else None
+            raise
+        if name in _WAITS:
+            self._wait()
+        elif name in ("moveTo", "move", "moveRel"):
+            self._move(name, given)
+        elif name in _POINTED:
+            self._click(name, given)
+        elif name in ("scroll", "vscroll", "hscroll"):
+            self._scroll(name, given)
+        elif name in ("mouseDown", "mouseUp", "dragTo", "drag", "dragRel"):
+            self._button(name, given)
+        elif name == "swipe":
+            self._swipe(given)
+        else:
+            self._steady(name)
+            self._plain(name, given)
+
+    def _own_action(self, call: Call) -> None:
+        self._act(**{**call.named, "type": call.function})
+        if not self.problem:
+            at = self.actions[-1].model_dump()
+            where = (at.get("to_x", at.get("x")), at.get("to_y", at.get("y")))
+            self.pointer = self.pointer if None in where else cast(Point, where)
+
+    def _steady(self, name: str) -> None:
+        """Raises NoAction where a call would need the pointer or a button as the calls before it left them."""
+        if self._down is not None:
+            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+        if self._moved:
+            self._moved = False
+            raise NoAction(f"no action of ours is a move of the pointer before {name}")
+
+    def _point(self, given: Mapping[str, Any], x: str = "x", y: str = "y") -> Point | None:
+        """The point of a call; None where it names none. One coordinate alone keeps the other."""
+        across, down = given.get(x), given.get(y)
+        if isinstance(across, list | tuple):
+            if down is not None:
+                raise NoAction(f"{across!r} and {down!r} are no point")
+            numbers = cast(Sequence[float], across)
+            left, top = numbers[0], numbers[1]
+            across, down = (left + numbers[2] / 2, top + numbers[3] / 2) if len(numbers) == 4 else (left, top)
+        if across is None and down is None:
+            return None
+        if across is None or down is None:
+            kept = self._there(x if across is None else y)
+            place = self._of(0 if across is None else across, 0 if down is None else down)
+            return (kept[0], place[1]) if across is None else (place[0], kept[1])
+        return self._of(across, down)
+
+    def _of(self, x: float, y: float) -> Point:
+        try:
+            return self._fraction(float(x), float(y))
+        except OverflowError as error:
+            raise OutOfScreen(f"({x!r:.40}, {y!r:.40})") from error
+        except ValueError as error:
+            raise OutOfScreen(str(error)) from error
+
+    def _there(self, what: str) -> Point:
+        """Where the pointer is; raises NoAction where nothing tells."""
+        if self.pointer is None:
+            raise NoAction(f"{what} at no known place")
+        return self.pointer
+
+    def _offset(self, given: Mapping[str, Any], what: str) -> Point:
+        """The point at an offset from the pointer."""
+        (x, y), self.pointer = self._there(what), None
+        across, down = given.get("xOffset"), given.get("yOffset")
+        if isinstance(across, list | tuple):
+            across, down = cast(Sequence[float], across)[:2]
+        try:
+            (right, _), (_, bottom) = self._of(abs(across or 0), 0), self._of(0, abs(down or 0))
+        except OutOfScreen as error:
+            raise NoAction(f"{what} by more than the screen") from error
+        return x + math.copysign(right, across or 0), y + math.copysign(bottom, down or 0)
+
+    def _wait(self) -> None:
+        if self._down is not None:
+            self._waited = True
+        elif not self._moved:  # else a pause on the way to what comes next
+            self._act(type="wait")
+
+    def _move(self, name: str, given: Mapping[str, Any]) -> None:
+        point = self._point(given) if name == "moveTo" else self._offset(given, name)
+        self.pointer = point or self._there(name)
+        self._moved = True
+        if self._down is not None:
+            self._way.append(self.pointer)
+
+    def _click(self, name: str, given: Mapping[str, Any]) -> None:
+        if self._down is not None:
+            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+        self.pointer = self._point(given) or self._there(name)
+        self._moved = False
+        x, y = self.pointer
+        if name == "long_press":
+            self._act(type="long_press", x=x, y=y)
+            return
+        side, count = _USUAL.get(name, ("left", 1))
+        count = count if (named := given.get("clicks")) is None else int(named)
+        button = _button(given.get("button"), side)
+        if count > 1 and (given.get("interval") or 0) >= SEPARATE_S and (button, 1) in _CLICKS:
+            for _ in range(min(int(count), MAX_CALLS + 1)):
+                self._act(type=_CLICKS[button, 1], x=x, y=y)
+            return
+        if (kind := _CLICKS.get((button, count))) is None:
+            raise NoAction(f"no action of ours is {count} clicks of the {button} button")
+        self._act(type=kind, x=x, y=y)
+
+    def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
+        if self._down is not None:
+            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+        self.pointer = self._point(given) or self.pointer
+        self._moved = False
+        amount = given.get("clicks")
+        if not int(amount or 0):
+            raise NoAction(f"a scroll by {amount!r}")
+        at = self.pointer or self._scrolls_at
+        if at is None:
+            raise NoAction("scroll at no known place")
+        ways = ("right", "left") if name == "hscroll" else ("up", "down")
+        self._act(type="scroll", x=at[0], y=at[1], direction=ways[0 if amount > 0 else 1])
+
+    def _button(self, name: str, given: Mapping[str, Any]) -> None:
+        """A button that goes down or up, or both at the ends of a drag."""
+        button = _button(given.get("button"), "left")
+        if name == "mouseDown":
+            self.pointer = self._point(given) or self._there(name)
+            if self._down is not None:
+                raise NoAction("a second mouseDown before the mouseUp")
+            self._down, self._way, self._waited, self._moved = (button, self.pointer), [], False, False
+            return
+        if name == "mouseUp":
+            self._let_go(button, self._point(given))
+            return
+        presses = given.get("mouseDownUp") is not False
+        if not presses and self._down is None:
+            self.pointer = None
+            raise NoAction("a drag that presses no button")
+        start = self.pointer
+        self.pointer = end = self._point(given) if name == "dragTo" else self._offset(given, "a drag")
+        if start is None or end is None:
+            raise NoAction("a drag from or to no known place")
+        self._moved = False
+        if not presses:
+            self._way.append(end)
+        elif self._down is not None:
+            raise NoAction(f"no action of ours is {name} while a mouse button is held")
+        else:
+            self._drag(button, start, end)
+
+    def _let_go(self, button: str, point: Point | None) -> None:
+        held, self._down, self._moved = self._down, None, False
+        way = [*self._way, *([point] if point else [])]
+        self.pointer = point or self.pointer
+        if held is None:
+            raise NoAction("a mouseUp without a mouseDown")
+        if held[0] != button:
+            raise NoAction(f"the {held[0]} button goes down and the {button} one up")
+        x, y = held[1]
+        if len(way) > 1:
+            raise NoAction("no action of ours is a drag by way of other points")
+        if way and way[0] != held[1]:
+            self._drag(button, held[1], way[0])
+        elif self._waited and button == "left":
+            self._act(type="long_press", x=x, y=y)
+        elif self._waited or (button, 1) not in _CLICKS:
+            raise NoAction(f"no action of ours is 1 click of the {button} button{', held' if self._waited else ''}")
+        else:
+            self._act(type=_CLICKS[button, 1], x=x, y=y)
+
+    def _drag(self, button: str, start: Point, end: Point) -> None:
+        if button != "left":
+            raise NoAction(f"no action of ours is a drag with the {button} button")
+        self._act(type="drag", x=start[0], y=start[1], to_x=end[0], to_y=end[1])
+
+    def _swipe(self, given: Mapping[str, Any]) -> None:
+        """Plays a finger's way: with a direction alone a scroll the other way, with an amount a drag as far."""
+        self._steady("swipe")
+        start, end = (self._point({"x": given.get(name)}) for name in ("from_coord", "to_coord"))
+        if end is None:
+            finger = given.get("direction") or "up"
+            signs = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+            if finger not in signs:
+                raise NoAction("a swipe in no direction")
+            if (amount := given.get("amount")) is None:
+                x, y = start or (0.5, 0.5)
+                self._act(type="scroll", x=x, y=y, direction=OPPOSITE[finger])
+                return
+            across, down = signs[finger]
+            start = start or (0.5 - across * amount / 2, 0.5 - down * amount / 2)
+            end = _within((start[0] + across * amount, start[1] + down * amount))
+        if start is None:
+            raise NoAction("a swipe from no known place")
+        self._drag("left", _within(start), end)
+        self.pointer = end
+
+    def _plain(self, name: str, given: Mapping[str, Any]) -> None:
+        """A call that has no point."""
+        if name in ("press", "hotkey", "shortcut"):
+            self._keys(name, given)
+        elif name in ("keyDown", "keyUp"):
+            key = single(_needed(given, "key", name))
+            self._act(type="press" if name == "keyDown" else "release", key=key)
+        elif name in ("write", "typewrite"):
+            self._write(_needed(given, "message", name))
+        elif name in ("open_app", "open_url"):
+            app = name == "open_app"
+            text = _needed(given, "app_name" if app else "url", name)
+            self._act(**({"type": "open_app", "app_name": text} if app else {"type": "navigate", "content": text}))
+        elif name == "response":
+            self._act(type="finished", content=_needed(given, "answer", name))
+        elif name in ENDS:
+            self._terminate(name, given)
+        elif name in _PLAIN:
+            self._act(type=_PLAIN[name])
+        else:
+            raise NoAction(f"no action of ours is {name}")
+
+    def _keys(self, name: str, given: Mapping[str, Any]) -> None:
+        keys = listed(given.get("keys"))
+        if not keys:
+            raise NoAction(f"{name} without a key")
+        if name != "press":
+            self._act(type="hotkey", key=together(one for key in keys for one in names_of(key) or [key]))
+            return
+        times = given.get("presses")
+        times = 1 if times is None else times
+        if times < 1:
+            raise NoAction(f"a key pressed {times} times")
+        for _ in range(min(times, MAX_CALLS + 1)):
+            for key in keys:
+                self._act(type="hotkey", key=together([key]))
+
+    def _write(self, message: Any) -> None:
+        """Text; of a list the characters are text and the names are keys, one after the other."""
+        if isinstance(message, str):
+            self._act(type="type", content=message)
+            return
+        text = ""
+        for one in cast(Sequence[str], message):
+            if len(one) == 1:
+                text += one
+                continue
+            if text:
+                self._act(type="type", content=text)
+            text = ""
+            self._act(type="hotkey", key=together([one]))
+        if text or not message:
+            self._act(type="type", content=text)
+
+    def _terminate(self, name: str, given: Mapping[str, Any]) -> None:
+        status = "failure" if name == "FAIL" else given.get("status") or "success"
+        content = given.get("info") or given.get("answer") or ""
+        if status not in ("success", "failure"):
+            raise NoAction(f"{name} with the status {status!r}, and it has success and failure")
+        if status == "success":
+            self._act(type="finished", content=content)
+        elif self._failed == "call_user":
+            self._act(type="call_user")
+        else:
+            self._act(type="finished", content=f"{FAILED}: {content}" if content else FAILED)
+
+
+def _needed(given: Mapping[str, Any], argument: str, name: str) -> Any:
+    if given.get(argument) is None:
+        raise NoAction(f"{name} without its {argument}")
+    return given[argument]
+
+
+def _button(given: Any, usual: str) -> str:
+    """The button that an argument names, or the usual one."""
+    if given is None:
+        return usual
+    button = BUTTONS.get(given.lower() if isinstance(given, str) else given)
+    if button is None:
+        raise NoAction(f"there is no button {given!r}")
+    return button
+
+
+def _within(point: Point) -> Point:
+    return min(1.0, max(0.0, point[0])), min(1.0, max(0.0, point[1]))
+
+
+def _written(call: Call) -> str:
+    arguments = [repr(one) for one in call.given] + [f"{name}={one!r}" for name, one in call.named.items()]
+    return f"{call.module + '.' if call.module else ''}{call.function}({', '.join(arguments)})"

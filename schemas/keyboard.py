@@ -1,0 +1,283 @@
+"""The keys of a keyboard: one table of their names everywhere, and one parser of key expressions.
+
+A key has one name here; policies, data sets and programs have others for it, and all of them are read. Environments and
+grammars take from the table how they call a key themselves. Characters are keys of a US keyboard; any other character
+is the key that writes it.
+
+Source: pyautogui 0.9.54 (`KEY_NAMES`), UI Events (`KeyboardEvent.key`, `.code`), Windows' virtual-key codes, and
+keysymdef.h and XF86keysym.h of X11.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+MAX_KEYS = 3
+"""Keys that a hotkey presses together at most."""
+_UNICODE = 0x0100_0000
+"""Added to a code point beyond Latin-1, it is the keysym of a character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key, as each program calls it.
+
+    Attributes:
+        name: here, in lower case; of a character, the character.
+        pyautogui: in pyautogui's `KEY_NAMES`; empty where it has none.
+        key: the DOM's `KeyboardEvent.key`.
+        code: the DOM's `KeyboardEvent.code`; empty where a US keyboard lacks it.
+        number: its Windows virtual-key code; 0 where there is none.
+        keysym: in X; 0 where there is none.
+        shifted: the character that it writes with shift, if another.
+    """
+
+    name: str
+    pyautogui: str
+    key: str
+    code: str
+    number: int
+    keysym: int
+    shifted: str = ""
+
+    @property
+    def location(self) -> int:
+        """The DOM's `KeyboardEvent.location`: 1 left, 2 right, 3 number pad, else 0."""
+        if self.code.startswith("Numpad"):
+            return 3
+        if self.key in ("Shift", "Control", "Alt", "Meta"):
+            return 2 if self.code.endswith("Right") else 1
+        return 0
+
+
+_ROWS = """
+enter enter Enter Enter 13 ff0d | *return
+tab tab Tab Tab 9 ff09
+escape esc Escape Escape 27 ff1b | *esc *escape
+backspace backspace Backspace Backspace 8 ff08
+delete delete Delete Delete 46 ffff | *del
+insert insert Insert Insert 45 ff63 | ins
+home home Home Home 36 ff50
+end end End End 35 ff57
+pageup pageup PageUp PageUp 33 ff55 | *pgup prior
+pagedown pagedown PageDown PageDown 34 ff56 | *pgdn pgdown next
+arrowleft left ArrowLeft ArrowLeft 37 ff51 | left leftarrow
+arrowup up ArrowUp ArrowUp 38 ff52 | up uparrow
+arrowright right ArrowRight ArrowRight 39 ff53 | right rightarrow
+arrowdown down ArrowDown ArrowDown 40 ff54 | down downarrow
+shift shift Shift ShiftLeft 16 ffe1 | *shiftleft shiftl leftshift
+shiftright shiftright Shift ShiftRight 16 ffe2 | shiftr rightshift
+ctrl ctrl Control ControlLeft 17 ffe3 | control *ctrlleft controlleft controll leftctrl
+ctrlright ctrlright Control ControlRight 17 ffe4 | controlright controlr rightctrl
+alt alt Alt AltLeft 18 ffe9 | *altleft altl leftalt *option *optionleft opt
+altright altright Alt AltRight 18 ffea | altr rightalt *optionright
+altgraph altright AltGraph AltGraph 225 fe03 | altgr isolevel3shift
+meta win Meta MetaLeft 91 ffeb | metaleft *winleft win windows super superleft superl cmd *command
+metaright winright Meta MetaRight 92 ffec | winright superright superr cmdright commandright
+apps apps ContextMenu ContextMenu 93 ff67 | contextmenu menu
+capslock capslock CapsLock CapsLock 20 ffe5 | caps
+numlock numlock NumLock NumLock 144 ff7f
+scrolllock scrolllock ScrollLock ScrollLock 145 ff14
+printscreen printscreen PrintScreen PrintScreen 44 ff61 | *print *prntscrn *prtsc *prtscr prtscn sysrq
+pause pause Pause Pause 19 ff13 | break
+clear clear Clear Numpad5 12 ff0b
+help help Help Help 47 ff6a
+select select Select Select 41 ff60
+execute execute Execute Open 43 ff62
+sleep sleep Standby Sleep 95 1008ff2f | standby
+fn fn Fn Fn 0 100811d0
+accept accept Accept - 30 0
+convert convert Convert Convert 28 ff23 | henkan
+nonconvert nonconvert NonConvert NonConvert 29 ff22 | muhenkan
+modechange modechange ModeChange - 31 ff7e
+final final FinalMode - 24 0 | finalmode
+hangul hangul HangulMode Lang1 21 ff31 | *hanguel hangulmode
+hanja hanja HanjaMode Lang2 25 ff34 | hanjamode
+junja junja JunjaMode - 23 ff38 | junjamode
+kana kana KanaMode KanaMode 21 ff2d | kanamode
+kanji kanji KanjiMode - 25 ff21 | kanjimode
+browserback browserback BrowserBack BrowserBack 166 1008ff26
+browserforward browserforward BrowserForward BrowserForward 167 1008ff27
+browserrefresh browserrefresh BrowserRefresh BrowserRefresh 168 1008ff29
+browserstop browserstop BrowserStop BrowserStop 169 1008ff28
+browsersearch browsersearch BrowserSearch BrowserSearch 170 1008ff1b
+browserfavorites browserfavorites BrowserFavorites BrowserFavorites 171 1008ff30
+browserhome browserhome BrowserHome BrowserHome 172 1008ff18
+volumemute volumemute AudioVolumeMute AudioVolumeMute 173 1008ff12 | audiovolumemute audiomute mute
+volumedown volumedown AudioVolumeDown AudioVolumeDown 174 1008ff11 | audiovolumedown audiolowervolume
+volumeup volumeup AudioVolumeUp AudioVolumeUp 175 1008ff13 | audiovolumeup audioraisevolume
+nexttrack nexttrack MediaTrackNext MediaTrackNext 176 1008ff17 | mediatracknext audionext
+prevtrack prevtrack MediaTrackPrevious MediaTrackPrevious 177 1008ff16 | mediatrackprevious audioprev
+stop stop MediaStop MediaStop 178 1008ff15 | mediastop audiostop
+playpause playpause MediaPlayPause MediaPlayPause 179 1008ff14 | mediaplaypause audioplay
+launchmail launchmail LaunchMail LaunchMail 180 1008ff19
+launchmediaselect launchmediaselect LaunchMediaPlayer MediaSelect 181 1008ff32 | mediaselect launchmediaplayer
+launchapp1 launchapp1 LaunchApplication1 LaunchApp1 182 1008ff40 | launchapplication1
+launchapp2 launchapp2 LaunchApplication2 LaunchApp2 183 1008ff41 | launchapplication2
+multiply multiply * NumpadMultiply 106 ffaa | numpadmultiply kpmultiply
+add add + NumpadAdd 107 ffab | numpadadd kpadd
+separator separator , NumpadComma 108 ffac | numpadcomma kpseparator
+subtract subtract - NumpadSubtract 109 ffad | numpadsubtract kpsubtract
+decimal decimal . NumpadDecimal 110 ffae | numpaddecimal kpdecimal
+divide divide / NumpadDivide 111 ffaf | numpaddivide kpdivide
+numpadenter enter Enter NumpadEnter 13 ff8d | kpenter
+"""
+"""Name, pyautogui's, the DOM's key and code, virtual-key code, keysym (hexadecimal) | other names; `*` if pyautogui has
+them, too."""
+_PAIRS = (
+    "`~ Backquote 192", "1! Digit1 49", "2@ Digit2 50", "3# Digit3 51", "4$ Digit4 52", "5% Digit5 53", "6^ Digit6 54",
+    "7& Digit7 55", "8* Digit8 56", "9( Digit9 57", "0) Digit0 48", "-_ Minus 189", "=+ Equal 187",
+    "[{ BracketLeft 219", "]} BracketRight 221", "\\| Backslash 220", ";: Semicolon 186", "'\" Quote 222",
+    ",< Comma 188", ".> Period 190", "/? Slash 191",
+    *(f"{letter}{letter.upper()} Key{letter.upper()} {ord(letter.upper())}" for letter in map(chr, range(97, 123))),
+)  # fmt: skip
+"""What a key writes alone and with shift, its code and its virtual-key code."""
+_WORDS = {
+    "plus": "+", "minus": "-", "equal": "=", "comma": ",", "period": ".", "slash": "/", "backslash": "\\",
+    "semicolon": ";", "colon": ":", "apostrophe": "'", "grave": "`", "backquote": "`", "underscore": "_",
+    "asterisk": "*", "exclam": "!", "at": "@", "numbersign": "#", "dollar": "$", "percent": "%", "ampersand": "&",
+    "bracketleft": "[", "bracketright": "]", "parenleft": "(", "parenright": ")", "braceleft": "{", "braceright": "}",
+    "less": "<", "greater": ">", "question": "?", "bar": "|", "asciitilde": "~", "asciicircum": "^", "quotedbl": '"',
+    "yen": "¥",
+}  # fmt: skip
+"""Characters by X's and the DOM's names for them."""
+BLANKS = {" ": "space", "\t": "tab", "\n": "enter", "\r": "enter"}
+"""Keys by the blanks that they write."""
+
+
+def _characters() -> Iterator[Key]:
+    for pair in _PAIRS:
+        written, code, number = pair.split()
+        alone, shifted = written
+        yield Key(alone, alone, alone, code, int(number), ord(alone), shifted)
+        yield Key(shifted, shifted, shifted, code, int(number), ord(shifted))
+    yield Key("space", "space", " ", "Space", 32, 0x20)
+    yield Key("¥", "yen", "¥", "IntlYen", 0, 0xA5)
+
+
+def _named() -> Iterator[tuple[Key, Sequence[str]]]:
+    for row in _ROWS.strip().splitlines():
+        columns, _, others = row.partition("|")
+        name, pyautogui, key, code, number, keysym = columns.split()
+        yield Key(name, pyautogui, key, code.strip("-"), int(number), int(keysym, 16)), others.split()
+    for n in range(1, 25):
+        yield Key(f"f{n}", f"f{n}", f"F{n}", f"F{n}", 111 + n, 0xFFBD + n), []
+    for n in range(10):
+        yield Key(f"num{n}", f"num{n}", str(n), f"Numpad{n}", 96 + n, 0xFFB0 + n), [f"numpad{n}", f"kp{n}"]
+
+
+KEYS: dict[str, Key] = {key.name: key for key in (*_characters(), *(key for key, _ in _named()))}
+"""Every key of the table by its name here."""
+_ALIASES = {other.strip("*"): key.name for key, others in _named() for other in others} | _WORDS
+PYAUTOGUI = frozenset(key.pyautogui for key in KEYS.values()) | {
+    other[1:] for _, others in _named() for other in others if other.startswith("*")
+}
+"""The names that pyautogui has."""
+_MARKS = "+-"
+"""What stands between the keys of an expression, besides blanks."""
+
+
+def is_key(name: str) -> bool:
+    """Whether a keyboard has a key of this name."""
+    return _found(name) is not None
+
+
+def key_named(name: str) -> Key:
+    """The key that a policy calls `name`.
+
+    Raises:
+        ValueError: no keyboard has it.
+    """
+    if (found := _found(name)) is None:
+        raise ValueError(f"there is no key {name!r}")
+    return found
+
+
+def _found(name: str) -> Key | None:
+    name = BLANKS.get(name, name)
+    if len(name) == 1:
+        code = ord(name)
+        keysym = code if code < 0x100 else _UNICODE | code
+        return KEYS.get(name) or (Key(name, "", name, "", 0, keysym) if name.isprintable() else None)
+    plain = re.sub(r"(?<=.)[_-](?=.)", "", name.lower())
+    return KEYS.get(plain) or KEYS.get(_ALIASES.get(plain, ""))
+
+
+def names_of(expression: str) -> list[str]:
+    """The names of the keys of an expression: `ctrl c`, `Ctrl+C`, `ctrl-shift-t`, `page down`, `ctrl +`."""
+    if expression in BLANKS:
+        return [BLANKS[expression]]
+    names: list[str] = []
+    words = expression.split()
+    while words:
+        word = words.pop(0)
+        if words and is_key(word + words[0]) and not (is_key(word) and is_key(words[0])):
+            word += words.pop(0)  # `page down` is one key
+        names += _between(word)
+    return names
+
+
+def _between(word: str) -> list[str]:
+    """The names within a word; a mark that nothing stands behind is a key itself."""
+    if is_key(word):
+        return [word]
+    for mark in _MARKS:
+        parts = re.split(rf"(?<=[^{mark}])[{mark}]", word)
+        if len(parts) > 1 and all(parts) and (mark == "+" or all(map(is_key, parts))):
+            return parts
+    return [word]
+
+
+def together(names: Iterable[str]) -> str:
+    """Keys that are pressed together, as a hotkey has them.
+
+    A capital letter alone is typed, so it is pressed with shift; in a shortcut it names its key (`ctrl F` is `ctrl f`).
+    A name that no keyboard has stays, for the environment to refuse.
+
+    Raises:
+        ValueError: there is no key, one of the names is none, or they are too many.
+    """
+    keys = [single(name) for name in names]
+    if not keys:
+        raise ValueError("a hotkey without a key")
+    if len(keys) > MAX_KEYS:
+        raise ValueError(f"{len(keys)} keys at once, and a hotkey has at most {MAX_KEYS}")
+    if len(keys) == 1 and _is_capital(keys[0]):
+        return f"shift {keys[0].lower()}"
+    return " ".join(key.lower() if _is_capital(key) else key for key in keys)
+
+
+def single(name: str) -> str:
+    """The name of one key as actions have it: in lower case, but for a character.
+
+    Raises:
+        ValueError: it is empty, or several names.
+    """
+    key = BLANKS.get(name, name.strip())
+    if not key or len(key.split()) > 1:
+        raise ValueError(f"{name!r} is no key")
+    return key.lower() if len(key) > 1 else key
+
+
+def chord(expression: str) -> list[Key]:
+    """The keys that a hotkey of ours presses, in the order in which they go down.
+
+    Raises:
+        ValueError: no keyboard has one of them.
+    """
+    return [key_named(name) for name in together(names_of(expression)).split(" ")]
+
+
+def pyautogui_name(name: str) -> str:
+    """What pyautogui calls a key; the name itself where it is one of its own, or of no keyboard."""
+    return name if name in PYAUTOGUI or not is_key(name) else key_named(name).pyautogui or name
+
+
+def usual(expression: str) -> str:
+    """An expression with the name that each key has here; a name that no keyboard has stays, in lower case."""
+    names = (BLANKS.get(name, name) for name in names_of(expression))
+    return " ".join(key_named(name).name if is_key(name) else name.lower() for name in names)
+
+
+def _is_capital(key: str) -> bool:
+    return len(key) == 1 and key.isupper() and len(key.lower()) == 1

@@ -1,0 +1,134 @@
+"""Keys by all their names, and key expressions."""
+
+import ast
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from Xlib import XK
+
+from schemas.keyboard import (
+    KEYS,
+    PYAUTOGUI,
+    chord,
+    is_key,
+    key_named,
+    names_of,
+    pyautogui_name,
+    single,
+    together,
+    usual,
+)
+
+LAYOUT = json.loads((Path(__file__).parents[2] / "golden" / "keyboard.json").read_text())["codes"]
+NUMLOCK_OFF = {f"Numpad{n}" for n in range(10)} | {"NumpadDecimal"}
+
+
+def pyautoguis_names() -> list[str]:
+    """`KEY_NAMES` of the installed pyautogui, which itself needs a display."""
+    found = find_spec("pyautogui")
+    assert found is not None and found.origin is not None
+    for node in ast.parse(Path(found.origin).read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KEY_NAMES":
+            return ast.literal_eval(node.value)
+    raise AssertionError("no KEY_NAMES")
+
+
+def test_every_name_of_pyautogui_is_a_key_and_ours_are_written_with_its_names() -> None:
+    names = pyautoguis_names()
+    assert len(names) == 194 and all(map(is_key, names))
+    capitals = {key.name for key in KEYS.values() if key.name.isupper()}
+    assert {key.pyautogui for key in KEYS.values()} - {*names, *capitals} == set()
+    assert {name for name in names if len(name) > 1} <= PYAUTOGUI
+    assert all(pyautogui_name(name) in {*names, "space"} for name in names)
+
+
+def test_keys_have_the_codes_and_numbers_of_puppeteers_layout() -> None:
+    """Its number pad is that of a keyboard without NumLock; its Help has the number 6, and Windows' VK_HELP is 47."""
+    ours = {key.code: key for key in KEYS.values() if (key.code in LAYOUT and len(key.name) != 1) or key.shifted}
+    compared = 0
+    for code, (dom, number, shifted, shifted_number, location) in LAYOUT.items():
+        if (key := ours.get(code)) is None or key.name == "help":
+            continue
+        compared += 1
+        wanted = (shifted, shifted_number) if code in NUMLOCK_OFF else (dom, number)
+        assert (key.key, key.number, key.location) == (*wanted, location), code
+        assert key.shifted == ("" if code in NUMLOCK_OFF else shifted)
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [
+        ("enter", "Return"), ("pageup", "Page_Up"), ("apps", "Menu"), ("metaright", "Super_R"), ("f24", "F24"),
+        ("num0", "KP_0"), ("add", "KP_Add"), ("numpadenter", "KP_Enter"), ("printscreen", "Print"), ("pause", "Pause"),
+        ("capslock", "Caps_Lock"), ("altgraph", "ISO_Level3_Shift"), ("convert", "Henkan_Mode"),
+        ("hanja", "Hangul_Hanja"),
+        ("volumeup", "XF86_AudioRaiseVolume"), ("playpause", "XF86_AudioPlay"), ("browserback", "XF86_Back"),
+        ("launchmail", "XF86_Mail"), ("sleep", "XF86_Sleep"),
+    ],
+)  # fmt: skip
+def test_keys_have_the_keysyms_of_x(name: str, theirs: str) -> None:
+    for group in ("xf86", "korean", "xkb"):
+        XK.load_keysym_group(group)
+    assert KEYS[name].keysym == XK.string_to_keysym(theirs) != 0
+
+
+@pytest.mark.parametrize(
+    ("expression", "keys"),
+    [
+        ("ctrl c", "ctrl c"), ("Ctrl+C", "ctrl c"), ("ctrl-shift-t", "ctrl shift t"),
+        ("ctrl+page_down", "ctrl page_down"),
+        ("page down", "pagedown"), ("ctrl Page Up", "ctrl pageup"), ("caps lock", "capslock"), ("ctrl +", "ctrl +"),
+        ("ctrl++", "ctrl +"), ("ctrl--", "ctrl -"), ("ctrl -", "ctrl -"), ("+", "+"), ("-", "-"), (" ", "space"),
+        ("\t", "tab"), ("\n", "enter"), ("A", "shift a"), ("ctrl F", "ctrl f"), ("shift A", "shift a"), ("F5", "f5"),
+        ("Control+ArrowLeft", "control arrowleft"), ("hyperdrive", "hyperdrive"), ("é", "é"),
+    ],
+)  # fmt: skip
+def test_an_expression_is_the_keys_that_it_names(expression: str, keys: str) -> None:
+    assert together(names_of(expression)) == keys
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ([], "a hotkey without a key"),
+        ([""], "'' is no key"),
+        (["ctrl c"], "'ctrl c' is no key"),
+        (["ctrl", "alt", "shift", "t"], "4 keys at once, and a hotkey has at most 3"),
+    ],
+)
+def test_what_is_no_hotkey_says_why(names: list[str], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        together(names)
+
+
+def test_several_names_are_one_key() -> None:
+    for name, others in {
+        "enter": ("Return", "\n", "\r"),
+        "pagedown": ("pgdn", "Page_Down", "page-down", "Next", "PageDown"),
+        "printscreen": ("prtsc", "prntscrn", "print", "PrintScreen"),
+        "meta": ("win", "winleft", "cmd", "command", "Super_L", "MetaLeft"),
+        "num0": ("Numpad0", "KP_0"),
+        "arrowup": ("up", "ArrowUp"),
+        "+": ("plus",),
+    }.items():
+        assert [key_named(other).name for other in others] == [name] * len(others)
+    with pytest.raises(ValueError, match="there is no key 'hyperdrive'"):
+        chord("ctrl hyperdrive")
+
+
+def test_a_key_is_written_with_pyautoguis_name_unless_it_has_one_already() -> None:
+    written = {
+        "arrowleft": "left",
+        "meta": "win",
+        "esc": "esc",
+        "return": "return",
+        "page_up": "pageup",
+        "x": "x",
+        "é": "é",
+    }
+    assert {name: pyautogui_name(name) for name in written} == written
+    assert usual("Return ctrl+ArrowLeft fire") == "enter ctrl arrowleft fire"
+    assert single(" Shift ") == "shift" and single("A") == "A"
