@@ -219,6 +219,10 @@ class _Player:
         across, down = given.get("xOffset"), given.get("yOffset")
         if isinstance(across, list | tuple):
             across, down = cast(Sequence[float], across)[:2]
+        if (across is None) != (down is None) and what != "a drag":  # pyautogui moves by where the pointer is, then
+            raise NoAction(f"{what} with one offset")
+        if not across and not down:
+            raise NoAction(f"{what} by nothing")
         try:
             (right, _), (_, bottom) = self._of(abs(across or 0), 0), self._of(0, abs(down or 0))
         except OutOfScreen as error:
