@@ -111,15 +111,18 @@ class _Player:
         self._waited = False
 
     def perform(self, call: Call) -> None:
-        """Adds a call's actions; after a problem only the pointer moves."""
+        """Adds a call's actions, all or none; after a problem only the pointer moves."""
+        before = len(self.actions)
         try:
             self._play(call)
+            return
         except OutOfScreen as error:
             self._fail(call, error, outside=True)
         except ValidationError as error:
             self._fail(call, named_problem(error))
         except ValueError as error:
             self._fail(call, error)
+        del self.actions[before:]
 
     def end(self, problem: str) -> None:
         """Ends the program, whose further statements are not read for a `problem`."""

@@ -14,7 +14,7 @@ from schemas.keyboard import chord, key_named
 from tests.pyautogui_stub import SIZE, START, recorded
 from tests.tier import FULL
 
-PROGRAMS = 20_000 if FULL else 1_500
+PROGRAMS = 100_000 if FULL else 1_500
 BUTTONS = ["'left'", "'right'", "'middle'", "'primary'", "'SECONDARY'", "pyautogui.RIGHT", "pyautogui.LEFT"]
 KEYS = ("'enter'", "'a'", "'Tab'", "'pgdn'", "' '", "'\\n'", "'shift'", "'?'", "'B'", "'f5'", "'num0'", "'left'")
 HELD = ("'ctrl'", "'shift'", "'Alt'", "'win'")
@@ -119,6 +119,7 @@ def _stroke(found: list[Any], held: set[str], name: str, down: bool, shift: bool
     elif down:
         stroke = (key.name.lower(), sorted(held | ({"shift"} if shift else set())))
         found += [("shift", True), stroke, ("shift", False)] if shift else [stroke]
+        held -= {"shift"} if shift else set()  # pyautogui lets go of shift, also where it was held before
 
 
 def performed(actions: tuple[Action, ...]) -> list[Any]:

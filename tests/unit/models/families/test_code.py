@@ -1,0 +1,215 @@
+"""Code of a model or a record, and the actions that are read in it."""
+
+import ast
+import random
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.shared.planted.replies import NOISE, mutated
+from models.families.calls import FAMILY_SIGNATURES
+from models.families.code import Played, play
+from models.families.opencua import read_code
+from models.families.reading import read_text
+from models.families.template import template
+from schemas.action import Action, action_of
+from tests.tier import FULL
+
+SIDES = (1000.0, 1000.0)
+GARBLED = 100_000 if FULL else 1_500
+AT = {"x": 0.5, "y": 0.3}
+
+
+def read(code: str) -> Played:
+    return play(code, lambda x, y: (x / SIDES[0], y / SIDES[1]), scrolls_at=(0.5, 0.5))
+
+
+def actions(*fields: dict[str, object]) -> tuple[Action, ...]:
+    return tuple(map(action_of, fields))
+
+
+def click(kind: str = "click", x: float = 0.5, y: float = 0.3) -> dict[str, object]:
+    return {"type": kind, "x": x, "y": y}
+
+
+def keys(*names: str) -> list[dict[str, object]]:
+    return [{"type": "hotkey", "key": name} for name in names]
+
+
+def text(content: str) -> dict[str, object]:
+    return {"type": "type", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("pyautogui.click(500, 300, button=pyautogui.RIGHT)", [click("right_single")]),
+        ("pyautogui.click(x=500, y=300, button='secondary')", [click("right_single")]),
+        ("pyautogui.click(500, 300, 2, 0.1, 'left')", [click("left_double")]),
+        ("pyautogui.click(500, 300, clicks=2, interval=1)", [click(), click()]),
+        ("pyautogui.click((500, 300))", [click()]),
+        ("pyautogui.click(400, 200, button=3)", [click("right_single", 0.4, 0.2)]),
+        ("pyautogui.press(['down', 'down', 'enter'])", keys("down", "down", "enter")),
+        ("pyautogui.press('tab', presses=3)", keys("tab", "tab", "tab")),
+        ("pyautogui.press('tab', 2, 0.1)", keys("tab", "tab")),
+        ("pyautogui.press('A')", keys("shift a")),
+        ("pyautogui.hotkey('ctrl', 'shift', 't', interval=0.1)", keys("ctrl shift t")),
+        ("pyautogui.hotkey(['ctrl', 'F'])", keys("ctrl f")),
+        ("pyautogui.scroll(5, 500, 300)", [{"type": "scroll", "direction": "up", **AT}]),
+        ("pyautogui.scroll(-5, x=500, y=300)", [{"type": "scroll", "direction": "down", **AT}]),
+        ("pyautogui.hscroll(clicks=-2)", [{"type": "scroll", "direction": "left", "x": 0.5, "y": 0.5}]),
+        (
+            "pyautogui.moveTo(200, 200)\npyautogui.drag(100, 0)",
+            [{"type": "drag", "x": 0.2, "y": 0.2, "to_x": 0.2 + 0.1, "to_y": 0.2}],
+        ),
+        ("pyautogui.moveTo(500, 300); pyautogui.click()", [click()]),
+        ("pyautogui.moveTo(500, 300, duration=1, tween=pyautogui.easeInQuad)\npyautogui.click()", [click()]),
+        ("pyautogui.typewrite(['a', 'b', 'enter'])", [text("ab"), *keys("enter")]),
+        ("pyautogui.write('it\\'s', interval=0.05)", [text("it's")]),
+        ("pyautogui.write('a ' 'b')", [text("a b")]),
+        ("pyautogui.click(x=500, y=300)  # the OK button", [click()]),
+        ("pyautogui.click(500, 300);", [click()]),
+        ("## Code: pyautogui.click(500, 300)", [click()]),
+        ("import pyautogui as gui\nimport time\ngui.PAUSE = 1\ngui.click(500, 300)\ntime.sleep(2)",
+         [click(), {"type": "wait"}]),
+        ("pyautogui.mouseDown(500, 300)\npyautogui.mouseUp()", [click()]),
+        ("pyautogui.mouseDown(500, 300)\ntime.sleep(2)\npyautogui.mouseUp()", [click("long_press")]),
+        (
+            "pyautogui.mouseDown(500, 300)\npyautogui.moveTo(200, 100)\npyautogui.mouseUp()",
+            [{"type": "drag", **AT, "to_x": 0.2, "to_y": 0.1}],
+        ),
+        (
+            "with pyautogui.hold('shift'):\n    pyautogui.click(500, 300)",
+            [{"type": "press", "key": "shift"}, click(), {"type": "release", "key": "shift"}],
+        ),
+        ("computer.terminate(status='failure')", [{"type": "call_user"}]),
+        ("DONE", [{"type": "finished"}]),
+        ("swipe(from_coord=[500, 300], to_coord=[500, 100])", [{"type": "drag", **AT, "to_x": 0.5, "to_y": 0.1}]),
+        ("open_app('Maps')", [{"type": "open_app", "app_name": "Maps"}]),
+    ],
+)  # fmt: skip
+def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted: Sequence[dict[str, object]]) -> None:
+    played = read(code)
+    assert (played.actions, played.problem) == (actions(*wanted), "")
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("pyautogui.click(x=500, y=300, button='middle')", "no action of ours is 1 clicks of the middle button"),
+        ("pyautogui.middleClick(500, 300)", "1 clicks of the middle button"),
+        ("computer.triple_click(x=500, y=300)", "no action of ours is 3 clicks of the left button"),
+        ("pyautogui.click(500, 300, button=5)", "there is no button 5"),
+        ("pyautogui.click('ok.png')", "'ok.png' is no x of click"),
+        ("pyautogui.click(True, 1)", "True is no x of click"),
+        ("pyautogui.click()", "click at no known place"),
+        ("pyautogui.click(500)", "y at no known place"),
+        ("pyautogui.click(5, 5, where='top')", "click has no argument 'where'"),
+        ("pyautogui.click(5, x=5, y=5)", "click has the argument 'x' twice"),
+        ("pyautogui.click(5000, 5)", "x: should be less than or equal to 1"),
+        ("pyautogui.write(message=name)", "name is no literal"),
+        ("pyautogui.write(f'{name}')", "is no literal"),
+        ("pyautogui.write(message=open('a').read())", "is no literal"),
+        ("pyautogui.click(*point)", "no literal"),
+        ("pyautogui.press('a', presses=0)", "a key pressed 0 times"),
+        ("pyautogui.press('a', presses=10**9)", "is no literal"),
+        ("pyautogui.press('a', presses=1000000)", "more than 100 actions"),
+        ("pyautogui.hotkey('ctrl', 'alt', 'shift', 't')", "4 keys at once"),
+        ("pyautogui.hotkey()", "hotkey without a key"),
+        ("pyautogui.scroll(0)", "a scroll by 0"),
+        ("pyautogui.moveTo(500, 300)", "a move of the pointer alone"),
+        ("pyautogui.moveTo(500, 300)\npyautogui.press('a')", "a move of the pointer before press"),
+        ("pyautogui.moveTo(500, 300)\npyautogui.move(100, None)\npyautogui.click()", "move with one offset"),
+        ("pyautogui.mouseDown(500, 300)", "a mouseDown without a mouseUp"),
+        ("pyautogui.mouseUp(500, 300)", "a mouseUp without a mouseDown"),
+        ("pyautogui.mouseDown(500, 300)\npyautogui.press('a')", "press while a mouse button is held"),
+        ("pyautogui.moveTo(500, 300)\npyautogui.dragTo(5, 5, button='right')", "a drag with the right button"),
+        ("pyautogui.alert('x')", "no action of ours is pyautogui.alert"),
+        ("os.system('rm x')", "no action of ours is os.system"),
+        ("for _ in range(3): pyautogui.press('a')", "for _ in range(3): is no call"),
+        ("computer.terminate(status='maybe')", "terminate with the status 'maybe'"),
+        ("", "no call in ''"),
+        ("(" * 50_000, "nested"),
+    ],
+)
+def test_what_our_actions_cannot_say_is_refused_by_name(code: str, problem: str) -> None:
+    played = read(code)
+    assert played.actions == () and problem in played.problem, played.problem
+
+
+def test_the_calls_before_one_that_is_none_are_kept_with_why_it_is_none() -> None:
+    played = read("pyautogui.click(500, 300)\npyautogui.middleClick(5, 5)\npyautogui.press('a')")
+    assert played.actions == actions(click()) and "middle button in 'pyautogui.middleClick(5, 5)'" in played.problem
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("click(x=500, y=300", [click()]),
+        ("write(message='it's fine')", [text("it's fine")]),
+        ('write(message="say "yes"")', [text('say "yes"')]),
+        ("write(message='one\ntwo')", [text("one\ntwo")]),
+        ("Then:\npyautogui.click(500, 300) and wait\npyautogui.press('enter')", [click(), *keys("enter")]),
+        ("I press.\npyautogui.press('a'); pyautogui.press('b')", keys("a", "b")),
+        ("It is done.\nDONE", [{"type": "finished"}]),
+    ],
+)
+def test_calls_are_read_in_a_text_that_is_not_python(code: str, wanted: Sequence[dict[str, object]]) -> None:
+    assert read(code).actions == actions(*wanted)
+
+
+HEAD = "## Thought:\nI could run\npyautogui.click(x=1, y=1)\nbut no.\n\n## Action:\nClick OK.\n\n"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"{HEAD}## Code:\n```python\npyautogui.click(x=500, y=300)\n```",
+        f"{HEAD}## Code:\npyautogui.click(x=500, y=300)  # OK",
+        f"{HEAD}## Code: pyautogui.click(x=500, y=300)",
+        f"{HEAD}# Code\n```\nimport pyautogui\n\npyautogui.click(x=500, y=300);\n```\n",
+        f"{HEAD}```python\n# Action: the OK button\npyautogui.click(x=500, y=300)\n```",
+        f"{HEAD}pyautogui.click(x=500, y=300)",
+    ],
+)
+def test_the_code_of_an_opencua_reply_is_what_stands_under_its_last_heading(reply: str) -> None:
+    found = read_code(reply, SIDES)
+    assert found.actions == actions(click()) and found.error is None
+    assert found.thought.startswith("I could run") and "pyautogui.click(x=500" in found.text
+
+
+def test_every_function_of_scalecuas_and_opencuas_prompts_is_read_with_its_arguments() -> None:
+    for name in ("computer", "mobile", "grounding"):
+        for node in ast.parse(template(f"scalecua-{name}-actions.txt")).body:
+            assert isinstance(node, ast.FunctionDef)
+            own = [one for one in FAMILY_SIGNATURES[node.name].split() if not one.startswith("*")]
+            assert own[: len(node.args.args)] == [one.arg for one in node.args.args], node.name
+    assert {"triple_click", "terminate"} <= FAMILY_SIGNATURES.keys()
+
+
+@pytest.mark.parametrize("written", ["ctrl c", "ctrl+c", "Ctrl+C", "ctrl-c", "CTRL C"])
+def test_keys_of_a_ui_tars_reply_are_read_as_any_key_expression(written: str) -> None:
+    assert read_text(f"Action: hotkey(key='{written}')", SIDES).actions == actions(*keys("ctrl c"))
+
+
+def test_garbled_programs_are_actions_or_a_problem_in_little_time() -> None:
+    chance = random.Random(7)
+    begun = time.monotonic()
+    for _ in range(GARBLED):
+        code = mutated(chance, PROGRAMS)
+        assert read(code).actions or read(code).problem
+        found = read_code(code, SIDES)
+        assert bool(found.actions) == (found.error is None)
+    for piece in (*NOISE, " ", "\\'", "click(", "write('", "#", "\t "):
+        assert read(piece * 20_000).actions == ()
+    assert time.monotonic() - begun < GARBLED * 0.01 + 60
+
+
+PROGRAMS = (
+    "## Action:\nClick.\n\n## Code:\n```python\npyautogui.click(x=1, y=2, button='left')  # OK\n```",
+    "import pyautogui\nwith pyautogui.hold(['ctrl', 'shift']):\n    pyautogui.press('t', presses=2)",
+    "pyautogui.moveTo(1, 2); pyautogui.dragTo(3, 4, duration=0.5, button=pyautogui.LEFT)\nDONE",
+    "write(message='it's\nfine')\nhotkey('ctrl', 's')\nswipe(from_coord=[1, 2], direction='up')",
+    "pyautogui.typewrite(['a', 'enter', \"b\"], 0.1)\npyautogui.scroll(-3, x=5, y=6)\ntime.sleep(1)",
+)
