@@ -22,8 +22,15 @@ KEYS = {
     "insert": "Insert", "home": "Home", "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
     "arrowleft": "ArrowLeft", "arrowup": "ArrowUp", "arrowright": "ArrowRight", "arrowdown": "ArrowDown",
     "shift": "Shift", "ctrl": "Control", "alt": "Alt", "meta": "Meta", **{f"f{n}": f"F{n}" for n in range(1, 13)},
+    "shiftright": "ShiftRight", "ctrlright": "ControlRight", "altright": "AltRight", "metaright": "MetaRight",
+    "altgraph": "AltGraph", "apps": "ContextMenu", "capslock": "CapsLock", "numlock": "NumLock",
+    "scrolllock": "ScrollLock", "pause": "Pause", "printscreen": "PrintScreen", "multiply": "NumpadMultiply",
+    "add": "NumpadAdd", "subtract": "NumpadSubtract", "divide": "NumpadDivide", "numpadenter": "NumpadEnter",
+    "decimal": ".", **{f"num{n}": str(n) for n in range(10)},
 }  # fmt: skip
-"""Playwright's names, by the usual ones."""
+"""Playwright's names, by the usual ones; its number pad is that of a keyboard without NumLock, which writes nothing."""
+SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
+"""What a key writes with shift, which Playwright has to be told."""
 Calls = list[tuple[str, dict[str, Any]]]
 Place = Callable[[str], dict[str, float]]
 
@@ -60,7 +67,10 @@ def place(x: float, y: float, width: int, height: int) -> dict[str, float]:
 def chord(keys: str) -> str:
     """Keys with spaces between, by their usual names, as Playwright presses them together; raises Refused for one that
     it has not."""
-    return "+".join(key_named(name) for name in keys.split())
+    named = [key_named(name) for name in keys.split()]
+    if "Shift" in named or "ShiftRight" in named:
+        named = [SHIFTED.get(name, name.upper()) if len(name) == 1 else name for name in named]
+    return "+".join(named)
 
 
 def key_named(name: str) -> str:
