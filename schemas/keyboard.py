@@ -65,14 +65,14 @@ arrowleft left ArrowLeft ArrowLeft 37 ff51 | left leftarrow
 arrowup up ArrowUp ArrowUp 38 ff52 | up uparrow
 arrowright right ArrowRight ArrowRight 39 ff53 | right rightarrow
 arrowdown down ArrowDown ArrowDown 40 ff54 | down downarrow
-shift shift Shift ShiftLeft 16 ffe1 | *shiftleft shiftl leftshift
+shift shift Shift ShiftLeft 16 ffe1 | ⇧ *shiftleft shiftl leftshift
 shiftright shiftright Shift ShiftRight 16 ffe2 | shiftr rightshift
-ctrl ctrl Control ControlLeft 17 ffe3 | control *ctrlleft controlleft controll leftctrl
+ctrl ctrl Control ControlLeft 17 ffe3 | ⌃ control controlormeta *ctrlleft controlleft controll leftctrl
 ctrlright ctrlright Control ControlRight 17 ffe4 | controlright controlr rightctrl
-alt alt Alt AltLeft 18 ffe9 | *altleft altl leftalt *option *optionleft opt
+alt alt Alt AltLeft 18 ffe9 | ⌥ *altleft altl leftalt *option *optionleft opt
 altright altright Alt AltRight 18 ffea | altr rightalt *optionright
 altgraph altright AltGraph AltGraph 225 fe03 | altgr isolevel3shift
-meta win Meta MetaLeft 91 ffeb | metaleft *winleft win windows super superleft superl cmd *command
+meta win Meta MetaLeft 91 ffeb | ⌘ metaleft *winleft win windows super superleft superl cmd *command
 metaright winright Meta MetaRight 92 ffec | winright superright superr cmdright commandright
 apps apps ContextMenu ContextMenu 93 ff67 | contextmenu menu
 capslock capslock CapsLock CapsLock 20 ffe5 | caps
@@ -198,7 +198,8 @@ def _found(name: str) -> Key | None:
     if len(name) == 1:
         code = ord(name)
         keysym = code if code < 0x100 else _UNICODE | code
-        return KEYS.get(name) or (Key(name, "", name, "", 0, keysym) if name.isprintable() else None)
+        known = KEYS.get(_ALIASES.get(name, name))
+        return known or (Key(name, "", name, "", 0, keysym) if name.isprintable() else None)
     plain = re.sub(r"(?<=.)[_-](?=.)", "", name.lower())
     return KEYS.get(plain) or KEYS.get(_ALIASES.get(plain, ""))
 

@@ -109,8 +109,11 @@ def test_several_names_are_one_key() -> None:
         "enter": ("Return", "\n", "\r"),
         "pagedown": ("pgdn", "Page_Down", "page-down", "Next", "PageDown"),
         "printscreen": ("prtsc", "prntscrn", "print", "PrintScreen"),
-        "meta": ("win", "winleft", "cmd", "command", "Super_L", "MetaLeft"),
+        "meta": ("win", "winleft", "cmd", "command", "Command", "⌘", "Super_L", "MetaLeft"),
         "num0": ("Numpad0", "KP_0"),
+        "numpadenter": ("KP_Enter",),
+        "ctrl": ("Control", "ctrlleft", "ControlOrMeta", "⌃"),
+        "alt": ("option", "⌥"),
         "arrowup": ("up", "ArrowUp"),
         "+": ("plus",),
     }.items():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from environments.osworld.code import code_of
 from schemas import action as act
+from schemas.failure import ActionFailure
 
 SIZE = (1000, 500)
 ALLOWED = {"pyautogui", "time", "subprocess", "any", "range", "_"}
@@ -62,6 +63,13 @@ def typed(code: str) -> str:
         ),
         (act.Hotkey(key="ctrl pageup"), ["hotkey('ctrl', 'pageup')"]),
         (act.Hotkey(key="super esc"), ["hotkey('win', 'esc')"]),
+        (act.Hotkey(key="ctrl+pgdn"), ["hotkey('ctrl', 'pagedown')"]),
+        (act.Hotkey(key="printscreen"), ["hotkey('printscreen')"]),
+        (act.Hotkey(key="winleft num0"), ["hotkey('win', 'num0')"]),
+        (act.Hotkey(key="ctrl F"), ["hotkey('ctrl', 'f')"]),
+        (act.Hotkey(key="A"), ["hotkey('shift', 'a')"]),
+        (act.Hotkey(key="<"), ["hotkey('shift', ',')"]),  # asweigart/pyautogui#580: press('<') types '>'
+        (act.Press(key="A"), ["keyDown('A')"]),
         (act.Press(key="shift"), ["keyDown('shift')"]),
         (act.Release(key="shift"), ["keyUp('shift')"]),
         (act.Type(content="a 'b'\n"), ["write(\"a 'b'\", interval=0.01)", "press('enter')"]),
@@ -70,6 +78,12 @@ def typed(code: str) -> str:
 )
 def test_each_action_is_the_call_that_osworld_s_agents_make(action: act.Action, wanted: list[str]) -> None:
     assert calls(code_of(action, *SIZE)) == wanted
+
+
+@pytest.mark.parametrize("name", ["hyperdrive", "é", "ctrl hyperdrive"])
+def test_a_key_that_pyautogui_lacks_is_refused_and_not_left_out(name: str) -> None:
+    with pytest.raises(ActionFailure, match="no key"):
+        code_of(act.Hotkey(key=name), *SIZE)
 
 
 @given(st.text(max_size=60))
