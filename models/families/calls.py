@@ -11,7 +11,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 MAX_TEXT = 100_000
@@ -88,6 +88,8 @@ class Call:
     function: str
     given: tuple[Any, ...]
     named: Mapping[str, Any]
+    statement: int = 0
+    """Which statement of the program it belongs to; all calls of a `with` to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,12 @@ def parse(code: str, own: str = "") -> tuple[list[Call], str]:
         return [], f"{len(code):,} characters of code, and at most {MAX_TEXT:,} are read"
     calls: list[Call] = []
     try:
-        for call in _calls(_body(code, own), {}):
-            calls.append(call)
-            if len(calls) > MAX_CALLS:
-                return calls[:MAX_CALLS], f"more than {MAX_CALLS} calls"
+        modules: dict[str, str] = {}
+        for number, statement in enumerate(_body(code, own)):
+            for call in _calls([statement], modules):
+                calls.append(replace(call, statement=number))
+                if len(calls) > MAX_CALLS:
+                    return calls[:MAX_CALLS], f"more than {MAX_CALLS} calls"
     except NoAction as error:
         return calls, str(error)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:

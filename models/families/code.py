@@ -59,6 +59,8 @@ class Played:
 
     actions: tuple[Action, ...] = ()
     """Until the first call that is none."""
+    parts: int = 1
+    """How many of them the first statement stands for: `press` of three keys for three."""
     pointer: Point | None = None
     """Where the pointer is in the end; None where nothing tells."""
     problem: str = ""
@@ -90,7 +92,7 @@ def play(
     for call in calls:
         player.perform(call)
     player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
-    return Played(tuple(player.actions), player.pointer, player.problem, player.outside)
+    return Played(tuple(player.actions), player.parts, player.pointer, player.problem, player.outside)
 
 
 class _Player:
@@ -101,6 +103,7 @@ class _Player:
     ) -> None:
         self._fraction, self._scrolls_at, self._failed, self._own = fraction, scrolls_at, failed, own
         self.actions: list[Action] = []
+        self.parts, self._first = 1, 0
         self.pointer, self.problem, self.outside = pointer, "", False
         self._moved = False
         """Whether the pointer went where nothing was done since."""
@@ -115,6 +118,8 @@ class _Player:
         before = len(self.actions)
         try:
             self._play(call)
+            self._first = self._first if before else call.statement
+            self.parts = len(self.actions) if self.actions and call.statement == self._first else self.parts
             return
         except OutOfScreen as error:
             self._fail(call, error, outside=True)

@@ -159,6 +159,20 @@ def test_calls_are_read_in_a_text_that_is_not_python(code: str, wanted: Sequence
     assert read(code).actions == actions(*wanted)
 
 
+@pytest.mark.parametrize(
+    ("code", "parts"),
+    [
+        ("pyautogui.press(['down', 'down', 'enter'])\npyautogui.press('a')", 3),
+        ("pyautogui.write('a'); pyautogui.press('enter')", 1),
+        ("pyautogui.moveTo(500, 300)\npyautogui.click()\npyautogui.press('a', presses=2)", 1),
+        ("with pyautogui.hold('shift'):\n    pyautogui.click(500, 300)\npyautogui.press('a')", 3),
+        ("pyautogui.alert('x')", 1),
+    ],
+)
+def test_a_statement_of_several_actions_counts_them(code: str, parts: int) -> None:
+    assert read(code).parts == parts
+
+
 HEAD = "## Thought:\nI could run\npyautogui.click(x=1, y=1)\nbut no.\n\n## Action:\nClick OK.\n\n"
 
 
