@@ -274,6 +274,11 @@ def pyautogui_name(name: str) -> str:
     return name if name in PYAUTOGUI or not is_key(name) else key_named(name).pyautogui or name
 
 
+def pyautogui_names(expression: str) -> list[str]:
+    """What pyautogui calls the keys of an expression."""
+    return [pyautogui_name(name) for name in names_of(expression)]
+
+
 def usual(expression: str) -> str:
     """An expression with the name that each key has here; a name that no keyboard has stays, in lower case."""
     names = (BLANKS.get(name, name) for name in names_of(expression))

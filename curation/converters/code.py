@@ -12,7 +12,7 @@ from curation.converters.exchanged import OWN
 from models.families.calls import NoAction
 from models.families.code import FAILED, OutOfScreen, Point, ToFraction, play
 from schemas.action import Action, Hotkey, Type
-from schemas.keyboard import pyautogui_name
+from schemas.keyboard import pyautogui_name, pyautogui_names
 
 SCROLL = 5
 """Wheel clicks that a scroll is written with."""
@@ -123,7 +123,7 @@ def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
     if kind == "type":
         return _call(f"{module}write", message=of["content"])
     if kind == "hotkey":
-        keys = [pyautogui_name(key) for key in of["key"].split(" ")]
+        keys = pyautogui_names(of["key"])
         return _call(f"{module}hotkey", *keys) if len(keys) > 1 else _call(f"{module}press", keys=keys[0])
     if kind in ("press", "release"):
         return _call(module + ("keyDown" if kind == "press" else "keyUp"), key=pyautogui_name(of["key"]))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from schemas import action as act
+from schemas.keyboard import names_of
 
 LARGEST = 16_384
 """Pixels of a side that a screen may have."""
@@ -132,7 +133,7 @@ def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
     if "direction" in values:
         values["across"], values["down"] = _AWAY[values["direction"]]
     if "key" in values:
-        values["keys"] = values["key"].split()
+        values["keys"] = names_of(values["key"])
     return values
 
 

@@ -275,8 +275,8 @@ class _Player:
             raise NoAction(f"no action of ours is {name} while a mouse button is held")
         self.pointer = self._point(given) or self.pointer
         self._moved = False
-        amount = given.get("clicks")
-        if not int(amount or 0):
+        amount = given.get("clicks") or 0
+        if not int(amount):
             raise NoAction(f"a scroll by {amount!r}")
         at = self.pointer or self._scrolls_at
         if at is None:

@@ -20,7 +20,7 @@ from models.thoughts import templated_thought
 from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.keyboard import pyautogui_name
+from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
 
 CLICKS = 5
@@ -148,7 +148,7 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
     if action.type == "type":
         return [f"pyautogui.write(message={action.content!r})"]
     if action.type == "hotkey":
-        keys = [pyautogui_name(key) for key in action.key.split(" ")]
+        keys = pyautogui_names(action.key)
         return [f"pyautogui.hotkey({keys!r})" if len(keys) > 1 else f"pyautogui.press({keys[0]!r})"]
     if isinstance(action, Press | Release):
         return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({pyautogui_name(action.key)!r})"]

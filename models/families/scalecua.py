@@ -42,7 +42,7 @@ from schemas.action import (
 )
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.keyboard import pyautogui_name
+from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
 
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
@@ -180,7 +180,7 @@ def _desktop(action: Action, at: At) -> str | None:
         x, y = at(action.x, action.y)
         return f"scroll(clicks={CLICKS if action.direction == 'up' else -CLICKS}, x={x}, y={y})"
     if isinstance(action, Hotkey):
-        keys = [pyautogui_name(key) for key in action.key.split(" ")]
+        keys = pyautogui_names(action.key)
         return f"hotkey({', '.join(map(repr, keys))})" if len(keys) > 1 else f"press(keys={keys[0]!r})"
     if isinstance(action, Press | Release):
         return f"key{'Down' if isinstance(action, Press) else 'Up'}(key={pyautogui_name(action.key)!r})"

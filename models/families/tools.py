@@ -33,7 +33,7 @@ from schemas.action import (
     Wait,
     action_of,
 )
-from schemas.keyboard import names_of, pyautogui_name, together
+from schemas.keyboard import names_of, pyautogui_names, together
 from schemas.problem import named_problem
 
 PIXELS = 5
@@ -216,7 +216,7 @@ def _computer(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
         pixels = PIXELS if action.direction in ("up", "right") else -PIXELS
         return [{"action": name, "coordinate": _units(action.x, action.y, sides), "pixels": pixels}]
     if isinstance(action, Hotkey):
-        return [{"action": "key", "keys": [pyautogui_name(key) for key in action.key.split(" ")]}]
+        return [{"action": "key", "keys": pyautogui_names(action.key)}]
     return _either(action)
 
 
