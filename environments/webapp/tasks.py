@@ -93,9 +93,18 @@ class Instance:
         return [edited(drawn, edits) for edits in self.task.near]
 
 
-def read_tasks(path: Path) -> TaskFile:
-    """The tasks of a file; raises UsageError, which names the file and the place in it."""
-    return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+def read_tasks(path: Path, key: str = "") -> TaskFile:
+    """The tasks of a file; raises UsageError, which names the file and the place in it.
+
+    Args:
+        path: where it is.
+        key: the config key that names it, for the error.
+    """
+    try:
+        return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    except OSError as error:
+        named = f"`{key}`: " if key else ""
+        raise UsageError(f"{named}{path} cannot be read: {error.strerror}.", "Correct the path.") from error
 
 
 def entry_of(file: TaskFile, name: str) -> TaskEntry:
@@ -151,10 +160,6 @@ def _read(path: Path, changed_at: int) -> TaskFile:
         ) from error
     except ValidationError as error:
         raise UsageError(f"{path}: {named_problem(error)}.", "docs/webapps.md has an example.") from error
-    except OSError as error:
-        raise UsageError(
-            f"{path} of `environments.NAME.tasks` cannot be read: {error.strerror}.", "Correct the path."
-        ) from error
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"{path}: {error}.", "docs/webapps.md has an example.") from error
     return file
