@@ -60,7 +60,7 @@ class TaskFiles:
         return f"{len(self.known)} tasks" + (f"; {len(self.open)} are open: {reasons}" if self.open else "")
 
 
-def read_tasks(folder: Path, key: str) -> TaskFiles:
+def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFiles:
     """The tasks of all files below a folder.
 
     Args:
