@@ -421,3 +421,34 @@ def test_a_reward_of_false_leaves_the_task_open_and_one_of_true_is_a_success(tmp
         return before.done, after.done, after.reward
 
     assert in_sandbox(environment, 1, press) == BOOLEANS[reward]
+
+
+SORTED = """<body style="margin: 0"><style>li { height: 30px; width: 120px } ul { margin: 0 }</style>
+<ul id="list"><li>a<li>b<li>c<li>d</ul><script>
+let moved = null;
+for (const item of list.children) item.draggable = true;
+list.addEventListener("dragstart", (event) => { const item = event.target; setTimeout(() => { moved = item; }, 0); });
+list.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  const over = event.target.closest("li");
+  if (moved && over && over !== moved) requestAnimationFrame(() => over.after(moved));
+});
+window.task = { start: () => "Sort.", reward: () => list.textContent.replace(/\\s/g, "") === "bcda" };
+</script>"""
+
+
+def test_a_list_that_sets_timers_while_it_is_sorted_is_sorted_and_the_drag_takes_a_quarter_of_a_second(
+    tmp_path: Path,
+) -> None:
+    """As SortableJS 1.15.6 (`_nextTick` in `_onDragStart`) and html5sortable 0.14.0 do."""
+    environment = pages(tmp_path, (160, 210), sorted=SORTED)
+
+    async def sort(sandbox: Sandbox) -> tuple[float, Outcome]:
+        assert isinstance(sandbox, HtmlSandbox)
+        clock = "world.performance.now()"
+        before = await sandbox._page.evaluate(clock)  # pyright: ignore[reportPrivateUsage]
+        await sandbox.perform(Drag(x=0.4, y=15 / 210, to_x=0.4, to_y=110 / 210))
+        after = await sandbox._page.evaluate(clock)  # pyright: ignore[reportPrivateUsage]
+        return after - before, await sandbox.verify(InPageReward())
+
+    assert in_sandbox(environment, 1, sort) == (250, Outcome(True, 1.0))
