@@ -152,4 +152,5 @@ def test_a_problem_that_several_checks_have_is_shown_once_and_names_the_environm
     failed = [check for check in checks if not check.ok]
     problem = f"`environments.mine.tasks`: {tmp_path}/gone.toml cannot be read: No such file or directory."
     assert [check.detail for check in failed if problem in check.detail] == [problem]
-    assert {check.detail for check in failed[1:]} == {"not examined, because of tasks"} and len(failed) > 2
+    others = {check.name for check in failed if check.detail == "not examined, because of tasks"}
+    assert others >= {"explorer", "judge", "mine: web applications"}
