@@ -267,7 +267,7 @@ def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
 def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: Place, pool: str, kind: str) -> str:
     flow = import_object(one["entrypoint"])
     there, variables = _there(client, one["name"]), dict(one["work_pool"]["job_variables"])
-    variables["command"] = f"{sys.executable if kind == 'process' else 'python'} -m apps.deployed"
+    variables["command"] = f"{sys.executable if kind == 'process' else 'python'} -P -m apps.deployed"
     if kind == "process":
         variables["working_dir"] = str(place.folder)
     schedules = there.schedules if there else [_written(schedule) for schedule in one["schedules"]]
