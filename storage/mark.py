@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION, utc_now
-from storage.objects import ObjectStore
+from storage.objects import ObjectStore, no_conditional_writes
 
 NAME = "flywheel.json"
 
@@ -72,10 +72,7 @@ def make_mark(store: ObjectStore, uri: str) -> Mark:
     mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
     data = mark.model_dump_json(indent=2).encode()
     if store.put_or_get(NAME, data) == data and store.put_once(NAME, data + b"\n"):
-        problem = f"The server of {uri} ignores conditional writes (`If-None-Match: *`): it wrote {NAME} twice."
-        raise LakeError(
-            problem, "Use a server that honours them (docs/run.md): without, two runs lose each other's rows."
-        )
+        raise no_conditional_writes(uri)
     found = read_mark(store, uri)
     if found is None:
         raise LakeError(f"{uri}/{NAME} was written and cannot be read.", "Check the storage at `lake.uri`.")

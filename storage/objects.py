@@ -22,8 +22,10 @@ from storage.explained import explained
 from storage.patience import Patience, T
 
 CHUNK = 16 << 20
-_REFUSED = 412
-"""The HTTP status of a conditional write to a name that exists."""
+_REFUSED = (304, 412)
+"""HTTP statuses of a conditional write to a name that exists; MinIO before May 2024 answers 304."""
+_UNKNOWN = 501
+"""The HTTP status of a server that has no conditional writes."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -329,7 +331,10 @@ class RemoteStore(ObjectStore):
         try:
             self._files.pipe_file(self._at(name), data, mode="create")
         except OSError as error:
-            if not _is_refusal(error):
+            status = _status(error)
+            if status == _UNKNOWN:
+                raise no_conditional_writes(self.place) from error
+            if status not in _REFUSED:
                 raise
             try:
                 return self._files.cat_file(self._at(name)) == data  # ours, where the answer to a try was lost
@@ -388,11 +393,18 @@ class RemoteStore(ObjectStore):
         return f"{self._root}/{inside(name)}".rstrip("/")
 
 
-def _is_refusal(error: OSError) -> bool:
-    """Whether a conditional write found the name taken: by the status, since servers word it differently or not at
-    all."""
+def no_conditional_writes(place: str) -> LakeError:
+    """The error of a place whose server cannot keep two writers of one name apart."""
+    problem = f"The server of {place} has no conditional writes (`If-None-Match: *`)."
+    return LakeError(problem, "Use one that has them (docs/run.md): without, two runs lose each other's rows.")
+
+
+def _status(error: OSError) -> int | None:
+    """The HTTP status of a refused conditional write: servers word it differently, or not at all."""
+    if isinstance(error, FileExistsError):
+        return _REFUSED[-1]
     response: Any = getattr(error.__cause__, "response", None) or {}
-    return isinstance(error, FileExistsError) or response.get("ResponseMetadata", {}).get("HTTPStatusCode") == _REFUSED
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
 def _files_at(place: str) -> Any:

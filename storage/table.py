@@ -181,11 +181,16 @@ class StoredTable:
         return self._where_it_lies(handle)
 
     def files(self, handle: DeltaTable) -> list[str] | None:
-        """Where the Parquet files of a handle's version lie on this machine; None if they do not."""
+        """List the paths of a version's Parquet files on this machine; None where DuckDB cannot read them there.
+
+        A folder above the table whose name is KEY=VALUE becomes a column of that name, which hides the file's own.
+        """
+        folder = self._uri if self._cache is None else str(self._cache.folder / self.contract.name)
+        if "=" in folder or "://" in folder:
+            return None
         if self._cache is None:
-            return files_of(handle) if self._place.local else None
-        folder = self._cache.folder / self.contract.name
-        return [str(folder / name) for name in sizes_of(handle)] if self._held(handle) else None
+            return files_of(handle)
+        return [f"{folder}/{name}" for name in sizes_of(handle)] if self._held(handle) else None
 
     def _held(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:
         assert self._cache is not None

@@ -157,6 +157,7 @@ WORDED = {
     "Ceph, without a message": refusal(412, "PreconditionFailed"),
     "another wording": refusal(412, "PreconditionFailed", Message="Precondition failed"),
     "a status for a code": refusal(412, "412"),
+    "MinIO before May 2024 (minio/minio#19442)": refusal(304, "NotModified"),
 }  # fmt: skip
 
 
@@ -185,6 +186,18 @@ def test_an_error_that_is_no_refusal_passes() -> None:
     files.pipe_file = fail  # type: ignore[method-assign]
     with pytest.raises(OSError, match="no such luck"):
         RemoteStore("memory://failing", files).put_once("x", b"1")
+
+
+def test_a_server_without_conditional_writes_is_named() -> None:
+    files = MemoryFileSystem(skip_instance_cache=True)
+    message = "A header you provided implies functionality that is not implemented."
+
+    def fail(path: str, data: bytes, mode: str) -> None:
+        raise refusal(501, "NotImplemented", Message=message)
+
+    files.pipe_file = fail  # type: ignore[method-assign]
+    with pytest.raises(LakeError, match=r"no conditional writes.*docs/run\.md"):
+        RemoteStore("memory://without", files).put_once("x", b"1")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +238,7 @@ def test_a_server_that_ignores_conditional_writes_gets_no_lake() -> None:
         def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **more: Any) -> None:
             super().pipe_file(path, value, "overwrite", **more)
 
-    with pytest.raises(LakeError, match=r"ignores conditional writes \(`If-None-Match: \*`\)"):
+    with pytest.raises(LakeError, match=r"has no conditional writes \(`If-None-Match: \*`\)"):
         make_mark(RemoteStore("memory://ignoring", Ignoring()), "s3://bucket/lake")
     honouring = MemoryFileSystem(skip_instance_cache=True)
     honouring.store = {}
