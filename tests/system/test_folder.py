@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from schemas.children import SAFE_PATH, ours, theirs
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
+from tasks.running.cluster import _path_hook, without_folder
 from tests.prefect_home import prefect_home
 from tests.shadowed import shadow
 from tests.system.parts.trainings import on, trained
@@ -102,3 +104,33 @@ def test_a_user_s_command_gets_back_the_path_that_it_would_have_had() -> None:
     assert theirs(ours({"A": "1"})) == {"A": "1"}
     assert theirs(ours(ours({SAFE_PATH: ""}))) == {}, "Python takes an empty one for none"
     assert theirs(ours({SAFE_PATH: "1"})) == {SAFE_PATH: "1"}, "the user's own stays"
+
+
+@pytest.mark.parametrize("without", [True, False])
+def test_a_worker_of_ray_imports_nothing_from_the_folder_that_ray_puts_first(without: bool, folder: Path) -> None:
+    """ray 2.60.0 does so in `ray._private.worker.connect`, also where the driver has PYTHONSAFEPATH."""
+    hook = cloudpickle.dumps(without_folder(str(folder)))
+    code = f"""
+import importlib, pickle, sys
+hook = pickle.loads({hook!r})
+if {without}:
+    hook()
+sys.path.insert(0, {str(folder)!r})
+importlib.invalidate_caches()
+import schemas.failure, yaml
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == without, done.stderr
+    assert without or "is the user's own" in done.stderr
+
+
+def test_the_code_s_own_folder_stays_on_the_path_of_ray_s_workers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _path_hook("") and not _path_hook("ray://head:10001")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    assert not _path_hook("")
+    monkeypatch.delenv("PYTHONPATH")
+    assert _path_hook("10.0.0.1:6379")
+    monkeypatch.chdir(ROOT)
+    assert not _path_hook("")
