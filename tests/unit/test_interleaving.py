@@ -22,6 +22,7 @@ from tasks.shared import claims, holding, masters
 from tests.unit.interleaving import Turns, every_order
 
 SWITCHES = 3
+TAKEN = claims.Claim.this(recipe="another").model_dump_json().encode()
 
 
 def lake_of(store: ObjectStore) -> Any:
@@ -165,6 +166,14 @@ def test_a_name_of_a_policy_is_claimed_once() -> None:
 
     for found, left in every_order(lambda _: [process(0), process(1)], SWITCHES):
         assert sorted(found) == ["retrained-0000", "retrained-0001"] and len(left) == 2
+
+    def sweep(store: RemoteStore) -> None:
+        store.delete(f"{claims.FOLDER}/retrained-0000/0000.json")
+
+    for (name, _), _ in every_order(
+        lambda _: [process(0), sweep], 12, {f"{claims.FOLDER}/retrained-0000/0000.json": TAKEN}
+    ):
+        assert name in ("retrained-0000", "retrained-0001")
 
 
 def checkpoint(step: int) -> tuple[str, bytes]:
