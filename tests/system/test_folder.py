@@ -134,3 +134,19 @@ def test_the_code_s_own_folder_stays_on_the_path_of_ray_s_workers(
     assert _path_hook("10.0.0.1:6379")
     monkeypatch.chdir(ROOT)
     assert not _path_hook("")
+
+
+def test_the_flows_are_imported_before_prefect_puts_the_folder_first(folder: Path) -> None:
+    """prefect 3.9.1 does so in `prefect.utilities.importtools.load_module`, also where PYTHONSAFEPATH is set."""
+    code = """
+from prefect.utilities.importtools import import_object
+from apps.schedule.deployments import described, flow_at
+if {ahead}:
+    flows = [flow_at(one["entrypoint"]) for one in described()]
+print(*(import_object(one["entrypoint"]).name for one in described()))
+"""
+    for ahead in (True, False):
+        words = [sys.executable, "-P", "-c", code.replace("{ahead}", str(ahead))]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == ahead, done.stderr
+        assert "flywheel" in done.stdout.split() if ahead else "is the user's own" in done.stderr
