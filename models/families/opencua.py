@@ -5,18 +5,19 @@ what the code does; a recorded step has none, so what is trained on says it in a
 """
 
 import re
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
 from models.families.reading import Reading, Sides
 from models.families.screen import Size
 from models.families.template import template
+from models.families.thinking import drafted
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import OPPOSITE, Action, CallUser, Drag, Finished, Press, Release, Wait, action_of, point_of
@@ -32,6 +33,9 @@ _LINE_END = re.compile(r"^[ \t]*(WAIT|DONE|FAIL)[ \t]*$", re.MULTILINE)
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
 _NUMBER = re.compile(r"(?:(\w+)\s*=\s*)?(-?\d+(?:\.\d+)?)")
 _SECTION = re.compile(r"^[ \t]*#{0,3}[ \t]*(Observation|Thought|Action|Code):?[ \t]*$", re.MULTILINE)
+_CODE = re.compile(r"^[ \t]*#{1,3}[ \t]*Code\b[:：]?", re.MULTILINE)
+"""What the code stands under; code in the sections before it is a draft."""
+_DRAFT = re.compile(rf"\b(?:pyautogui|computer)\.|{_LINE_END.pattern}|{_CODE.pattern}", re.MULTILINE)
 _SIMPLE = {"click": "click", "doubleClick": "left_double", "tripleClick": "left_double", "triple_click": "left_double"}
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 _KEYS = {"press", "hotkey", "keyDown", "keyUp"}
@@ -86,13 +90,18 @@ class OpenCuaFamily(ModelFamily):
         """
         return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with the thought and the actions of its code; never raises for what a model may write."""
-        return with_reading(completion, read_code(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the actions of the code."""
+        code = deque(_CODE.finditer(answer), maxlen=1)
+        if not code:
+            return read_code(answer, self.sides(screen))
+        found = read_code(answer[code[0].end() :], self.sides(screen))
+        return replace(found, thought=_thought(answer[: code[0].start()]) or found.thought)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply of its level."""
-        head = f"## Thought:\n{thought}\n\n" if thought and self.thinks else ""
+        head, thought = drafted(thought if self.thinks else "", _DRAFT)
+        head += f"## Thought:\n{thought}\n\n" if thought else ""
         code = f"```python\n{self.write(action, screen)}\n```"
         return f"{head}## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
 

@@ -10,8 +10,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_lines
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -48,7 +46,6 @@ PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phon
 _LINE = re.compile(r"^[ \t]*(\w+)\((.*)$", re.MULTILINE)
 _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
 _OPERATION = re.compile(r"<operation>(.*?)(?:</operation>|\Z)", re.DOTALL)
-_THINKS = re.compile(r"</?think>")
 _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
@@ -99,9 +96,9 @@ class ScaleCuaFamily(ModelFamily):
             return called
         return f"<operation>\n{templated_thought(action) or code}\n</operation>\n{called}"
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with the thought and the actions of its calls; never raises for what a model may write."""
-        return with_reading(completion, read_tagged(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the actions of the calls."""
+        return read_tagged(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the template asks for it."""
@@ -149,14 +146,14 @@ def read_tagged(text: str, sides: Sides) -> Reading:
     """
     blocks = list(_ACTION.finditer(text))
     if not blocks:
-        return Reading(_THINKS.sub("", text).strip(), "", error=f"no <action> in {text[-80:]!r}")
+        return Reading(text.strip(), "", error=f"no <action> in {text[-80:]!r}")
     operation = _OPERATION.search(text, 0, blocks[0].start())
     begin = operation.start() if operation else blocks[0].start()
     calls = [(line[1], _arguments(line[2])) for block in blocks for line in _LINE.finditer(block[1])]
     actions, problem = read_lines(calls, sides)
     shown = text[begin : blocks[-1].end()].strip()
     error = None if actions else problem or f"no call in {blocks[0][0][:80]!r}"
-    return Reading(_THINKS.sub("", text[:begin]).strip(), shown, actions, error)
+    return Reading(text[:begin], shown, actions, error, tagged=True)
 
 
 def _arguments(rest: str) -> str:
