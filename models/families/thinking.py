@@ -2,13 +2,15 @@
 
 Everything up to the last end of thinking is thinking, whether its beginning stands in the reply or in the prompt (a
 template that opens it), and a reply that begins to think and never ends is nothing but thinking. So no draft of an
-action is performed, and none of it is lost from the thought.
+action is performed, and none of it is lost from the thought. Where the only end of thinking is part of a text that the
+reply's action types, nothing was thought.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 
 from models.families.reading import Reading
 
@@ -50,6 +52,8 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
     """
     thinking, answer = split_thinking(text)
     found = read(answer)
+    if not found.actions and len(answer) < len(text) and (typed := _typed(text, len(text) - len(answer), read)):
+        (thinking, answer), found = ("", text), typed
     begun = _BEGIN.search(answer)
     if begun and (not found.actions or begun.start() < answer.rfind(found.text)):
         return Reading(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
@@ -59,6 +63,17 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
         return replace(found, thought=(thinking + found.thought).strip())
     held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
     return replace(found, thought=found.thought or (thinking.strip() if held else ""))
+
+
+def _typed(text: str, end: int, read: Callable[[str], Reading]) -> Reading | None:
+    """The reading of a reply whose only end of thinking, up to `end`, is part of what its action types or writes."""
+    found = read(text)
+    tags = [tag[0] for tag in islice(_END.finditer(text), 2)]
+    begin = text.rfind(found.text)
+    if len(tags) != 1 or not found.actions or not begin < end < begin + len(found.text):
+        return None
+    action = found.actions[min(found.parts, len(found.actions)) - 1]
+    return found if any(tags[0] in str(value) for value in action.model_dump().values()) else None
 
 
 def drafted(thought: str, draft: re.Pattern[str]) -> tuple[str, str]:

@@ -123,6 +123,15 @@ def test_a_text_that_mentions_a_beginning_of_thinking_is_typed() -> None:
         assert read.action == typed
 
 
+@pytest.mark.parametrize("name", ["qwen3-vl", "ui-tars-1.5", "ui-tars-2", "thousandths", "opencua", "scalecua"])
+def test_an_end_of_thinking_that_is_typed_is_typed(name: str) -> None:
+    typed, family = act.Type(content="a </think> b"), made(name)
+    assert family.read(Completion(family.reply("", typed, SCREEN)), SCREEN).action == typed
+    begun = f"<think>{family.write(typed, SCREEN)}"
+    assert family.read(Completion(begun), SCREEN).action is None
+    assert near(family.read(Completion(f"{begun}</think>{family.reply('', MEANT, SCREEN)}"), SCREEN).action, MEANT)
+
+
 BOX = "click(start_box='(500,300)')"
 
 
