@@ -114,13 +114,9 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
         sides: how many units of its coordinates the screen is wide and high.
         pointing: whether two numbers alone are a click, as templates for grounding ask for them.
     """
-    if "<function" in text and (found := _TAG.search(text)) and found["call"]:
-        near = max(0, found.start() - _BEFORE)
-        opened = _OPENED.search(text[near : found.start()])
-        begin = near + opened.start() if opened else found.start()
-        thought = _SEED.sub("", text[:begin])
-        read = _read(thought, text[begin:].strip(), list(_tagged(text, found.start())), sides)
-        return replace(read, tagged=True)
+    tagged = _read_tagged(text, sides) if "<function" in text else None
+    if tagged is not None and (tagged.actions or not _LABEL.search(text)):
+        return tagged
     thought, block = _parts(text)
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
@@ -132,6 +128,18 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
     if calls and calls[0].end:
         shown = block[: calls[0].end].strip()
     return _read(thought, shown, calls, sides)
+
+
+def _read_tagged(text: str, sides: Sides) -> Reading | None:
+    """The reading of UI-TARS-2's XML; None where no call begins."""
+    found = _TAG.search(text)
+    if found is None or not found["call"]:
+        return None
+    near = max(0, found.start() - _BEFORE)
+    opened = _OPENED.search(text[near : found.start()])
+    begin = near + opened.start() if opened else found.start()
+    read = _read(_SEED.sub("", text[:begin]), text[begin:].strip(), list(_tagged(text, found.start())), sides)
+    return replace(read, tagged=True)
 
 
 @dataclass(frozen=True, slots=True)

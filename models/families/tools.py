@@ -5,15 +5,18 @@ its end; a scroll is of a fixed number of pixels, positive up; three clicks are 
 makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content.
 """
 
+import ast
 import json
 import math
 import re
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.reading import CLEARS, ENTERS, Arguments, Reading, Sides, is_true, typing
+from models.families.reading import CLEARS, ENTERS, Arguments, Reading, Sides, is_true, place_of, typing
 from schemas.action import (
     Action,
     CallUser,
@@ -51,6 +54,7 @@ _POINTED = {
 }
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
+_ACTION = re.compile(r"\bAction[:：]")
 _DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 DRAFT = re.compile(f"{OPEN}|{_UNTAGGED.pattern}")
@@ -69,7 +73,8 @@ def read_calls(text: str, sides: Sides) -> Reading:
     tagged = _CALL.search(text)
     begin = tagged.start() if tagged else text.find(OPEN)
     if begin < 0:
-        found = _UNTAGGED.search(text)
+        labels = deque(_ACTION.finditer(text), maxlen=1)  # JSON before the label is a draft
+        found = (labels and _UNTAGGED.search(text, labels[0].end())) or _UNTAGGED.search(text)
         begin = found.start() if found else text.find("{")
     if begin < 0:
         return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
@@ -100,7 +105,7 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         start = piece.find("{")
         if start < 0:
             raise ValueError("a tool call without JSON")
-        call, _ = _DECODER.raw_decode(piece, start)
+        call = _decoded(piece[start:])
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
@@ -110,6 +115,20 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
         yield cast(dict[str, Any], arguments)
+
+
+def _decoded(text: str) -> Any:
+    """The JSON that a text begins with, or the Python literal, which Fara's and GUI-Owl's own clients read too; raises
+    ValueError for neither."""
+    try:
+        return _DECODER.raw_decode(text)[0]
+    except ValueError as error:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                return ast.literal_eval(text.partition(CLOSE)[0].strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise error from None
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:
@@ -179,7 +198,9 @@ def _there(place: Place | None, name: str) -> Place:
 
 
 def _place(given: Any, sides: Sides) -> Place:
-    """A place in [0, 1]."""
+    """A place in [0, 1]; one that is written as a text is read too."""
+    if isinstance(given, str):
+        return place_of(given, sides)
     numbers = cast(list[Any], given) if isinstance(given, list) else []
     if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
         raise ValueError(f"{str(given)[:60]} is no coordinate")

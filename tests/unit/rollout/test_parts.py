@@ -68,7 +68,8 @@ def test_group_methods_train_on_replies_and_not_on_the_parts_of_their_calls() ->
     rows = [
         GroupStep(
             trajectory_id="t", task_id="k", seed=1, instruction="Do it.", step=number, screenshot=str(number),
-            thought="", action=action, group_id="g", attempt=0, success=True, sampling='{"temperature": 1.0}', reward=1.0,
+            thought="", action=action, group_id="g",
+            attempt=0, success=True, sampling='{"temperature": 1.0}', reward=1.0,
             raw_text=text, token_ids=tokens, logprobs=logprobs, policy_version="p",
         )
         for number, (text, action, tokens, logprobs) in enumerate(steps)

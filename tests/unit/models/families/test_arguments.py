@@ -99,3 +99,42 @@ def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
 
 def test_an_argument_that_an_action_needs_is_no_number_where_it_is_a_text() -> None:
     assert made("doubao").read(Completion("Action: type(content=3)"), SCREEN).action is None
+
+
+RIGHT = act.Click(x=0.5, y=0.3)
+
+
+@pytest.mark.parametrize(
+    ("family", "reply"),
+    [
+        # bytebot-ai/bytebot #153: a coordinate that is a text
+        ("qwen3-vl", called(action="left_click", coordinate="[500, 300]")),
+        # QwenLM/Qwen3-VL #732: a conclusion behind the call
+        (
+            "qwen3-vl",
+            f"<thinking>a</thinking>\n{called(action='left_click', coordinate=[500, 300])}\n<conclusion>b</conclusion>",
+        ),
+        # microsoft/fara fara_agent.py @360e87f: a Python literal in place of JSON
+        (
+            "qwen3-vl",
+            "a\n<tool_call>\n{'name': 'computer_use', 'arguments': {'action': 'click', 'coordinate': [500, 300]}}\n"
+            "</tool_call>",
+        ),
+        # langgenius/dify-official-plugins #3861: JSON in a thought before the one of the action
+        (
+            "qwen3-vl",
+            'Thought: as {"name": "q", "arguments": {"action": "left_click", "coordinate": [1, 1]}}\n'
+            'Action: {"name": "c", "arguments": {"action": "left_click", "coordinate": [500, 300]}}',
+        ),
+        # web-infra-dev/midscene #843
+        ("doubao", "1. x\n\nAction：click(start_box='<bbox>500 300 500 300</bbox>')"),
+        # bytedance/UI-TARS-desktop #28
+        ("doubao", "Thought: a\n\nAction: click(start_box='[490, 290, 510, 310]')"),
+        # ByteDance-Seed/Seed-1.8 #4: parameters without their end
+        ("ui-tars-2", "<function=click><parameter=point><point>500 300</point></function>"),
+        ("ui-tars-2", "<function=other></function>\nAction: click(point='<point>500 300</point>')"),
+    ],
+)
+def test_replies_of_public_reports_are_read(family: str, reply: str) -> None:
+    read = made(family).read(Completion(reply), SCREEN)
+    assert read.action == RIGHT and not read.further, read.error

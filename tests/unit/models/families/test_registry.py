@@ -1,6 +1,7 @@
 """Which family a checkpoint is of where none is named, and what its image processor makes of a screen."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,7 @@ def test_a_checkpoint_that_goes_by_its_own_name_or_none_is_of_its_architectures_
 ) -> None:
     base = checkpoint(tmp_path / called, kind)
     (base / "README.md").write_text(f"---\nbase_model: own/base\n---\n# {called}\n")
-    expected = family if "step" not in called else None
-    if expected is None:
+    if "step" in called:
         (base / "README.md").unlink()
     assert name_of(PolicyConfig(base=str(base))) == family
 
@@ -85,10 +85,10 @@ def test_an_image_processor_of_a_name_that_no_release_has_is_read_as_the_archite
 
 def test_a_processor_that_pads_is_shown_a_screen_that_it_need_not_pad() -> None:
     """transformers 5.23.0, `Glm5NextImageProcessorPil`, run beside on screens of every size."""
-    from transformers.models.glm5_next.image_processing_pil_glm5_next import Glm5NextImageProcessorPil
-
-    stock: Any = Glm5NextImageProcessorPil(min_image_tokens=16, max_image_tokens=400)
+    stock_of: Any = import_module("transformers.models.glm5_next.image_processing_pil_glm5_next")
+    stock = stock_of.Glm5NextImageProcessorPil(min_image_tokens=16, max_image_tokens=400)
     limits = limits_of(stock)
+    assert limits is not None
     assert limits == ImageLimits(28, 16 * 28 * 28, 400 * 28 * 28, pads=True)
     for screen in ((160, 210), (640, 480), (390, 844), (1280, 720), (37, 900), (28, 28)):
         shown = limits.resized(screen)
