@@ -100,7 +100,8 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
     read = family.read(Completion(storable(reply)), screen)
     actions = [] if read.action is None else [read.action, *read.further]
     listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
-    return {"thought": read.thought, "actions": listed, "unused": list(read.unused), "error": read.error}
+    unused = {"unused": list(read.unused)} if read.unused else {}
+    return {"thought": read.thought, "actions": listed, **unused, "error": read.error}
 
 
 def replies_of(file: Path) -> Iterator[str]:
@@ -152,5 +153,5 @@ def _shown(found: dict[str, Any]) -> str:
         for one in found["actions"]
     )
     thought = f"{found['thought']} -> " if found["thought"] else ""
-    unused = f" (unused: {', '.join(found['unused'])})" if found["unused"] else ""
+    unused = f" (unused: {', '.join(found['unused'])})" if "unused" in found else ""
     return thought + (actions or f"no action: {found['error']}") + unused
