@@ -66,16 +66,15 @@ def _image_processor(directory: Path) -> Any:
 
 def _names_image_processor(directory: Path) -> bool:
     """Whether transformers has the image processor that the directory names, or it names none."""
-    import transformers
-
     found = ""
     for name in ("preprocessor_config.json", "processor_config.json"):
         path = directory / name
         fields = json.loads(path.read_text()) if path.is_file() else {}
         fields = fields.get("image_processor") or fields
         found = found or str(fields.get("image_processor_type") or "")
-    stem = found.removesuffix("Fast")
-    return not found or any(hasattr(transformers, stem + end) for end in ("", "Fast", "Pil"))
+    kinds: Any = importlib.import_module("transformers.models.auto.image_processing_auto").IMAGE_PROCESSOR_MAPPING_NAMES
+    known = {str(one) for names in kinds.values() for one in names.values()}
+    return not found or any(found.removesuffix("Fast") + end in known for end in ("", "Fast", "Pil"))
 
 
 def _require_fitting_torchvision() -> None:

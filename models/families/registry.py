@@ -9,7 +9,7 @@ from models.families.family import ModelFamily
 from models.families.processor import read_limits
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.registry import Registry
 
 _HERE = "models.families"
@@ -89,7 +89,13 @@ def reply_limit(config: PolicyConfig) -> int:
 def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
     """The name or dotted path of the family that `family_of` makes; raises as that does."""
     small = directory is None and config.base == "tiny"
-    name = "tiny" if small else _by_architecture(directory or Path(config.base), config.family == "auto")
+    name = (
+        "tiny"
+        if small
+        else _by_architecture(
+            directory or Path(config.base), config.family == "auto", CheckpointError if directory else UsageError
+        )
+    )
     if name == "tiny" and config.family not in ("auto", "tiny"):
         raise UsageError(f"`policy.family` is {config.family}, and the small policy has its own.", "Set it to auto.")
     if name != "tiny" and config.family == "tiny":
@@ -99,8 +105,8 @@ def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
     return name if config.family == "auto" else config.family
 
 
-def _by_architecture(directory: Path, auto: bool) -> str:
-    """The family by the checkpoint's own files; raises UsageError under auto where they do not decide."""
+def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) -> str:
+    """The family by the checkpoint's own files; raises `wrong` under auto where they do not decide."""
     architecture = read_config(directory)
     if is_tiny(architecture):
         return "tiny"
@@ -110,7 +116,7 @@ def _by_architecture(directory: Path, auto: bool) -> str:
     if kind in PLAIN and not _is_taught(directory):
         return PLAIN[kind]
     if kind not in BY_MODEL_TYPE:
-        raise UsageError(
+        raise wrong(
             f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): nothing says how "
             "it writes actions and what its coordinates count.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
@@ -118,7 +124,7 @@ def _by_architecture(directory: Path, auto: bool) -> str:
     family = BY_MODEL_TYPE[kind]
     owner = _OWNERS[family]
     if other := next((name for name in _called(directory, architecture) if owner not in name.lower()), ""):
-        raise UsageError(
+        raise wrong(
             f"`policy.family` is auto, and {directory} calls itself {other!r}: a model_type of {kind} alone does not "
             f"say that it writes actions as {family} does.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
