@@ -47,8 +47,11 @@ def main() -> None:
 
         from apps.away import until_away
         from apps.calling import heed_our_own
+        from apps.schedule.deployments import described, flow_at
 
         heed_our_own()
+        for one in described():  # before Prefect does, which puts the current folder first on the path
+            flow_at(one["entrypoint"])
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
             logging.getLogger(name).addFilter(InALine())
         with until_away(PREFECT_API_URL.value() or ""):

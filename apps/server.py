@@ -19,6 +19,7 @@ from prefect.context import refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
 from environments import watchdog
+from schemas.children import ours
 from schemas.failure import FlywheelError
 from tasks.running.answering import answers, is_there
 from tasks.running.console import err
@@ -53,7 +54,7 @@ class TemporaryServer:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, *served, "--log-level", "error"],
-                env={**os.environ, **QUIET, "PREFECT_API_URL": self.url},
+                env={**ours(), **QUIET, "PREFECT_API_URL": self.url},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

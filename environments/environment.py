@@ -13,6 +13,7 @@ from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.sections import EnvironmentConfig
 from schemas.tables.task import GuiTask, Split, TaskEntry
+from schemas.walk import Layout
 from schemas.world import World
 
 Options = TypeVar("Options", bound=EnvironmentConfig)
@@ -76,6 +77,11 @@ class Environment(ABC, Generic[Options]):
     @property
     def world(self) -> World | None:
         """What new tasks can be made of; None where its sandboxes cannot be set to a state."""
+        return None
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout of its linked pages, where `world` has a site: what made tasks cost is measured on it."""
         return None
 
     def probes(self) -> Sequence[Probe]:

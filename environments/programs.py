@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from environments import watchdog
+from schemas.children import theirs
 from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20
@@ -26,7 +27,7 @@ def asked(command: Sequence[str], limit_s: float) -> str:
     """
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        start_new_session=True,
+        start_new_session=True, env=theirs(),
     ) as process:  # fmt: skip
         try:
             output, error = process.communicate(timeout=limit_s)
@@ -62,7 +63,7 @@ def run(
     name = " ".join([Path(command[0]).name, *command[1:2]])
     process = subprocess.Popen(
         tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True, env=None if variables is None else dict(variables),
+        errors="replace", start_new_session=True, env=theirs() if variables is None else dict(variables),
     )  # fmt: skip
     late = threading.Event()
 

@@ -78,10 +78,7 @@ class Board:
 
     def lead(self, address: str) -> str:
         """The address at which the machines meet: of whoever asks first, its own."""
-        self._store.put_once(ENDPOINT, json.dumps({"address": address}).encode())
-        found = self._get(ENDPOINT)
-        assert found is not None
-        return found["address"]
+        return json.loads(self._store.put_or_get(ENDPOINT, json.dumps({"address": address}).encode()))["address"]
 
     def keep(self, count: int) -> None:
         """Says that whoever started this lives."""

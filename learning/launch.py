@@ -20,6 +20,7 @@ from learning.gpus import Held, take
 from learning.job import PARENT, Job
 from learning.reports import send
 from models.tiny.layout import is_tiny, read_config
+from schemas.children import ours
 from schemas.failure import RankLostError, UsageError
 
 ON_CPU = 2
@@ -66,9 +67,9 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
     os.environ.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK="0")
     os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE=str(world))
     command = [sys.executable, "-m", "learning.trainer", *sys.argv[1:]]
-    theirs = {**os.environ, PARENT: str(os.getpid())}
+    environ = {**ours(), PARENT: str(os.getpid())}
     return [
-        subprocess.Popen(command, env={**theirs, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        subprocess.Popen(command, env={**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(1, world)
     ]
 

@@ -31,6 +31,10 @@ class Completion:
     """The action, or None if the text held none; then `error` says why."""
     error: str | None = None
     further: tuple[Action, ...] = ()
-    """Actions that stood in the text after that one, which alone is performed."""
+    """Actions that stood in the text after that one."""
+    parts: int = 1
+    """How many of the actions, that one included, the first call stands for; these are performed, one a step."""
+    unused: tuple[str, ...] = ()
+    """Arguments of that call for which our actions have no field, each as `name=value`; they change nothing."""
     family: str = ""
     """The model family that read it; empty for whoever is no model."""

@@ -18,7 +18,7 @@ from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from models.policy import Context
 from rollout.actor import Acts
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, Reply, given
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, Reply, given, parts_of
 from schemas.action import Action, CallUser, Finished, point_of, to_json
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure, is_environment_failure
 from schemas.observation import Observation, Outcome, Turn, elements_json
@@ -66,6 +66,8 @@ class _Session:
     turns: list[Turn] = field(default_factory=list[Turn])
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
+    parts: list[Reply] = field(default_factory=list[Reply])
+    """What is still to be performed of the last reply's call, such as the typing of a click and typing."""
     outcome: Outcome = _OPEN
     termination: Termination = "max_steps"
     failure: TrajectoryFailure | None = None
@@ -77,13 +79,16 @@ class _Session:
         self.instruction = seen.instruction
         for number in range(self.planned.most_steps):
             clock = time.perf_counter()
-            reply = given(self.planned.beginning, number, _digest(seen.png)) or await self._asked(number, seen)
+            begun = bool(self.parts)
+            reply = self.parts.pop(0) if begun else await self._reply(number, seen)
             completion, think_ms = reply.completion, (time.perf_counter() - clock) * 1000
             self.steps.append(_step(self.planned, number, seen, reply, observe_ms, think_ms))
             if completion.action is None:
                 raise ActionFailure(completion.error or "no action in the reply")
             await self._perform(sandbox, completion.action, verifier)
-            self._remember(Turn(completion.thought, completion.action_text, _without_elements(seen)))
+            if not begun:
+                self._remember(Turn(completion.thought, completion.action_text, _without_elements(seen)))
+                self.parts = [] if self.steps[-1].action_error else parts_of(reply)
             seen, observe_ms = await self._observe(sandbox)
             self._amend(next_screenshot=_digest(seen.png))
             if (ended := self._ended(completion.action)) is not None:
@@ -97,6 +102,10 @@ class _Session:
         if self.outcome.done:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
+
+    async def _reply(self, number: int, seen: Observation) -> Reply:
+        """What the trajectory begins with in this step, else what the actor whose turn it is replies."""
+        return given(self.planned.beginning, number, _digest(seen.png)) or await self._asked(number, seen)
 
     async def _asked(self, number: int, seen: Observation) -> Reply:
         """What the actor whose turn it is replies."""
@@ -220,6 +229,7 @@ def _step(
         family=completion.family or None,
         raw_text=completion.text,
         action_error=completion.error,
+        unused_arguments=", ".join(completion.unused) or None,
         actor=reply.actor,
         policy_version=completion.version,
         token_ids=list(completion.token_ids) or None,

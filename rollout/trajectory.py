@@ -31,6 +31,13 @@ class Reply:
     dialect: str
 
 
+def parts_of(reply: Reply) -> list[Reply]:
+    """Return what its first call asks for after its action: a reply for each, without tokens, text or thought."""
+    made = reply.completion
+    bare = replace(made, text="", thought="", action_text="", token_ids=(), logprobs=(), unused=(), further=(), parts=1)
+    return [replace(reply, completion=replace(bare, action=one)) for one in made.further[: made.parts - 1]]
+
+
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """How a trajectory begins that goes on from a state of another one."""

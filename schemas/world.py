@@ -50,6 +50,8 @@ class Attribute(_Part):
     """Of a number: how many values the range holds that stands for one of them."""
     families: Mapping[str, str] = {}
     """Of a word: its family."""
+    listed: bool = False
+    """Whether there is a page for each value that lists the entities that have it."""
 
 
 class Relation(_Part):

@@ -1,11 +1,13 @@
-"""Whether what is installed is what was pinned, and whether anything pinned is known to be vulnerable; `make check`.
+"""Check that the installed packages are the pinned ones, and look up known vulnerabilities; part of `make check`.
 
-    python scripts/audit.py
+    python scripts/audit.py [--complete]
 
-The first part needs no network. The second asks `pip-audit` (`pipx install pip-audit`), which needs one; where it is
-not installed or cannot reach its sources, that is reported, and nothing fails for it.
+The first part needs no network. The second asks `pip-audit` (`pipx install pip-audit`), which needs one. It prints how
+many packages were looked up; with `--complete` (`make check AUDIT=--complete`) it fails unless all of them were.
 """
 
+import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)")
@@ -54,34 +57,79 @@ def differing(installed: dict[str, str], pins: dict[str, str]) -> list[str]:
     )
 
 
-def known_vulnerable() -> int:
-    """What pip-audit finds, shown as it says it; its exit status, 0 where it cannot be asked."""
+def known_vulnerable(pins: dict[str, str], complete: bool = False) -> int:
+    """Prints what pip-audit finds about the pinned packages, and for how many of them it looked.
+
+    Args:
+        pins: version by name.
+        complete: fail unless all of them were looked up.
+
+    Returns:
+        The exit status: 1 for a known vulnerability, or for packages that were not looked up where `complete` is set.
+    """
+    asked = pip_audit()
+    if isinstance(asked, str):
+        looked_up, found, why = 0, list[str](), asked
+    else:
+        looked_up, found, why = looked_at(asked, pins)
+    for line in found:
+        print(f"audit: {line}")
+    missing = f": {why}" if looked_up < len(pins) else ""
+    print(f"audit: {looked_up} of {len(pins)} packages were looked up for known vulnerabilities{missing}")
+    return int(bool(found) or (complete and looked_up < len(pins)))
+
+
+def pip_audit() -> dict[str, Any] | str:
+    """pip-audit's report, or why there is none."""
     program = shutil.which("pip-audit")
     if program is None:
-        print("audit: known vulnerabilities were not looked up: pip-audit is not installed (pipx install pip-audit)")
-        return 0
-    done = subprocess.run([program, "--no-deps", "--disable-pip", "-r", str(ROOT / "requirements.lock")], check=False)
-    if done.returncode not in (0, 1):
-        print("audit: known vulnerabilities were not looked up: pip-audit could not reach its sources")
-        return 0
-    return done.returncode
+        return "pip-audit is not installed (pipx install pip-audit)"
+    words = ["--no-deps", "--disable-pip", "--progress-spinner", "off", "-f", "json"]
+    command = [program, *words, "-r", str(ROOT / "requirements.lock")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return f"pip-audit ended with {done.returncode}: {last}"
 
 
-def main() -> int:
-    """0 where all is well; 1 with the names where it is not."""
+def looked_at(report: dict[str, Any], pins: dict[str, str]) -> tuple[int, list[str], str]:
+    """How many of the packages a report of pip-audit looked up, the vulnerable ones, and why it skipped another.
+
+    Source: pypa/pip-audit 2.10.1, `_format/json.py`: a package it skips has `skip_reason` and no `vulns`, and the exit
+    status is 0 even where it skips all.
+    """
+    about = {normal(one["name"]): one for one in report["dependencies"]}
+    looked_up = [one for one in about.values() if "vulns" in one and "skip_reason" not in one]
+    found = [
+        f"{one['name']} {one['version']}: {flaw['id']}, fixed in {', '.join(flaw['fix_versions']) or 'no version'}"
+        for one in looked_up
+        for flaw in one["vulns"]
+    ]
+    left = [name for name in pins if "vulns" not in about.get(name, {})]
+    reason = about.get(left[0], {}).get("skip_reason", f"it says nothing about {left[0]}") if left else ""
+    return len({normal(one["name"]) for one in looked_up} & pins.keys()), found, reason
+
+
+def main(words: list[str] | None = None) -> int:
+    """Check pins, installed packages and known vulnerabilities; 0 where all is well, 1 with the names where not."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--complete", action="store_true", help="fail unless every package was looked up")
+    asked = parser.parse_args(words)
     pins = pins_of((ROOT / "requirements.lock").read_text())
     installed = {normal(one.name): one.version for one in metadata.distributions()}
     wrong = {
         "pyproject.toml and requirements.lock differ": unpinned((ROOT / "pyproject.toml").read_text(), pins),
         "installed otherwise than pinned": differing(installed, pins),
     }
-    for what, names in wrong.items():
+    for problem, names in wrong.items():
         if names:
-            print(f"audit: {what}: {', '.join(names)}")
+            print(f"audit: {problem}: {', '.join(names)}")
     if any(wrong.values()):
         return 1
     print(f"audit: {len(pins)} packages are as pinned")
-    return known_vulnerable()
+    return known_vulnerable(pins, asked.complete)
 
 
 if __name__ == "__main__":

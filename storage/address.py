@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
+from xml.etree.ElementTree import ParseError
 
 import fsspec
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
@@ -24,6 +25,9 @@ from storage.patience import Patience, T
 
 UNKEPT = re.compile(r"[\[\]|^\\\x00-\x1f\x7f]")
 """Characters of a folder's path with which delta-rs panics, or looks elsewhere than it wrote."""
+
+GATEWAY = ("502", "503", "504")
+"""Statuses behind which there may be an S3 server."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +170,37 @@ def _no_bucket(uri: str) -> LakeError:
 
 
 def require_bucket(address: Address) -> None:
-    """Raises `LakeError` if the address is on S3 and its bucket does not exist."""
+    """Raises `LakeError` if the address is on S3 and no S3 server answers there, or its bucket does not exist.
+
+    The bucket is listed, not asked for by HEAD: only an answer with a body shows whether a server speaks S3. Clients
+    take any page with status 200 for an empty bucket, and any other with 404 for a missing one.
+    """
     if not address.uri.startswith("s3://"):
         return
     try:
-        address.filesystem.call_s3("head_bucket", Bucket=_bucket(address.uri))
-    except FileNotFoundError as error:
-        raise _no_bucket(address.uri) from error
+        listed = address.filesystem.call_s3("list_objects_v2", Bucket=_bucket(address.uri), MaxKeys=1)
+    except Exception as error:
+        if _is_foreign(error):
+            raise _no_server(address) from error
+        if isinstance(error, FileNotFoundError):
+            raise _no_bucket(address.uri) from error
+        raise
+    if "Name" not in listed:  # which every S3 server repeats
+        raise _no_server(address)
+
+
+def _is_foreign(error: Exception) -> bool:
+    """Whether an error is the answer of a server that is no S3 server: one without an error code of S3's."""
+    if isinstance(error, ParseError) or "TooManyRedirects" in repr(getattr(error, "kwargs", "")):
+        return True
+    answer = getattr(error.__cause__, "response", None)
+    code = cast(dict[str, Any], answer)["Error"].get("Code", "") if isinstance(answer, dict) else "none"
+    return not code or (code.isdigit() and code not in GATEWAY)
+
+
+def _no_server(address: Address) -> LakeError:
+    place = address.delta_options.get("AWS_ENDPOINT_URL", "The S3 endpoint")
+    return LakeError(
+        f"{place} answers, but this is no S3 server (`lake.endpoint`).",
+        "Name the port on which the server speaks S3, such as 8333 of `weed server -s3` and 9000 of MinIO.",
+    )

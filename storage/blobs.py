@@ -155,8 +155,11 @@ class Blobs:
                 if _copy(self.store, at, sizes[at], copy, file) != expected:
                     raise _wrong(f"{self.store.path(at)} is not what was stored (sha256).")
             (part / MANIFEST).write_bytes(_manifest(sums, part))
-            if not target.is_dir():
+            try:
                 part.rename(target)
+            except OSError:  # another process has fetched the same meanwhile
+                if not target.is_dir():
+                    raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
 

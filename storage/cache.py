@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from storage.objects import inside
+from storage.objects import inside, open_store
 
 IN_USE_S = 900.0
 """What was asked for within this time may still be read, and is not removed."""
@@ -53,12 +53,21 @@ class FileCache:
         """
         if sum(files.values()) > self._most:
             return False
+        while True:
+            try:
+                self._hold(files)
+            except FileNotFoundError:  # of the place, or of the folder, which another process cleared meanwhile
+                if not all(self._filesystem.exists(f"{self._place}/{name}") for name in files):
+                    raise
+            else:
+                return True
+
+    def _hold(self, files: Mapping[str, int]) -> None:
         self._renew()
         missing = {name: size for name, size in files.items() if not self._touched(name)}
         if missing:
             self._make_room(sum(missing.values()))
             self._fetch(missing)
-        return True
 
     def clear(self) -> None:
         """Removes all copies."""
@@ -67,11 +76,14 @@ class FileCache:
     def _renew(self) -> None:
         if time.monotonic() - self._asked < FRESH_S:
             return
-        now, mark = str(self._generation()), self.folder / MARK
-        if not mark.exists() or mark.read_text() != now:
+        now, mark = str(self._generation()), open_store(self.folder)
+        try:
+            before = mark.get(MARK).decode()
+        except FileNotFoundError:
+            before = None
+        if before != now:
             self.clear()
-            self.folder.mkdir(parents=True, exist_ok=True)
-            mark.write_text(now)
+            mark.put(MARK, now.encode())
         self._asked = time.monotonic()
 
     def _touched(self, name: str) -> bool:
@@ -98,11 +110,10 @@ class FileCache:
     def _make_room(self, size: int) -> None:
         """Removes what was not asked for the longest until there is room, but nothing that may be in use."""
         copies: list[tuple[float, int, Path]] = []
-        for path in self.folder.rglob("*"):
+        for name, taken in open_store(self.folder).sizes().items():
             with contextlib.suppress(FileNotFoundError):
-                if path.is_file() and path.name != MARK:
-                    about = path.stat()
-                    copies.append((about.st_mtime, about.st_size, path))
+                if name != MARK:
+                    copies.append(((self.folder / name).stat().st_mtime, taken, self.folder / name))
         over, before = sum(taken for _, taken, _ in copies) + size - self._most, time.time() - IN_USE_S
         for asked, taken, path in sorted(copies):
             if over <= 0 or asked > before:

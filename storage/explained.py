@@ -18,6 +18,7 @@ _AWAY_WORDS = (
 _BUSY_WORDS = (
     "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "RequestTimeout",
     "reduce your request rate", "Bad Gateway", "Gateway Timeout", "TooManyRequests", "Too Many Requests",
+    "ConditionalRequestConflict", "OperationAborted", "conflicting conditional operation", "conflicting operation",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION, utc_now
-from storage.objects import ObjectStore
+from storage.objects import ObjectStore, no_conditional_writes
 
 NAME = "flywheel.json"
 
@@ -38,10 +38,10 @@ def read_mark(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> Mar
     Raises:
         LakeError: a mark that is not ours, or of another schema version.
     """
-    if not store.exists(NAME):
-        return None
     try:
         mark = Mark.model_validate(json.loads(store.get(NAME)))
+    except FileNotFoundError:
+        return None
     except (ValueError, ValidationError) as error:
         raise LakeError(f"{uri}/{NAME} is not the mark of a lake.", "Set `lake.uri` to another place.") from error
     problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
@@ -60,17 +60,19 @@ def renew_mark(store: ObjectStore, mark: Mark) -> Mark:
 
 
 def make_mark(store: ObjectStore, uri: str) -> Mark:
-    """Marks an empty place as a lake; of several processes that try at once, one wins and all get its mark.
+    """Mark an empty place as a lake; of several processes that try at once, one wins and all get its mark.
 
     Raises:
-        LakeError: the place holds something else.
+        LakeError: the place holds something else, or its server writes over what a conditional write must keep.
     """
     others = [name for name in store.sizes() if name != NAME]
     if others and not store.exists(NAME):
         problem = f"{uri} is not empty and has no {NAME}: it is not a lake (it holds, for example, {others[0]})."
         raise LakeError(problem, "Set `lake.uri` to an empty place.")
     mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
-    store.put_once(NAME, mark.model_dump_json(indent=2).encode())
+    data = mark.model_dump_json(indent=2).encode()
+    if store.put_or_get(NAME, data) == data and store.put_once(NAME, data + b"\n"):
+        raise no_conditional_writes(uri)
     found = read_mark(store, uri)
     if found is None:
         raise LakeError(f"{uri}/{NAME} was written and cannot be read.", "Check the storage at `lake.uri`.")

@@ -22,6 +22,10 @@ from storage.explained import explained
 from storage.patience import Patience, T
 
 CHUNK = 16 << 20
+_REFUSED = (304, 412)
+"""HTTP statuses of a conditional write to a name that exists; MinIO before May 2024 answers 304."""
+_UNKNOWN = 501
+"""The HTTP status of a server that has no conditional writes."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -71,6 +75,16 @@ class ObjectStore(ABC):
         """Writes a small file whole unless it exists; of several writers at once, each of other bytes, exactly one gets
         True."""
 
+    def put_or_get(self, name: str, data: bytes) -> bytes:
+        """Write a small file whole unless it exists, and return what is there: `data`, or another writer's bytes.
+
+        A file that its owner deletes between the refused write and the read is free again, so it is written anew.
+        """
+        while not self.put_once(name, data):
+            with suppress(FileNotFoundError):
+                return self.get(name)
+        return data
+
     @abstractmethod
     def get(self, name: str) -> bytes:
         """A small file; raises FileNotFoundError."""
@@ -89,7 +103,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def move(self, folder: str, to: str) -> None:
-        """Gives a folder another name that is not in use."""
+        """Give a folder another name that is not in use, without what another process removes meanwhile."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -159,10 +173,11 @@ class LocalStore(ObjectStore):
     @override
     def sizes(self, folder: str = "") -> dict[str, int]:
         found: dict[str, int] = {}
-        for path in self._at(folder).rglob("*"):
-            with suppress(FileNotFoundError):  # swept meanwhile
-                if path.is_file():
-                    found[path.relative_to(self._root).as_posix()] = path.stat().st_size
+        for at, _, names in os.walk(self._at(folder)):  # passes over a folder that is removed meanwhile
+            for path in (Path(at, name) for name in names):
+                with suppress(FileNotFoundError):  # swept meanwhile
+                    if path.is_file():
+                        found[path.relative_to(self._root).as_posix()] = path.stat().st_size
         return found
 
     @contextmanager
@@ -226,7 +241,7 @@ class LocalStore(ObjectStore):
 
     @override
     def move(self, folder: str, to: str) -> None:
-        with explained(self.place):
+        with explained(self.place), suppress(FileNotFoundError):
             self._at(folder).rename(self._at(to))
 
     @override
@@ -305,17 +320,26 @@ class RemoteStore(ObjectStore):
 
     @override
     def put_once(self, name: str, data: bytes) -> bool:
-        made = self.patiently(lambda: self._made(name, data))
+        made = None
+        while made is None:
+            made = self.patiently(lambda: self._made(name, data))
         self.written_bytes += len(data) if made else 0
         return made
 
-    def _made(self, name: str, data: bytes) -> bool:
+    def _made(self, name: str, data: bytes) -> bool | None:
+        """Whether the file is ours now; None if its owner deleted it after our write was refused: it is free again."""
         try:
             self._files.pipe_file(self._at(name), data, mode="create")
         except OSError as error:
-            if isinstance(error, FileExistsError) or "pre-condition" in str(error):  # how S3 says it exists
+            status = _status(error)
+            if status == _UNKNOWN:
+                raise no_conditional_writes(self.place) from error
+            if status not in _REFUSED:
+                raise
+            try:
                 return self._files.cat_file(self._at(name)) == data  # ours, where the answer to a try was lost
-            raise
+            except FileNotFoundError:
+                return None
         return True
 
     @override
@@ -348,7 +372,8 @@ class RemoteStore(ObjectStore):
         names = list(self.sizes(folder))
         for name in names:
             copy = self._at(to + name.removeprefix(folder))
-            self.patiently(lambda name=name, copy=copy: self._files.cp_file(self._at(name), copy))
+            with suppress(FileNotFoundError):
+                self.patiently(lambda name=name, copy=copy: self._files.cp_file(self._at(name), copy))
         for name in names:
             self.delete(name)
 
@@ -366,6 +391,20 @@ class RemoteStore(ObjectStore):
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{inside(name)}".rstrip("/")
+
+
+def no_conditional_writes(place: str) -> LakeError:
+    """The error of a place whose server cannot keep two writers of one name apart."""
+    problem = f"The server of {place} has no conditional writes (`If-None-Match: *`)."
+    return LakeError(problem, "Use one that has them (docs/run.md): without, two runs lose each other's rows.")
+
+
+def _status(error: OSError) -> int | None:
+    """The HTTP status of a refused conditional write: servers word it differently, or not at all."""
+    if isinstance(error, FileExistsError):
+        return _REFUSED[-1]
+    response: Any = getattr(error.__cause__, "response", None) or {}
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
 def _files_at(place: str) -> Any:

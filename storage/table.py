@@ -34,6 +34,7 @@ from storage.explained import explained
 from storage.keys import KeyIndex, without
 from storage.objects import inside
 from storage.patience import T
+from storage.protocol import features_named, require_plain
 
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
@@ -155,25 +156,19 @@ class StoredTable:
     def read(
         self, version: int | None, operation: Callable[[pads.Dataset], T], where: filters.Where | None = None
     ) -> T:
-        """What an operation returns of the rows that `dataset` gives. It is done again where files went meanwhile: what
-        somebody forgets leaves a version for files of other names.
+        """Return an operation's result on the rows that `dataset` gives; do it again where files went meanwhile: what
+        is forgotten leaves a version for files of other names.
 
         Raises:
             LakeError: files of the version are gone.
         """
 
-        def attempt() -> T:
-            return self._place.patiently(lambda: operation(self.dataset(version, where)))
-
-        try:
-            return attempt()
-        except FileNotFoundError:
-            with self.lock:
-                self._latest = None
-        try:
-            return attempt()
-        except FileNotFoundError as error:
-            raise self.lost(version) from error
+        before: set[str] | None = None
+        while True:
+            try:
+                return self._place.patiently(lambda: operation(self.dataset(version, where)))
+            except FileNotFoundError as error:
+                before = self._moved(before, version, error)
 
     def snapshot(self, handle: DeltaTable, where: filters.Where | None = None) -> pads.FileSystemDataset:
         """The rows of a handle's version; what `where` leaves out is not read."""
@@ -186,11 +181,16 @@ class StoredTable:
         return self._where_it_lies(handle)
 
     def files(self, handle: DeltaTable) -> list[str] | None:
-        """Where the Parquet files of a handle's version lie on this machine; None if they do not."""
+        """List the paths of a version's Parquet files on this machine; None where DuckDB cannot read them there.
+
+        A folder above the table whose name is KEY=VALUE becomes a column of that name, which hides the file's own.
+        """
+        folder = self._uri if self._cache is None else str(self._cache.folder / self.contract.name)
+        if "=" in folder or "://" in folder:
+            return None
         if self._cache is None:
-            return files_of(handle) if self._place.local else None
-        folder = self._cache.folder / self.contract.name
-        return [str(folder / name) for name in sizes_of(handle)] if self._held(handle) else None
+            return files_of(handle)
+        return [f"{folder}/{name}" for name in sizes_of(handle)] if self._held(handle) else None
 
     def _held(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:
         assert self._cache is not None
@@ -248,16 +248,38 @@ class StoredTable:
             LakeError: the table has other columns, or there are too many writers.
         """
         name, uri = self.contract.name, self._place.uri
+        before: set[str] | None = None
         with self.lock:
             for turn in range(_ATTEMPTS):
                 try:
                     return self._place.patiently(lambda: attempt(self.handle() or self._create()))
+                except FileNotFoundError as error:
+                    before = self._moved(before, None, error)
                 except CommitFailedError:
                     time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
                 except SchemaMismatchError as error:
                     problem = f"Table `{name}` of {uri} has other columns than this flywheel: {error}."
                     raise LakeError(problem, _NEWER) from error
         raise LakeError(f"Table `{name}` of {uri} was busy for {_ATTEMPTS} attempts.", "Run fewer writers at once.")
+
+    def _moved(self, before: set[str] | None, version: int | None, error: FileNotFoundError) -> set[str]:
+        """Name a version's files after one of them was gone.
+
+        Args:
+            before: what this returned for the failure before, None for the first one.
+            version: the version; the latest if not given.
+            error: the failure.
+
+        Raises:
+            LakeError: the files are the ones of the failure before, so that reading them again cannot help.
+        """
+        with self.lock:
+            self._latest = None
+            handle = self.at(version)
+            there = set() if handle is None else set(sizes_of(handle))
+        if there == before:
+            raise self.lost(version) from error
+        return there
 
     def lost(self, version: int | None) -> LakeError:
         """The error of a version whose files are gone, or that never was."""
@@ -275,7 +297,8 @@ class StoredTable:
         if self._place.local:
             self._require_room(rows.nbytes if isinstance(rows, pa.Table) else 0)
         properties = upkeep.writer_properties(self.contract.name)
-        write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
+        with features_named(self._uri):
+            write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
 
     def _require_room(self, size: int) -> None:
         """Raises OSError where so many bytes do not fit, or nothing may be written: in the middle of a write delta-rs
@@ -286,7 +309,8 @@ class StoredTable:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _open(self, version: int | None = None) -> DeltaTable:
-        return DeltaTable(self._uri, version, storage_options=self._place.delta_options)
+        with features_named(self._uri):
+            return DeltaTable(self._uri, version, storage_options=self._place.delta_options)
 
     def _refreshed(self) -> DeltaTable | None:
         try:
@@ -294,11 +318,12 @@ class StoredTable:
                 self._latest, self._checked = self._open(), -1
                 not_before(_committed(self._latest))
             else:
-                self._latest.update_incremental()
+                with features_named(self._uri):
+                    self._latest.update_incremental()
             self._files_of(self._latest)
         except TableNotFoundError:
             return None
-        except DeltaError:
+        except (DeltaError, LakeError):
             self._latest = None  # half brought up to date, perhaps
             raise
         return self._latest
@@ -309,12 +334,14 @@ class StoredTable:
                 handle = self._open(version)
         except DeltaError as error:
             raise self.lost(version) from error
+        require_plain(handle, self._uri)
         _require_inside(_logged(handle), self._uri)
         return handle
 
     def _files_of(self, latest: DeltaTable) -> AbstractSet[str]:
         """The names of the latest version's files."""
         if latest.version() != self._checked:
+            require_plain(latest, self._uri)
             there = _logged(latest)
             _require_inside(there.keys() - self._seen, self._uri)
             self._files, self._seen = {unquote(path) for path in there}, there.keys()

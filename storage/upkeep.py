@@ -10,6 +10,7 @@ from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError
 
 from schemas.table import Table
+from storage.protocol import features_named
 
 SMALL_BYTES = 1_000_000
 """A file below this is small."""
@@ -47,7 +48,8 @@ def compact(handle: DeltaTable, table: str) -> int:
     if not _crowded(handle):
         return 0
     try:
-        done = handle.optimize.compact(target_size=TARGET_BYTES, writer_properties=writer_properties(table))
+        with features_named(handle.table_uri):
+            done = handle.optimize.compact(target_size=TARGET_BYTES, writer_properties=writer_properties(table))
     except CommitFailedError:
         return 0
     return int(done["numFilesRemoved"]) - int(done["numFilesAdded"])

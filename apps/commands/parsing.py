@@ -94,13 +94,14 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
 
 
 def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[str, Any]:
-    """A reply's `thought`, `actions` and `error`; the first action is the one that would be performed."""
+    """A reply's `thought`, `actions`, `unused` arguments and `error`; the first call's actions would be performed."""
     from models.completion import Completion
 
     read = family.read(Completion(storable(reply)), screen)
     actions = [] if read.action is None else [read.action, *read.further]
     listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
-    return {"thought": read.thought, "actions": listed, "error": read.error}
+    unused = {"unused": list(read.unused)} if read.unused else {}
+    return {"thought": read.thought, "actions": listed, **unused, "error": read.error}
 
 
 def replies_of(file: Path) -> Iterator[str]:
@@ -152,4 +153,5 @@ def _shown(found: dict[str, Any]) -> str:
         for one in found["actions"]
     )
     thought = f"{found['thought']} -> " if found["thought"] else ""
-    return thought + (actions or f"no action: {found['error']}")
+    unused = f" (unused: {', '.join(found['unused'])})" if "unused" in found else ""
+    return thought + (actions or f"no action: {found['error']}") + unused

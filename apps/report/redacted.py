@@ -15,7 +15,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 
 R = TypeVar("R", Trajectory, Step)
-TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error")
+TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error", "unused_arguments")
 """Columns of trajectories and steps that hold words of others."""
 
 

@@ -1,7 +1,6 @@
 """Processes that end with this one, however it ends: by a signal, by an error, or killed outright."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from environments import watchdog
+from schemas.children import ours
 from schemas.failure import FlywheelError
 
 PATIENCE_S = 120.0
@@ -26,7 +26,7 @@ class Kept:
         with log.open("wb") as written:
             self.process = subprocess.Popen(
                 [*tied, sys.executable, "-m", *module],
-                env={**os.environ, **(environ or {})},
+                env={**ours(), **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=written,
                 stderr=written,

@@ -36,14 +36,16 @@ NAMELESS = "an argument without a name"
 """They drop it; here it is an error."""
 TWICE = "an argument twice"
 """They take the last one; here it is an error."""
+INSIDE = "inside thinking"
+"""They act on a draft in thinking that never ends, or that nothing follows."""
 FURTHER = "another number of actions"
 """They split at `)` and an empty line; here calls follow each other."""
 UNEXPLAINED = "unexplained"
-REASONS = (ONLY_HERE, NO_ACTION, THOUGHT, LABELS, GLUED, PYTHON, NAMELESS, TWICE, FURTHER)
+REASONS = (ONLY_HERE, NO_ACTION, THOUGHT, LABELS, GLUED, PYTHON, NAMELESS, TWICE, FURTHER, INSIDE)
 _BOXES = {"start_box": "", "end_box": "to_"}
 _NAMELESS = re.compile(r"Action: \w+\((?!\s*(?:\w+\s*=|\)))")
 _TYPED = re.compile(r"type\(content='(?:\\.|[^'\\])*'\)?", re.DOTALL)
-_PYTHONIC = re.compile(r"""''|\w\.\w+\(|\\[^n'"\\]|=\s*['"]\s|='[(\[][^,']*[()\[\]]|,[^,']*[(\[]\d""")
+_PYTHONIC = re.compile(r"""\w==|\w<\w+>=|''|\w\.\w+\(|\\[^n'"\\]|=\s*['"]\s|='[(\[][^,']*[()\[\]]|,[^,']*[(\[]\d""")
 _LABEL = re.compile(r"Action[:：]")
 
 
@@ -114,6 +116,8 @@ def difference(text: str, theirs: Theirs) -> str:
     same = bool(mine) and _near(mine[0], first)
     if same and len(mine) == len(theirs.actions) and all(map(_near, mine, theirs.actions)):
         return EQUAL if ours.thought == theirs.thought else THOUGHT
+    if not mine and " thinking: " in (ours.error or ""):
+        return INSIDE
     if len(_LABEL.findall(text)) > 1 or re.search(r"\wAction: ", text):
         return LABELS
     block = text.strip().rpartition("Action: ")[2].split(")\n\n")[0]

@@ -25,6 +25,7 @@ from curation.converters.lessons import lessons_of, whole
 from curation.converters.units import fraction_of
 from models.families.calls import NoAction
 from models.families.code import FAILED, OutOfScreen
+from models.families.thinking import split_thinking
 from schemas.action import Action, Finished
 from schemas.text import Storable
 
@@ -33,7 +34,8 @@ IMAGE = MARKS[0]
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
 _ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTALL)
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
-_PART = {name: re.compile(rf"<{name}>\n?(.*?)\n?</{name}>", re.DOTALL) for name in ("think", "operation")}
+_THINK = re.compile(r"<think>\n?(.*)</think>", re.DOTALL)
+_OPERATION = re.compile(r"<operation>\n?(.*?)\n?</operation>", re.DOTALL)
 _ACTION = re.compile(r"<action>\n?(.*)\n?</action>", re.DOTALL)
 _END = "end"
 """What the row of an answer's end held, in the kept fields of the answer's row."""
@@ -118,8 +120,9 @@ class ScaleCua(Format):
         if asked is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         screen = source.picture(name, place, "image")
-        thought, operation = (_found(pattern, answer) for pattern in _PART.values())
-        code = _found(_ACTION, answer.rpartition("</operation>")[2]).rstrip("\n")
+        thought, rest = _found(_THINK, answer).removesuffix("\n"), split_thinking(answer)[1]
+        operation = _found(_OPERATION, rest)
+        code = _found(_ACTION, rest.rpartition("</operation>")[2]).rstrip("\n")
         action, error = None, None
         try:
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
@@ -183,14 +186,14 @@ def _answered(step: ExchangedStep) -> str:
     """The code of a step that was read from a row that is kept."""
     turns = step.extra.get(ScaleCua.name, {}).get("conversations", ())
     said = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
-    return _found(_ACTION, said.rpartition("</operation>")[2])
+    return _found(_ACTION, split_thinking(said)[1].rpartition("</operation>")[2])
 
 
 def _operation(step: ExchangedStep) -> str:
     """The step in words, where its record had some; else its code."""
     for one in step.extra.get("scalecua", {}).get("conversations", ()):
         if one.get("from") == "gpt":
-            return _found(_PART["operation"], one["value"])
+            return _found(_OPERATION, split_thinking(one["value"])[1])
     return step.text if step.action is None else write_code(step.action, "scalecua")
 
 

@@ -14,6 +14,8 @@ from curation.synthesis.guard import guards, left_out, side_effects
 from curation.synthesis.leaks import HeldOut, leak
 from curation.synthesis.maker import Proposal
 from curation.synthesis.reward import RewardMaker, Unreadable
+from curation.synthesis.search import MAX_STEPS, searched
+from schemas.walk import Layout
 from schemas.world import Check, State, World, canonical, score
 
 REASONS = (
@@ -40,6 +42,8 @@ class Decision:
     """Of those that its maker named."""
     left_out: tuple[float, ...] = ()
     side_effects: tuple[float, ...] = ()
+    max_steps: int = 0
+    """The task's limit."""
 
     @property
     def accepted(self) -> bool:
@@ -48,7 +52,14 @@ class Decision:
 
 
 def decide(
-    proposal: Proposal, world: World, reward: RewardMaker[Any], held: HeldOut, known: Collection[str], least: int
+    proposal: Proposal,
+    world: World,
+    reward: RewardMaker[Any],
+    held: HeldOut,
+    known: Collection[str],
+    least: int,
+    layout: Layout | None = None,
+    max_steps: int = MAX_STEPS,
 ) -> Decision:
     """The decision on a proposal that needs no rollout.
 
@@ -59,6 +70,8 @@ def decide(
         held: what is held out.
         known: `identity` of the tasks that there are.
         least: near misses that there have to be.
+        layout: of the site's pages; without one no search is measured.
+        max_steps: the highest limit that a task may have.
     """
     if wrong := _malformed(proposal, world):
         return Decision("malformed", wrong)
@@ -74,7 +87,9 @@ def decide(
     asked = tuple(f"{proposal.environment}/{name}" for name in world.asked(checks, proposal.initial))
     decision = replace(_scored(proposal, checks, world, least), asked=asked)
     reason, detail = leak("", asked, held)
-    return replace(decision, reason=reason, detail=detail) if reason else decision
+    if reason or decision.reason:
+        return replace(decision, reason=reason, detail=detail) if reason else decision
+    return _limited(proposal, decision, world, layout, max_steps)
 
 
 def identity(environment: str, instruction: str) -> str:
@@ -101,6 +116,18 @@ def solvable(decision: Decision, solved: int, tries: int, failed: int, least: fl
     if solved / tries >= most:
         return replace(decision, reason="always solved", detail=detail)
     return replace(decision, reason="", detail=detail)
+
+
+def _limited(proposal: Proposal, decision: Decision, world: World, layout: Layout | None, max_steps: int) -> Decision:
+    """An accepting decision with the task's limit; one that turns it away where the search fails or is longer."""
+    found = None
+    if world.site is not None and layout is not None:
+        found = searched(world.site, layout, proposal.instruction, proposal.initial, decision.checks, max_steps)
+    if found is None:
+        return replace(decision, max_steps=proposal.max_steps or max_steps)
+    if found.problem:
+        return replace(decision, reason="never solved", detail=f"by a player that searches: {found.problem}")
+    return replace(decision, max_steps=max(proposal.max_steps, found.limit))
 
 
 def _malformed(proposal: Proposal, world: World) -> str:
@@ -133,7 +160,10 @@ def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: in
         reason, detail = "near miss", _rewarded([*chain(*near)], [*chain(*scores)])
     elif len(named) < least:
         reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
-    return Decision(reason, detail, checks, (), score(checks, golden), score(checks, initial), *scores)
+    near_misses, left, beside = scores
+    return Decision(
+        reason, detail, checks, (), score(checks, golden), score(checks, initial), near_misses, left, beside
+    )
 
 
 def _there_already(checks: Sequence[Check], initial: State, world: World) -> str:

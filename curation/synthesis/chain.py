@@ -25,6 +25,7 @@ class ChainOptions(ObfuscateOptions):
 class Chain(Maker[ChainOptions]):
     """Opens, answers and fills the cart at the end of a chain."""
 
+    version = "2"
     section = ChainOptions
 
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:

@@ -18,7 +18,7 @@ MOST_TRIED = 100
 class Compose(Maker[Section]):
     """Two parents; those that fail first."""
 
-    version = "2"
+    version = "3"
     needs_site = False
 
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:

@@ -32,6 +32,8 @@ REWARD_RULES = (
     "`field` and `value`: the values that these fields have if and only if the task is done. "
     "Name every field that the task asks for and no other; that the others stay as they were is checked anyway."
 )
+UNMEASURED = 20
+"""Steps of a task where there are no pages to search."""
 SHOWN = 40
 """Pages that the maker of tasks is shown."""
 
@@ -107,7 +109,7 @@ class EndpointMaker(Maker[EndpointOptions]):
             golden=found.golden,
             near_misses=tuple(found.near_misses),
             parents=tuple(found.parents) or roots,
-            max_steps=20,
+            max_steps=0 if material.layout else UNMEASURED,
             tags=(self.name,),
         )
 

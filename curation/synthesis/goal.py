@@ -13,8 +13,9 @@ from schemas.world import Entity, Site, State, canonical
 
 NEAR = 2
 """Wrong values that are tried for each goal."""
-VERBS = ("open", "cart", "note", "answer")
-"""In the order in which they are asked for: an answer ends the task."""
+VERBS = ("cart", "note", "open", "answer")
+"""In the order in which they are asked for: the page that is to be open comes after what opens other pages on its way,
+and an answer ends the task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from schemas.world import Site, State
 class Harden(Maker[ObfuscateOptions]):
     """Makes a parent harder in one way at a time: the way is drawn."""
 
+    version = "2"
     section = ObfuscateOptions
 
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:

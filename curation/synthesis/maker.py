@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from curation.synthesis.goal import Goal
 from schemas.config.section import Section
 from schemas.registry import Registry, options_of
+from schemas.walk import Layout
 from schemas.world import State, World, canonical
 
 Options = TypeVar("Options", bound=Section)
@@ -42,6 +43,8 @@ class Material:
     world: World
     parents: Sequence[Parent]
     """Tasks that are rolled out for data; none that is held out."""
+    layout: Layout | None = None
+    """Of the site's pages; None where the environment has none."""
 
     def root(self, verb: str) -> str:
         """The id of the environment's own task that goals of a verb descend from."""
@@ -62,7 +65,8 @@ class Proposal:
     near_misses: tuple[State, ...]
     parents: tuple[str, ...]
     """Ids of the tasks it was made from."""
-    max_steps: int
+    max_steps: int = 0
+    """Its limit where its maker knows one; 0 where the cost of the search decides (`curation.synthesis.search`)."""
     tags: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     """Where its maker has them; what was made from it is then made from these."""

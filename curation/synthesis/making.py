@@ -9,9 +9,6 @@ from curation.synthesis.maker import Maker, Material, Proposal
 from curation.synthesis.reference import Ref
 from schemas.world import Entity, Site, State
 
-STEPS = {"open": 4, "answer": 6, "cart": 6, "note": 4}
-"""Steps a goal takes whoever knows where to go, about doubled."""
-HOP_STEPS = 3
 TEXTS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk", "leave it")
 
 
@@ -35,7 +32,6 @@ def proposal(
         golden=golden(site, initial, ordered),
         near_misses=tuple(near_misses(site, initial, ordered, chance)),
         parents=tuple(dict.fromkeys([*parents, *roots])),
-        max_steps=2 + sum(STEPS[goal.verb] + goal.count + HOP_STEPS * hops(goal.ref) for goal in ordered),
         tags=("site", maker.name, *(goal.verb for goal in ordered)),
         goals=ordered,
     )
@@ -45,15 +41,6 @@ def site_in(material: Material) -> Site:
     """The world's site; only worlds that have one are handed to makers that need it."""
     assert material.world.site is not None
     return material.world.site
-
-
-def hops(ref: Ref | None) -> int:
-    """How many pages lie between what is named and what is meant: a name is opened, a description is searched for."""
-    if ref is None:
-        return 0
-    if ref.of is not None:
-        return 1 + hops(ref.of)
-    return (2 if ref.conditions else 1) + (hops(ref.linked.ref) if ref.linked else 0)
 
 
 def start(material: Material, page: str, **others: Any) -> State:

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from curation.synthesis.maker import Maker, Material, Proposal
 from curation.synthesis.making import asked, goal_for, proposal, site_in, start
-from curation.synthesis.reference import Condition, Linked, Ref, exactly, meant, unique, vaguely
+from curation.synthesis.reference import Condition, Linked, Ref, attribute_of, exactly, meant, unique, vaguely
 from schemas.config.section import Count, Section, Share
 from schemas.world import Entity, Site
 
@@ -32,6 +32,7 @@ class ObfuscateOptions(Section):
 class Obfuscate(Maker[ObfuscateOptions]):
     """Opens, answers and fills the cart by description."""
 
+    version = "2"
     section = ObfuscateOptions
 
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
@@ -54,6 +55,8 @@ def described(
 ) -> Ref | None:
     """The shortest description that only this entity fits; None if no few conditions single it out.
 
+    Of equally short ones, one with a condition that a page lists comes first: the search for it is shorter.
+
     Args:
         site: every entity of it is looked at.
         entity: what is meant.
@@ -69,7 +72,7 @@ def described(
     chance.shuffle(usable)
     least = 0 if linked else 1
     for count in range(least, options.conditions + 1):
-        for chosen in combinations(usable, count):
+        for chosen in sorted(combinations(usable, count), key=lambda chosen: not _narrows(site, entity, chosen)):
             ref = Ref(kind=entity.kind, conditions=chosen, linked=linked)
             if unique(site, ref) and not _idle(site, entity, chosen, linked):
                 return ref
@@ -84,6 +87,11 @@ def distinctiveness(site: Site, entity: Entity, name: str) -> float:
     if vague is not None:  # what is written is the vaguer form, so that is what may reveal
         sharing = len(meant(site, Ref(kind=entity.kind, conditions=(vague,))))
     return math.log2(every / sharing) / math.log2(every) if every > 1 else 1.0
+
+
+def _narrows(site: Site, entity: Entity, chosen: Sequence[Condition]) -> bool:
+    """Whether a page lists what meets one of the conditions, so that nobody has to open the page of every other."""
+    return any(attribute_of(site, entity.kind, one.attribute).listed for one in chosen)
 
 
 def _idle(site: Site, entity: Entity, chosen: Sequence[Condition], linked: Linked | None) -> bool:

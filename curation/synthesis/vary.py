@@ -12,6 +12,8 @@ from schemas.config.section import Section
 class Vary(Maker[Section]):
     """The parent's verbs with other targets, counts and texts; everything is asked for by name."""
 
+    version = "2"
+
     def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
         """From the environment's own tasks and from made ones; those that fail first."""
         site = site_in(material)

@@ -66,10 +66,13 @@
 
   /* Which elements listen. */
   const POINTED = new Set(["click", "mousedown", "mouseup", "dblclick", "pointerdown", "mouseover", "mouseenter", "touchstart"]);
+  const DRAGGED = new Set(["dragstart", "dragover", "drop"]);
+  let listensToDrags = false;
   const listening = new WeakSet();
   const listen = EventTarget.prototype.addEventListener;
   EventTarget.prototype.addEventListener = function (kind, ...rest) {
     if (POINTED.has(kind) && this instanceof Element) listening.add(this);
+    listensToDrags ||= DRAGGED.has(kind);
     return listen.call(this, kind, ...rest);
   };
 
@@ -80,8 +83,14 @@
   window.print = () => undefined;
   window.open = () => null;
 
-  /* A native drag takes the pointer away from the page and never gives it back; no task is made for one. */
-  listen.call(window, "dragstart", (event) => event.preventDefault(), true);
+  /* A native drag begins where the page means one: of what it made draggable, or where something listens to drags. One
+     of a link, a picture or selected text would take the pointer away from a page that follows it. */
+  const meansDrags = (node) => node.ondragstart || node.ondragover || node.ondrop;
+  listen.call(window, "dragstart", (event) => {
+    const draggable = event.composedPath().some((node) => node instanceof Element && node.getAttribute("draggable") === "true");
+    const heard = listensToDrags || [window, document, ...document.querySelectorAll("*")].some(meansDrags);
+    if (!draggable && !heard) event.preventDefault();
+  }, true);
 
   /* The native pickers of dates and times, which nothing sees and nobody can close, stay shut for keys (and, by the
      style below, for the pointer): an open one keeps the whole browser from drawing. */

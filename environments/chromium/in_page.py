@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from environments.chromium.browser import Browser
-from environments.chromium.sandbox import BrowserSandbox
+from environments.chromium.sandbox import MOMENT_MS, BrowserSandbox
 from environments.verifier import Verifier
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
@@ -33,6 +33,8 @@ class InPageSandbox(BrowserSandbox):
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
         self._instruction = ""
+        self._passed_ms = 0
+        """Of the page's time, since the action began."""
         self.verdict: tuple[bool, Any] = (False, 0.0)
         """What the page says after the last action: whether the task is done, and its raw reward."""
 
@@ -45,8 +47,14 @@ class InPageSandbox(BrowserSandbox):
         found = await self._page.evaluate("world.__page.elements()") if elements else ()
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
+    async def _pass_moment(self) -> None:
+        """As any drag, and counts: it takes no longer than another action."""
+        await super()._pass_moment()
+        self._passed_ms += MOMENT_MS
+
     async def _react(self, action: act.Action) -> None:
-        await self._advance(self.wait_ms if action.type == "wait" else self.action_ms)
+        passed, self._passed_ms = self._passed_ms, 0
+        await self._advance((self.wait_ms if action.type == "wait" else self.action_ms) - passed)
 
 
 class InPageReward(Verifier):

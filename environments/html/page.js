@@ -1,6 +1,6 @@
 /* What a page of the user's has of ours, beside what every document of others has (`../chromium/document.js`). The page
-   itself brings `window.task`: `start(seed)` sets it up and returns the instruction; `reward()` is a number once the task
-   is over, and null or undefined before. */
+   itself brings `window.task`: `start(seed)` sets it up and returns the instruction; `reward()` is a number or true once
+   the task is over, and null, undefined or false before. */
 (() => {
   "use strict";
   const page = window.__page;
@@ -8,7 +8,7 @@
   page.verdict = () => {
     let reward;
     try { reward = window.task.reward(); } catch (error) { throw new Error(`window.task.reward() threw ${error}`); }
-    return [reward != null, reward ?? 0];
+    return reward == null || reward === false ? [false, 0] : [true, reward === true ? 1 : reward];
   };
 
   page.start = async (seed, notes) => {

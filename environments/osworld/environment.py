@@ -99,7 +99,7 @@ class OsworldEnvironment(Environment[OsworldConfig]):
 
     @cached_property
     def _files(self) -> TaskFiles:
-        return read_tasks(Path(self.config.folder).expanduser())
+        return read_tasks(Path(self.config.folder).expanduser(), f"environments.{self.name}.folder")
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:

@@ -13,6 +13,7 @@ from environments.osworld.tasks import Metric, VmTask
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas.action import Action, CallUser, Finished
+from schemas.children import theirs
 from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask
@@ -60,7 +61,7 @@ class OsworldSandbox(Sandbox):
             try:
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE, env=theirs(),
                 )  # fmt: skip
             except OSError as error:
                 raise SandboxFailure(f"`reset_command`: {command[0]}: {error.strerror}") from error

@@ -60,14 +60,18 @@ class TaskFiles:
         return f"{len(self.known)} tasks" + (f"; {len(self.open)} are open: {reasons}" if self.open else "")
 
 
-def read_tasks(folder: Path) -> TaskFiles:
+def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFiles:
     """The tasks of all files below a folder.
+
+    Args:
+        folder: where they are.
+        key: the config key that names it, for the error.
 
     Raises:
         UsageError: there is no such folder, or two files of one name.
     """
     if not folder.is_dir():
-        raise UsageError(f"There is no folder {folder} of OSWorld's tasks.", "Name it in `environments.NAME.folder`.")
+        raise UsageError(f"`{key}`: there is no folder {folder} of OSWorld's tasks.", "Correct the path.")
     found = TaskFiles()
     for place in sorted(folder.rglob("*.json")):
         if place.stem in found.known or place.stem in found.open:

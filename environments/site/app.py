@@ -13,6 +13,10 @@ from schemas.world import Entity, Site, State
 Do = tuple[str, ...]
 """What happens: `go PAGE`, `input FIELD TEXT`, `use TEXT`, `add KEY`, `less KEY`, `hand in`."""
 BACKLINKS = 6
+MOST_IN_TWO = 26
+"""Links of a list with two in a row; a longer list has three in a row, so that it fits one screen."""
+PEOPLE = {"maker": "Makers", "designer": "Designers", "city": "Cities"}
+"""The lists of what is no product, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,16 @@ def shown(site: Site, state: State, seed: int) -> Rows:
 def _list(site: Site, page: str, chance: random.Random) -> Rows:
     if page == "home":
         links = [Widget("link", f"{name}s", ("go", f"list-{name}")) for name in TYPES]
-        links += [Widget("link", name, ("go", f"list-{kind}")) for kind, name in _PEOPLE.items()]
+        links += [Widget("link", name, ("go", f"list-{kind}")) for kind, name in PEOPLE.items()]
         chance.shuffle(links)
         return [[Widget("heading", "Everything there is")], *([link] for link in links)]
     kind = page.removeprefix("list-")
     found = [one for one in site.entities if kind in (one.kind, one.values.get("type"))]
     chance.shuffle(found)
     links = [_link(one) for one in found]
-    return [[Widget("heading", _PEOPLE.get(kind, f"{kind}s"))], *(links[at : at + 2] for at in range(0, len(links), 2))]
+    wide = 2 if len(links) <= MOST_IN_TWO else 3
+    rows = [links[at : at + wide] for at in range(0, len(links), wide)]
+    return [[Widget("heading", PEOPLE.get(kind, f"{kind}s"))], *rows]
 
 
 def _entity(site: Site, entities: dict[str, Entity], one: Entity, chance: random.Random) -> Rows:
@@ -119,6 +125,3 @@ def _cart(entities: dict[str, Entity], state: State) -> Rows:
 
 def _link(one: Entity) -> Widget:
     return Widget("link", one.title, ("go", one.key))
-
-
-_PEOPLE = {"maker": "Makers", "designer": "Designers", "city": "Cities"}

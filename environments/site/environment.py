@@ -11,10 +11,12 @@ from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
 from environments.site.sandbox import ChromiumSiteSandbox, DrawnSiteSandbox, SiteSandbox
 from environments.site.tasks import ENTRIES
+from environments.site.walk import SiteLayout
 from environments.site.world import site_of, world_of
 from schemas.check import Probe
 from schemas.config.section import Whole
 from schemas.tables.task import TaskEntry
+from schemas.walk import Layout
 from schemas.world import Site, World
 
 
@@ -50,6 +52,11 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
     def world(self) -> World:
         """The site and its state."""
         return world_of(self._site)
+
+    @property
+    def layout(self) -> Layout:
+        """Which page lists what."""
+        return SiteLayout(self._site)
 
     @property
     def _site(self) -> Site:

@@ -25,7 +25,7 @@ _ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z",
 _VOWELS, _CODAS = tuple("aeiou"), tuple("nrlsxm")
 
 ATTRIBUTES = (
-    Attribute(of="product", name="type", exact="is a {}"),
+    Attribute(of="product", name="type", exact="is a {}", listed=True),
     Attribute(of="product", name="colour", exact="is {}", vague="has a {} colour", families=_COLOURS),
     Attribute(of="product", name="material", exact="is made of {}", vague="is made of some {}", families=_MATERIALS),
     Attribute(of="product", name="price", exact="costs {}", vague="costs between {} and {}", width=100),

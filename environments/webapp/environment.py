@@ -100,7 +100,8 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
     @cached_property
     def _files(self) -> Mapping[str, TaskFile]:
         """The file of each task."""
-        given = [read_tasks(Path(one).expanduser().absolute()) for one in self.config.tasks]
+        key = f"environments.{self.name}.tasks"
+        given = [read_tasks(Path(one).expanduser().absolute(), key) for one in self.config.tasks]
         theirs = {file.application for file in given} | self.config.origins.keys()
         ours = [read_tasks(path) for path in sorted(OURS.glob("*.toml"))]
         wanted = set(self.config.apps) | theirs or {one.application for one in ours}

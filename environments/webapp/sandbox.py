@@ -136,7 +136,7 @@ def _script() -> str:
 
 
 def _read_reward(answer: Any) -> Outcome:
-    if answer is None:
+    if answer is None or answer is False:
         return Outcome(done=False, reward=0.0)
     if not isinstance(answer, int | float) or not -1.0 <= answer <= 1.0:
         raise TrajectoryFailure("verifier", f"the page's reward is {answer!r}, not a number in [-1, 1]")

@@ -2,11 +2,11 @@
 
 A task says in words what is to be done; what changes that comes to, and what may change on the way; how a hand would do
 it; and, for whoever tests it, the changes that do it (`golden`) and some that nearly do (`near`). What a seed draws
-stands in braces: `{mail.subject}`; a text that is nothing but one keeps its kind.
+stands in braces: `{mail.subject}`; a text that is nothing but one keeps its kind. A brace that stands for nothing is
+refused, `{{` and `}}` are the signs. In a `reward`, which is code, braces of other names are its own.
 """
 
 import random
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from environments.webapp.changes import Edit, Want, changes, edited, score
 from environments.webapp.script import Move
 from schemas.config.section import Count, Section
 from schemas.failure import UsageError
+from schemas.placeholder import NotFilled, blank, filled, filled_code
 from schemas.problem import named_problem
 from schemas.tables.task import TaskEntry
 from schemas.world import State
 
 OURS = Path(__file__).with_name("tasks")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-_BRACES = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)*)\}")
 
 
 class WebTask(Section):
@@ -44,8 +44,8 @@ class WebTask(Section):
     allows: tuple[str, ...] = ()
     """Paths that may change as well."""
     reward: str = ""
-    """In place of `wants`: a JavaScript expression of the page that is a number, true or false once the task is over,
-    and null before."""
+    """In place of `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null
+    or false before."""
     script: tuple[Move, ...] = ()
     golden: tuple[Edit, ...] = ()
     near: tuple[tuple[Edit, ...], ...] = ()
@@ -93,26 +93,53 @@ class Instance:
         return [edited(drawn, edits) for edits in self.task.near]
 
 
-def read_tasks(path: Path) -> TaskFile:
-    """The tasks of a file; raises UsageError, which names the file and the place in it."""
-    return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+def read_tasks(path: Path, key: str = "") -> TaskFile:
+    """The tasks of a file; raises UsageError, which names the file and the place in it.
+
+    Args:
+        path: where it is.
+        key: the config key that names it, for the error.
+    """
+    try:
+        return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    except OSError as error:
+        named = f"`{key}`: " if key else ""
+        raise UsageError(f"{named}{path} cannot be read: {error.strerror}.", "Correct the path.") from error
 
 
 def entry_of(file: TaskFile, name: str) -> TaskEntry:
     """What the catalog says of a task."""
     task = file.tasks[name]
     tags = ("webapp", file.application, task.difficulty)
-    words = _BRACES.sub("{}", task.instruction)
+    words = blank(task.instruction)
     return TaskEntry(instruction=words, tags=tags, max_steps=task.max_steps, deterministic=task.deterministic)
 
 
 def instance(file: TaskFile, name: str, seed: int) -> Instance:
     """A task with a seed; the same seed draws the same."""
-    given = file.tasks[name]
     chance = random.Random(f"{file.application} {name} {seed}")
-    drawn = {key: chance.choice(values) for key, values in sorted({**file.draw, **given.draw}.items())}
-    task = WebTask.model_validate(_filled(given.model_dump(exclude_unset=True, exclude={"draw"}), drawn))
-    initial = edited(cast(State, _filled(_whole(file), drawn)), task.edits)
+    return _instance(file, name, {key: chance.choice(values) for key, values in sorted(_draws(file, name).items())})
+
+
+def _draws(file: TaskFile, name: str) -> Mapping[str, tuple[JsonValue, ...]]:
+    return {**file.draw, **file.tasks[name].draw}
+
+
+def _check(file: TaskFile, name: str) -> None:
+    """Fills a task with every value that a seed may draw; raises UsageError where a brace stands for nothing."""
+    draws = _draws(file, name)
+    if empty := [key for key, values in draws.items() if not values]:
+        raise UsageError(f"tasks.{name}: `draw.{empty[0]}` has no values.", "Write at least one.")
+    for number in range(max(map(len, draws.values()), default=1)):
+        _instance(file, name, {key: values[number % len(values)] for key, values in draws.items()})
+
+
+def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> Instance:
+    given = file.tasks[name]
+    at = f"tasks.{name}"
+    fields = _filled(given.model_dump(exclude_unset=True, exclude={"draw", "reward"}), drawn, at)
+    task = WebTask.model_validate({**fields, "reward": _code(given.reward, drawn, at)})
+    initial = edited(cast(State, _filled(_whole(file), drawn, "state")), task.edits)
     return Instance(
         task, task.instruction, file.page, initial, file.watches, task.wants, (*file.allows, *task.allows), task.script
     )
@@ -126,13 +153,13 @@ def _read(path: Path, changed_at: int) -> TaskFile:
         for name in file.tasks:
             if file.tasks[name].reward == "" and not file.tasks[name].wants:
                 raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Say when it is done.")
-            instance(file, name, 0)
+            _check(file, name)
+    except UsageError as error:
+        raise UsageError(
+            error.problem if str(path) in error.problem else f"{path}: {error.problem}", error.hint
+        ) from error
     except ValidationError as error:
         raise UsageError(f"{path}: {named_problem(error)}.", "docs/webapps.md has an example.") from error
-    except OSError as error:
-        raise UsageError(
-            f"{path} of `environments.NAME.tasks` cannot be read: {error.strerror}.", "Correct the path."
-        ) from error
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"{path}: {error}.", "docs/webapps.md has an example.") from error
     return file
@@ -154,23 +181,27 @@ def _whole(file: TaskFile) -> State:
     return state
 
 
-def _filled(value: Any, drawn: Mapping[str, Any]) -> Any:
-    """JSON in which names in braces are what was drawn; raises KeyError for a name that nothing is drawn for."""
+def _filled(value: Any, drawn: Mapping[str, Any], at: str = "") -> Any:
+    """JSON in which names in braces are what was drawn; raises UsageError that names the place of another brace."""
     if isinstance(value, dict):
-        return {_filled(name, drawn): _filled(one, drawn) for name, one in cast(dict[str, Any], value).items()}
+        return {
+            _text(name, drawn, at): _filled(one, drawn, f"{at}.{name}" if at else name)
+            for name, one in cast(dict[str, Any], value).items()
+        }
     if isinstance(value, list | tuple):
-        return [_filled(one, drawn) for one in cast(list[Any], value)]
-    if not isinstance(value, str):
-        return value
-    if (whole := _BRACES.fullmatch(value)) is not None:
-        return _named(whole[1], drawn)
-    return _BRACES.sub(lambda found: str(_named(found[1], drawn)), value)
+        return [_filled(one, drawn, f"{at}.{number}") for number, one in enumerate(cast(list[Any], value))]
+    return _text(value, drawn, at) if isinstance(value, str) else value
 
 
-def _named(path: str, drawn: Mapping[str, Any]) -> Any:
-    value: Any = drawn
-    for name in path.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            raise KeyError(f"nothing is drawn for {{{path}}}")
-        value = cast(Mapping[str, Any], value)[name]
-    return value
+def _code(code: str, drawn: Mapping[str, Any], at: str) -> str:
+    try:
+        return filled_code(code, drawn)
+    except NotFilled as error:
+        raise UsageError(f"{at}.reward: {error}.", "docs/webapps.md has an example.") from error
+
+
+def _text(text: str, drawn: Mapping[str, Any], at: str) -> Any:
+    try:
+        return filled(text, drawn)
+    except NotFilled as error:
+        raise UsageError(f"{at or text}: {error}.", "docs/webapps.md has an example.") from error

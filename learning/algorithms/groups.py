@@ -234,7 +234,7 @@ def _uncertain(rollouts: list[Rollout], share: float) -> list[Rollout]:
 
 
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
-    steps = [row for row in rows if row.step is not None]
+    steps = [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
     temperature = float(json.loads(rows[0].sampling)["temperature"])
     replies = [row.raw_text for row in steps]
     rollouts = []

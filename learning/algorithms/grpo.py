@@ -24,7 +24,7 @@ from schemas.failure import FlywheelError
 COUNTED = 6 + 3
 """Sums that `token_losses` keeps, then those of advantages, of their squares and of ages."""
 WARNED = 0.1
-"""Nats between actor and trainer above which training warns: several times what a served model of the same weights has."""
+"""Nats between actor and trainer above which training warns; a served model of the same weights has 0.02 at most."""
 FRESH = 2
 """Sums that `fresh_gap` keeps."""
 

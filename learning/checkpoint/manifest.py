@@ -128,7 +128,11 @@ def read_manifest(store: ObjectStore, step: int | None = None) -> Manifest:
         there = ", ".join(map(str, steps))
         raise CheckpointError(f"There is no checkpoint of step {step} at {store.place}.", f"There are: {there}.")
     folder = folder_of(step)
-    manifest = _opened(store.get(f"{folder}/{MANIFEST}"), store.path(f"{folder}/{MANIFEST}"))
+    try:
+        manifest = _opened(store.get(f"{folder}/{MANIFEST}"), store.path(f"{folder}/{MANIFEST}"))
+    except FileNotFoundError as error:
+        problem = f"{store.path(folder)} was removed while it was read."
+        raise CheckpointError(problem, "Load it again: another process keeps newer checkpoints there.") from error
     for name, entry in manifest.files.items():
         size = sizes.get(f"{folder}/{name}")
         if size != entry.bytes and name != METADATA:
@@ -230,7 +234,7 @@ def _files(store: ObjectStore, folder: str) -> set[str] | None:
     """The files of a checkpoint; None if its manifest cannot say."""
     try:
         return {*json.loads(store.get(f"{folder}/{MANIFEST}"))["files"], MANIFEST}
-    except (ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError):
         return None
 
 

@@ -42,6 +42,8 @@ _PLAIN = {
 }  # fmt: skip
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
+_PACE = ("duration", "seconds", "tween")
+"""Arguments for which no action of ours has a field; nor for the `interval` between keys."""
 _STILL = (
     "press", "hotkey", "shortcut", "hold", "keyDown", "keyUp", "write", "typewrite", "response", "mouseUp", *_WAITS,
     *ENDS,
@@ -67,6 +69,8 @@ class Played:
     """Why there is no further action, if the program has more calls."""
     outside: bool = False
     """Whether the problem is a point outside of the screen."""
+    unused: tuple[str, ...] = ()
+    """Arguments of the calls up to the first action for which our actions have no field, each as `name=value`."""
 
 
 def play(
@@ -92,7 +96,9 @@ def play(
     for call in calls:
         player.perform(call)
     player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
-    return Played(tuple(player.actions), player.parts, player.pointer, player.problem, player.outside)
+    return Played(
+        tuple(player.actions), player.parts, player.pointer, player.problem, player.outside, tuple(player.unused)
+    )
 
 
 class _Player:
@@ -104,6 +110,7 @@ class _Player:
         self._fraction, self._scrolls_at, self._failed, self._own = fraction, scrolls_at, failed, own
         self.actions: list[Action] = []
         self.parts, self._first = 1, 0
+        self.unused: list[str] = []
         self.pointer, self.problem, self.outside = pointer, "", False
         self._moved = False
         """Whether the pointer went where nothing was done since."""
@@ -159,6 +166,9 @@ class _Player:
         except NoAction:
             self.pointer = self.pointer if name in _STILL else None
             raise
+        if not self.actions:
+            unread = (*_PACE, *(() if name in _POINTED else ("interval",)))
+            self.unused += [f"{one}={str(given[one])[:80]}" for one in unread if given.get(one) is not None]
         if name in _WAITS:
             self._wait()
         elif name in ("moveTo", "move", "moveRel"):

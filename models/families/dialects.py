@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from models.completion import Completion
-from models.families.reading import Reading, Sides, read_text
+from models.families.reading import DRAFT, Reading, Sides, read_text
+from models.families.thinking import drafted, read_reply
 from schemas.action import Action
 
 Dialect = Literal["box_v1", "point", "bbox4"]
@@ -51,8 +52,12 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
 
 
 def format_reply(thought: str, action_text: str) -> str:
-    """A whole reply: `Thought: ...` and `Action: ...` on two lines."""
-    return f"Thought: {thought}\nAction: {action_text}" if thought else f"Action: {action_text}"
+    """A whole reply: `Thought: ...` and `Action: ...` on two lines.
+
+    A thought that holds a draft of an action is written between tags, so that the draft is not read as the action.
+    """
+    head, thought = drafted(thought, DRAFT)
+    return f"Thought: {thought}\nAction: {action_text}" if thought else f"{head}Action: {action_text}"
 
 
 def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:
@@ -68,7 +73,7 @@ def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Compl
         completion: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
         sides: how many units of its coordinates the screen is wide and high.
     """
-    return with_reading(completion, read_text(completion.text, sides))
+    return with_reading(completion, read_reply(completion.text, lambda answer: read_text(answer, sides)))
 
 
 def with_reading(completion: Completion, found: Reading) -> Completion:
@@ -80,6 +85,8 @@ def with_reading(completion: Completion, found: Reading) -> Completion:
         action=found.actions[0] if found.actions else None,
         further=found.actions[1:],
         error=found.error,
+        parts=found.parts,
+        unused=found.unused,
     )
 
 

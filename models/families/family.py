@@ -3,7 +3,7 @@
 Acting and training ask the same family, so that a policy is trained on what it is asked and as it answers. What no
 policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text in
 thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write` and
-`read`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
+`read_answer`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
 """
 
 from collections import Counter
@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from models.completion import Completion
-from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, read_completion
+from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
+from models.families.reading import Reading, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
+from models.families.thinking import read_reply
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action
@@ -145,8 +147,15 @@ class ModelFamily:
         return format_action(action, self.dialect, self.grid, self.sides(screen))
 
     def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with thought and action of its text; never raises for what a model may write."""
-        return read_completion(completion, self.sides(screen))
+        """Read thought and actions of a completion; never raises for what a model may write.
+
+        What was thought between tags is split off first (`models.families.thinking`), for every family alike.
+        """
+        return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
+
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """Read a reply without its thinking; the thought is all that stands before the action."""
+        return read_text(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the model writes it: without the thought where it is not asked to think."""

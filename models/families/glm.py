@@ -3,18 +3,20 @@
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.completion import Completion
-from models.families.dialects import THOUSANDTHS, format_action, with_reading
+from models.families.dialects import THOUSANDTHS, format_action
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import Reading, read_text
+from models.families.reading import CLEARS, ENTERS, Arguments, Reading, is_true, read_text, typing
 from models.families.screen import Size
 from models.families.template import filled
+from models.families.thinking import drafted
 from models.policy import Context
 from schemas.action import (
     OPPOSITE,
@@ -47,7 +49,9 @@ _DESKTOP = {
 }  # fmt: skip
 _MOBILE = {"keyboard_enter": "press_enter", "navigate_home": "press_home", "navigate_back": "press_back"}
 _DECODER = json.JSONDecoder()
-_UNREAD = re.compile(r",?\s*\b(?:element_info|step)\s*=\s*(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|-?\d+)")
+_ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
+DRAFT = re.compile(rf"{_CALL.pattern}|\{{|{_MARK.pattern}|{_ACTION.pattern}", re.MULTILINE)
+"""What begins an action, also within a thought."""
 
 
 class GlmFamily(ModelFamily):
@@ -95,42 +99,55 @@ class GlmFamily(ModelFamily):
             )
         return written
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with its thought and action, of either template; never raises for what a model may write."""
-        return with_reading(completion, read_glm(completion.text))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the action, of either template."""
+        return read_glm(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the template asks for it."""
-        written = self.write(action, screen)
+        written, (head, thought) = self.write(action, screen), drafted(thought, DRAFT)
         if self.template == "mobile":
-            return f"Memory: \nReason: {thought}\nAction: {written}"
-        return f"{thought}\n<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]".lstrip("\n")
+            return f"{head}Memory: \nReason: {thought}\nAction: {written}"
+        return f"{head}{thought}\n<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]".lstrip("\n")
 
 
 def read_glm(text: str) -> Reading:
-    """The thought and the action of a reply of either template."""
-    answer = text[text.rfind("</think>") + len("</think>") :] if "</think>" in text else text
-    json_at = answer.find('{"action_type"')
-    json_at = answer.find("{") if json_at < 0 else json_at
-    marked = _MARK.search(answer)
-    called = _CALL.search(answer, marked.end() if marked else 0)
-    if called and (json_at < 0 or called.start() < json_at):
-        block = _BOX.split(answer[called.start() :])[0]
-        named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), _UNREAD.sub("", block))
+    """The thought and the action of an answer of either template: what follows the last box's beginning or the last
+    label `Action:` counts, and drafts before it do not."""
+    json_at, called = _begins(text)
+    if called >= 0:
+        block = _BOX.split(text[called:])[0]
+        named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), block)
         named = re.sub(r"\bkeys=", "key=", named, count=1)
         found = read_text(named.split("\nMemory:")[0].strip(), THOUSANDTHS)
-        return Reading(_thought(answer[: called.start()]), block.strip(), found.actions, found.error)
+        return replace(found, thought=_thought(text[:called]), text=block.strip())
     if json_at < 0:
-        return Reading(_thought(answer), "", error=f"no action in {answer[-80:]!r}")
-    shown = _BOX.sub("", answer[json_at:]).strip()
+        return Reading(_thought(text), "", error=f"no action in {text[-80:]!r}")
+    shown = _BOX.sub("", text[json_at:]).strip()
     try:
-        given = _DECODER.raw_decode(answer, json_at)[0]
-        return Reading(_thought(answer[:json_at]), shown, tuple(_mobile(cast(dict[str, Any], given))))
+        given = Arguments(cast(dict[str, Any], _DECODER.raw_decode(text, json_at)[0]))
+        actions = tuple(_mobile(given))
+        return Reading(_thought(text[:json_at]), shown, actions, parts=len(actions), unused=given.unused)
     except ValidationError as error:
         problem = named_problem(error)
     except (ValueError, RecursionError) as error:
         problem = str(error)[:120]
-    return Reading(_thought(answer[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")
+    return Reading(_thought(text[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")
+
+
+def _begins(text: str) -> tuple[int, int]:
+    """Where the JSON of a phone's action begins, and where a desktop's call does; -1 of what the text has not."""
+    marks = deque(_MARK.finditer(text), maxlen=1)
+    labels = deque(_ACTION.finditer(text), maxlen=1)
+    for start in (*(one.end() for one in marks), *(one.end() for one in labels), 0):
+        called = _CALL.search(text, start)
+        json_at = text.find('{"action_type"', start)
+        json_at = text.find("{", start) if json_at < 0 else json_at
+        if called and (json_at < 0 or called.start() < json_at):
+            return json_at, called.start()
+        if json_at >= 0:
+            return json_at, -1
+    return -1, -1
 
 
 def _thought(text: str) -> str:
@@ -139,24 +156,27 @@ def _thought(text: str) -> str:
     return (named.get("Reason") or parts[0]).strip()
 
 
-def _mobile(given: dict[str, Any]) -> list[Action]:
+def _mobile(given: Arguments) -> list[Action]:
     """What a call by JSON means, mostly one action."""
-    name = str(given.get("action_type"))[:40]
+    name = str(given.take("action_type"))[:40]
     if name in ("click", "long_press"):
-        x, y = _centre(given.get("box_2d"))
+        x, y = _centre(given.take("box_2d"))
         return [action_of({"type": name, "x": x, "y": y})]
     if name == "input_text":
-        x, y = _centre(given.get("box_2d"))
-        return [Click(x=x, y=y), action_of({"type": "type", "content": given.get("text")})]
+        enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
+        before, text = typing(given.take("text"), _centre(given.take("box_2d")), enter, clear)
+        return [*before, action_of({"type": "type", "content": text})]
     if name == "swipe":  # of the finger: the screen scrolls the other way
-        x, y = _centre(given["box_2d"]) if given.get("box_2d") else (0.5, 0.5)
-        return [action_of({"type": "scroll", "x": x, "y": y, "direction": OPPOSITE.get(str(given.get("direction")))})]
+        box = given.take("box_2d")
+        x, y = _centre(box) if box else (0.5, 0.5)
+        way = OPPOSITE.get(str(given.take("direction")))
+        return [action_of({"type": "scroll", "x": x, "y": y, "direction": way})]
     if name == "open_app":
-        return [action_of({"type": "open_app", "app_name": given.get("app_name")})]
+        return [action_of({"type": "open_app", "app_name": given.take("app_name")})]
     if name == "answer":
-        return [action_of({"type": "finished", "content": given.get("text")})]
+        return [action_of({"type": "finished", "content": given.take("text")})]
     if name == "status":
-        return [action_of({"type": "finished" if given.get("goal_status") == "complete" else "call_user"})]
+        return [action_of({"type": "finished" if given.take("goal_status") == "complete" else "call_user"})]
     return [action_of({"type": _MOBILE.get(name, name)})]
 
 

@@ -5,11 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import Reading, Sides
+from models.families.reading import Arguments, Reading, Sides
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -59,9 +57,9 @@ class HoloFamily(ModelFamily):
         columns, rows = self.sides(screen)
         return json.dumps({**self.named, "x": round(action.x * columns), "y": round(action.y * rows)})
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The click of the first JSON object; never raises for what a model may write."""
-        return with_reading(completion, _read(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The click of the first JSON object."""
+        return _read(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """The place alone."""
@@ -78,15 +76,18 @@ class Holo2Family(HoloFamily):
 
 
 def _read(text: str, sides: Sides) -> Reading:
-    begin = text.find("{", text.rfind("</think>") + 1)
-    thought = text[:begin].replace("<think>", "").replace("</think>", "").strip() if begin > 0 else ""
+    begin = text.find("{")
+    thought = text[:begin].strip() if begin > 0 else ""
     shown = text[begin:].strip() if begin >= 0 else text.strip()
     try:
         found: Any = _DECODER.raw_decode(text, begin)[0] if begin >= 0 else None
         place = cast(dict[str, Any], found) if isinstance(found, dict) else {}
-        x, y = (place.get(axis) for axis in "xy")
+        given = Arguments(place)
+        x, y = (given.take(axis) for axis in "xy")
+        given.take("action")
         if not all(isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in (x, y)):
             raise ValueError("no place")
-        return Reading(thought, shown, (Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1]),))
+        click = Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1])
+        return Reading(thought, shown, (click,), unused=given.unused, tagged=True)
     except (ValueError, RecursionError) as error:
         return Reading(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")

@@ -7,8 +7,7 @@ which lays screens out as grids of patches, cannot train it.
 import re
 from collections.abc import Sequence
 
-from models.completion import Completion
-from models.families.dialects import THOUSANDTHS, with_reading
+from models.families.dialects import THOUSANDTHS
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
 from models.families.reading import Reading
@@ -57,9 +56,9 @@ class InternVlFamily(ModelFamily):
         x, y = round(action.x * 1000), round(action.y * 1000)
         return f"[[{x}, {y}, {x}, {y}]]"
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The click at the first point, else at the centre of the last box; never raises for what a model may write."""
-        return with_reading(completion, read_boxes(completion.text))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The click at the first point, else at the centre of the last box."""
+        return read_boxes(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """The place alone."""

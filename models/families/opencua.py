@@ -6,15 +6,15 @@ what the code does; a recorded step has none, so what is trained on says it in a
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from models.completion import Completion
 from models.families.code import play
-from models.families.dialects import with_reading
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
 from models.families.reading import Reading, Sides
 from models.families.screen import Size
 from models.families.template import template
+from models.families.thinking import drafted
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
@@ -28,6 +28,8 @@ CLICKS = 5
 _SECTION = re.compile(r"^[ \t]*+#{0,3}[ \t]*+(Observation|Thought|Action|Code)[ \t]*+(?:[:：]|$)", re.MULTILINE)
 _FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
 _FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
+_DRAFT = re.compile(rf"\b(?:pyautogui|computer)\.|{_FIRST.pattern}|^[ \t]*#{{1,3}}[ \t]*Code\b", re.MULTILINE)
+"""What begins code, also within a thought."""
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
 
@@ -74,13 +76,14 @@ class OpenCuaFamily(ModelFamily):
         """
         return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with the thought and the actions of its code; never raises for what a model may write."""
-        return with_reading(completion, read_code(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the actions of the code."""
+        return read_code(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply of its level."""
-        head = f"## Thought:\n{thought}\n\n" if thought and self.thinks else ""
+        head, thought = drafted(thought if self.thinks else "", _DRAFT)
+        head += f"## Thought:\n{thought}\n\n" if thought else ""
         code = f"```python\n{self.write(action, screen)}\n```"
         return f"{head}## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
 
@@ -94,19 +97,19 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 def read_code(text: str, sides: Sides) -> Reading:
     """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
     begin, code = _code_in(text)
-    actions, problem = read_program(code, sides)
-    return Reading(_thought(text[:begin]), code.strip(), actions, None if actions else problem)
+    return replace(read_program(code, sides), thought=_thought(text[:begin]))
 
 
-def read_program(code: str, sides: Sides) -> tuple[tuple[Action, ...], str]:
-    """The actions of a program until the first call that is none, and why it is none.
+def read_program(code: str, sides: Sides) -> Reading:
+    """The actions of a program until the first call that is none, or why its first call is none.
 
     Args:
         code: calls.
         sides: how many units of its coordinates the screen is wide and high.
     """
     played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
-    return played.actions, played.problem
+    error = None if played.actions else played.problem
+    return Reading("", code.strip(), played.actions, error, played.parts, played.unused)
 
 
 def _code_in(text: str) -> tuple[int, str]:

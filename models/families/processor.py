@@ -27,7 +27,7 @@ def read_processor(directory: Path) -> Any:
 
     try:
         kind = _processor_class(directory)
-        if not is_torchvision_available() and _takes_videos(kind):
+        if _takes_videos(kind) and not (is_torchvision_available() and _names_image_processor(directory)):
             return _without_videos(kind, directory)
         return AutoProcessor.from_pretrained(directory, **SAFE)
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
@@ -42,16 +42,39 @@ def read_limits(directory: Path) -> ImageLimits | None:
         FlywheelError: torchvision is installed, and in another build than torch.
     """
     _require_fitting_torchvision()
-    from transformers import AutoImageProcessor
-
     try:
-        return limits_of(AutoImageProcessor.from_pretrained(directory, **SAFE))
+        return limits_of(_image_processor(directory))
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         why = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise CheckpointError(
             f"`policy.base`: {directory} has no image processor that can be read ({why}).",
             "Copy preprocessor_config.json of the model it was trained from into it.",
         ) from error
+
+
+def _image_processor(directory: Path) -> Any:
+    """The directory's image processor: of the class that it names, else of its architecture's.
+
+    Qwen2.5-VL's first checkpoints name a `Qwen2_5_VLImageProcessor`, which no release of transformers has.
+    """
+    from transformers import AutoConfig, AutoImageProcessor
+
+    named = _names_image_processor(directory)
+    config = {} if named else {"config": AutoConfig.from_pretrained(directory, **SAFE)}
+    return AutoImageProcessor.from_pretrained(directory, **config, **SAFE)
+
+
+def _names_image_processor(directory: Path) -> bool:
+    """Whether transformers has the image processor that the directory names, or it names none."""
+    found = ""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        path = directory / name
+        fields = json.loads(path.read_text()) if path.is_file() else {}
+        fields = fields.get("image_processor") or fields
+        found = found or str(fields.get("image_processor_type") or "")
+    kinds: Any = importlib.import_module("transformers.models.auto.image_processing_auto").IMAGE_PROCESSOR_MAPPING_NAMES
+    known = {str(one) for names in kinds.values() for one in names.values()}
+    return not found or any(found.removesuffix("Fast") + end in known for end in ("", "Fast", "Pil"))
 
 
 def _require_fitting_torchvision() -> None:
@@ -90,7 +113,7 @@ def _takes_videos(kind: str) -> bool:
 
 def _without_videos(kind: str, directory: Path) -> Any:
     import transformers
-    from transformers import AutoImageProcessor, AutoTokenizer
+    from transformers import AutoTokenizer
 
     stock = getattr(transformers, kind)
 
@@ -104,5 +127,5 @@ def _without_videos(kind: str, directory: Path) -> Any:
     settings = directory / "processor_config.json"
     fields = json.loads(settings.read_text()) if settings.is_file() else {}
     own = {name: fields[name] for name in inspect.signature(stock.__init__).parameters if name in fields}
-    parts = {"image_processor": AutoImageProcessor.from_pretrained(directory, **SAFE), "video_processor": None}
+    parts = {"image_processor": _image_processor(directory), "video_processor": None}
     return bare(**{**own, **parts, "tokenizer": tokenizer, "chat_template": template})

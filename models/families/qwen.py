@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
+from models.families.reading import Reading
 from models.families.screen import Size
 from models.families.template import filled, template
-from models.families.tools import read_calls, write_calls
+from models.families.thinking import drafted
+from models.families.tools import DRAFT, read_calls, write_calls
 from models.policy import Context
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
@@ -79,16 +79,19 @@ class QwenFamily(ModelFamily):
                 "Take the other of computer and mobile, or another family.",
             ) from error
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with thought and actions of its calls; never raises for what a model may write."""
-        return with_reading(completion, read_calls(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the actions of the calls."""
+        return read_calls(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply: the thought, then the call."""
         return self._reply(thought, self.write(action, screen))
 
     def _reply(self, thought: str, written: str) -> str:
-        return f"{self.label}{thought}\n{written}" if thought and self.template != "grounding" else written
+        if not thought or self.template == "grounding":
+            return written
+        head, thought = drafted(thought, DRAFT)
+        return f"{self.label}{thought}\n{written}" if thought else f"{head}{written}"
 
     def _tools(self, screen: Size) -> str:
         columns, rows = self.sides(screen)

@@ -1,12 +1,15 @@
 """Which family a checkpoint is of: the one that `policy.family` names, else by its architecture."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from models.families.family import ModelFamily
 from models.families.processor import read_limits
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.registry import Registry
 
 _HERE = "models.families"
@@ -39,13 +42,28 @@ BY_MODEL_TYPE = {
     "qwen2_5_vl": "qwen2.5-vl",
     "qwen3_vl": "qwen3-vl",
     "qwen3_vl_moe": "qwen3-vl",
+    "glm4v": "glm",
+    "glm4v_moe": "glm",
+    "glm46v": "glm",
+    "internvl": "internvl",
+    "internvl_chat": "internvl",
 }
-"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto. UI-TARS 1.5, OpenCUA,
-Holo and ScaleCUA share those of Qwen and have to be named."""
-PLAIN = {"qwen2_5_vl": "pixels"}
-"""The same of a checkpoint that was never taught its architecture's own grammar; all others write thousandths."""
+"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto. Any other type is
+refused, and so is a checkpoint of these types that goes by another name: UI-TARS 1.5, OpenCUA, Holo, ScaleCUA and Fara
+share those of Qwen and have to be named."""
+PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
+"""The same of a checkpoint that was never taught its architecture's own grammar."""
 TAUGHT = "<tool_call>"
 """A token of every published Qwen2.5-VL and Qwen3-VL, and of what was trained from them."""
+
+
+_NAMED = [name for name in FAMILIES.names if name != "tiny"]
+_OWNERS = {"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "glm": "glm", "internvl": "internvl"}
+"""What the names of a family's own published checkpoints have in common."""
+_SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
+"""The size in a published model's name, such as 7B or A3B."""
+_BASE = re.compile(r"^base_model:", re.MULTILINE)
+_TITLE = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
 
 def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamily:
@@ -71,7 +89,13 @@ def reply_limit(config: PolicyConfig) -> int:
 def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
     """The name or dotted path of the family that `family_of` makes; raises as that does."""
     small = directory is None and config.base == "tiny"
-    name = "tiny" if small else _by_architecture(directory or Path(config.base))
+    name = (
+        "tiny"
+        if small
+        else _by_architecture(
+            directory or Path(config.base), config.family == "auto", CheckpointError if directory else UsageError
+        )
+    )
     if name == "tiny" and config.family not in ("auto", "tiny"):
         raise UsageError(f"`policy.family` is {config.family}, and the small policy has its own.", "Set it to auto.")
     if name != "tiny" and config.family == "tiny":
@@ -81,14 +105,45 @@ def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
     return name if config.family == "auto" else config.family
 
 
-def _by_architecture(directory: Path) -> str:
+def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) -> str:
+    """The family by the checkpoint's own files; raises `wrong` under auto where they do not decide."""
     architecture = read_config(directory)
     if is_tiny(architecture):
         return "tiny"
+    if not auto:
+        return ""
     kind = str(architecture.get("model_type"))
-    if kind in BY_MODEL_TYPE and (kind == "qwen2_vl" or _is_taught(directory)):
-        return BY_MODEL_TYPE[kind]
-    return PLAIN.get(kind, "thousandths")
+    if kind in PLAIN and not _is_taught(directory):
+        return PLAIN[kind]
+    if kind not in BY_MODEL_TYPE:
+        raise wrong(
+            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): nothing says how "
+            "it writes actions and what its coordinates count.",
+            f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
+        )
+    family = BY_MODEL_TYPE[kind]
+    owner = _OWNERS[family]
+    if other := next((name for name in _called(directory, architecture) if owner not in name.lower()), ""):
+        raise wrong(
+            f"`policy.family` is auto, and {directory} calls itself {other!r}: a model_type of {kind} alone does not "
+            f"say that it writes actions as {family} does.",
+            f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
+        )
+    return family
+
+
+def _called(directory: Path, architecture: Mapping[str, Any]) -> list[str]:
+    """Names of published models that a checkpoint goes by: in its folder's name (or the hub's cache's), in its
+    config, and as the title of a model card that names the model it was trained from."""
+    named = [directory.name, *(part for part in directory.parts if part.startswith("models--"))]
+    named.append(str(architecture.get("_name_or_path") or ""))
+    names = [one.replace("--", "/").rpartition("/")[2] for one in named]
+    names = [one for one in names if _SIZE.search(one)]
+    card = directory / "README.md"
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    if _BASE.search(text.partition("\n---")[0]) and (title := _TITLE.search(text)):
+        names.append(title[1].strip())
+    return names
 
 
 def _is_taught(directory: Path) -> bool:

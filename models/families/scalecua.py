@@ -9,9 +9,8 @@ what is trained on says it in a template's words.
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_program
 from models.families.prompt import Message, screen_part, text_part, text_turn
@@ -48,7 +47,6 @@ from schemas.observation import Observation
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
 _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
 _OPERATION = re.compile(r"<operation>(.*?)(?:</operation>|\Z)", re.DOTALL)
-_THINKS = re.compile(r"</?think>")
 _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
@@ -99,9 +97,9 @@ class ScaleCuaFamily(ModelFamily):
             return called
         return f"<operation>\n{templated_thought(action) or code}\n</operation>\n{called}"
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with the thought and the actions of its calls; never raises for what a model may write."""
-        return with_reading(completion, read_tagged(completion.text, self.sides(screen)))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """The thought and the actions of the calls."""
+        return read_tagged(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the template asks for it."""
@@ -149,12 +147,12 @@ def read_tagged(text: str, sides: Sides) -> Reading:
     """
     blocks = list(_ACTION.finditer(text))
     if not blocks:
-        return Reading(_THINKS.sub("", text).strip(), "", error=f"no <action> in {text[-80:]!r}")
+        return Reading(text.strip(), "", error=f"no <action> in {text[-80:]!r}")
     operation = _OPERATION.search(text, 0, blocks[0].start())
     begin = operation.start() if operation else blocks[0].start()
-    actions, problem = read_program("\n".join(block[1] for block in blocks), sides)
+    found = read_program("\n".join(block[1] for block in blocks), sides)
     shown = text[begin : blocks[-1].end()].strip()
-    return Reading(_THINKS.sub("", text[:begin]).strip(), shown, actions, None if actions else problem)
+    return replace(found, thought=text[:begin], text=shown, tagged=True)
 
 
 def _operation(written: str) -> str:

@@ -28,12 +28,16 @@ class ImageLimits:
         factor: pixels; both sides become a multiple (a patch times what is merged into a token).
         least, most: pixels of area (`size.shortest_edge` and `size.longest_edge`, which are no edges).
         frames: how often the area counts: GLM's processor counts a picture as two frames.
+        pads: whether the processor fills a screen up to whole factors, at its right and bottom, instead of stretching
+            it (GLM-5's). A screen is then stretched here to the size that the processor would fill up, so that it has
+            nothing to fill and a thousandth of its picture is one of the screen.
     """
 
     factor: int
     least: int
     most: int
     frames: int = 1
+    pads: bool = False
 
     def resized(self, screen: Size) -> Size:
         """Width and height in which a screen of this size is shown.
@@ -47,7 +51,8 @@ class ImageLimits:
         if self.frames > 1 and min(screen) < self.factor:  # GLM's, which does not resize from nothing
             scale = self.factor / min(screen)
             width, height = int(width * scale), int(height * scale)
-        rows, columns = smart_resize(height, width, self.factor, self.least / self.frames, self.most / self.frames)
+        resize = padded_size if self.pads else smart_resize
+        rows, columns = resize(height, width, self.factor, self.least / self.frames, self.most / self.frames)
         return columns, rows
 
 
@@ -68,12 +73,45 @@ def smart_resize(height: int, width: int, factor: int, least: float, most: float
     return rows, columns
 
 
+def padded_size(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
+    """The (height, width) in pixels of the canvas on which GLM-5's image processor lays a picture.
+
+    Source: `smart_resize` of `transformers.models.glm5_next`, for one picture. Above the limit, the canvas of the
+    largest height whose picture of the same aspect still fits.
+    """
+
+    def aligned(side: float) -> int:
+        return max(1, math.ceil(side / factor)) * factor
+
+    rows, columns = aligned(height), aligned(width)
+    if rows * columns < least:
+        scale = math.sqrt(least / (height * width))
+        rows, columns = aligned(math.ceil(height * scale)), aligned(math.ceil(width * scale))
+    if rows * columns <= most:
+        return rows, columns
+    rows, columns = factor, factor
+    low, high = 1, height
+    while low <= high:
+        middle = (low + high) // 2
+        tried = aligned(middle), aligned(max(1, math.floor(width * middle / height)))
+        if tried[0] * tried[1] <= most:
+            (rows, columns), low = tried, middle + 1
+        else:
+            high = middle - 1
+    return rows, columns
+
+
 def limits_of(image_processor: Any) -> ImageLimits | None:
     """The limits of a loaded image processor; None of one that does not resize to whole patches by area."""
     size = getattr(image_processor, "size", None) or {}
     least, most = (_entry(size, name) for name in ("shortest_edge", "longest_edge"))
     patch, merged = (int(getattr(image_processor, name, 0) or 0) for name in ("patch_size", "merge_size"))
-    if not (getattr(image_processor, "do_resize", False) and patch and merged and least and most):
+    if not (getattr(image_processor, "do_resize", False) and patch and merged):
+        return None
+    tokens = [int(getattr(image_processor, f"{name}_image_tokens", 0) or 0) for name in ("min", "max")]
+    if all(tokens):
+        return ImageLimits(patch * merged, *(one * (patch * merged) ** 2 for one in tokens), pads=True)
+    if not (least and most):
         return None
     frames = int(image_processor.temporal_patch_size) if type(image_processor).__name__.startswith("Glm") else 1
     return ImageLimits(patch * merged, least, most, frames)

@@ -5,15 +5,18 @@ its end; a scroll is of a fixed number of pixels, positive up; three clicks are 
 makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content.
 """
 
+import ast
 import json
 import math
 import re
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.reading import Reading, Sides
+from models.families.reading import CLEARS, ENTERS, Arguments, Reading, Sides, is_true, place_of, typing
 from schemas.action import (
     Action,
     CallUser,
@@ -39,8 +42,9 @@ from schemas.problem import named_problem
 PIXELS = 5
 """Of a scroll that is written."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_LABELS = re.compile(r"\A\s*(?:</?think(?:ing)?>\s*)?(?:Thought|Action):[ \t]*", re.IGNORECASE)
-_THINKS = re.compile(r"</?think(?:ing)?>")
+_LABELS = re.compile(r"\A\s*(?:Thought|Action)[:：][ \t]*", re.IGNORECASE)
+_CALL = re.compile(r"<tool_call>\s*(?:```\w*\s*)?(?=\{)")
+"""A call, and no mention of one."""
 _POINTED = {
     "left_click": "click",
     "click": "click",
@@ -51,8 +55,11 @@ _POINTED = {
 }
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
+_ACTION = re.compile(r"\bAction[:：]")
 _DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
+DRAFT = re.compile(f"{OPEN}|{_UNTAGGED.pattern}")
+"""What begins a call, also within a thought."""
 
 Place = tuple[float, float]
 
@@ -64,33 +71,32 @@ def read_calls(text: str, sides: Sides) -> Reading:
         text: what was thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
         sides: how many units of its coordinates the screen is wide and high.
     """
-    begin = text.find(OPEN)
+    tagged = _CALL.search(text)
+    begin = tagged.start() if tagged else text.find(OPEN)
     if begin < 0:
-        found = _UNTAGGED.search(text)
+        labels = [*deque(_ACTION.finditer(text), maxlen=1)]  # JSON before the label is a draft
+        found = _UNTAGGED.search(text, labels[0].end() if labels else 0) or _UNTAGGED.search(text)
         begin = found.start() if found else text.find("{")
     if begin < 0:
         return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
-    thought = _thought(text[:begin])
+    thought = _LABELS.sub("", text[:begin]).strip()
     shown, error = text[begin:].strip(), None
     actions: list[Action] = []
+    parts, unused = 1, ()
     cursor: Place | None = None
     try:
-        for arguments in _calls(text, begin):
-            action, cursor = _action(arguments, sides, cursor)
-            actions += [action] if action else []
+        for call in _calls(text, begin):
+            arguments = Arguments(call)
+            found, cursor = _action(arguments, sides, cursor)
+            if found and not actions:
+                parts, unused = len(found), arguments.unused
+            actions += found
         error = None if actions else f"no action in {shown[:80]!r}"
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
         error = f"{str(failure)[:120]} in {shown[:80]!r}"
-    return Reading(thought, shown, tuple(actions), None if actions else error)
-
-
-def _thought(text: str) -> str:
-    """The text before the calls; of a model that thinks first, the text after that, as the chat templates show it
-    again, or what it thought where that was all."""
-    rest = text.rpartition("</think>")[2]
-    return _LABELS.sub("", _THINKS.sub("", rest if rest.strip() else text)).strip()
+    return Reading(thought, shown, tuple(actions), None if actions else error, parts, unused)
 
 
 def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
@@ -100,7 +106,7 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         start = piece.find("{")
         if start < 0:
             raise ValueError("a tool call without JSON")
-        call, _ = _DECODER.raw_decode(piece, start)
+        call = _decoded(piece[start:])
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
@@ -112,45 +118,63 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         yield cast(dict[str, Any], arguments)
 
 
-def _action(given: Mapping[str, Any], sides: Sides, cursor: Place | None) -> tuple[Action | None, Place | None]:
-    """The action of a call, if it is one of its own, and where the cursor is after it."""
-    name = str(given.get("action", ""))[:40]
-    at = _place(given["coordinate"], sides) if given.get("coordinate") is not None else cursor
+def _decoded(text: str) -> Any:
+    """The JSON that a text begins with, or the Python literal, which Fara's and GUI-Owl's own clients read too; raises
+    ValueError for neither."""
+    try:
+        return _DECODER.raw_decode(text)[0]
+    except ValueError as error:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                return ast.literal_eval(text.partition(CLOSE)[0].strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise error from None
+
+
+def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:
+    """The actions of a call, none of a mere move, and where the cursor is after it."""
+    name = str(given.take("action") or "")[:40]
+    place = given.take("coordinate")
+    at = _place(place, sides) if place is not None else cursor
     if name == "mouse_move":
-        return None, _there(at, name)
+        _there(at, name)
+        return [], at
     if name in _POINTED:
         x, y = _there(at, name)
-        return action_of({"type": _POINTED[name], "x": x, "y": y}), at
+        return [action_of({"type": _POINTED[name], "x": x, "y": y})], at
     if name == "left_click_drag":
         if cursor is None:
             raise ValueError("left_click_drag begins at the cursor, and no mouse_move says where that is")
-        return _drag(cursor, _there(at, name)), at
+        return [_drag(cursor, _there(at, name))], at
     if name == "swipe":
-        return _drag(_there(at, name), _place(given.get("coordinate2"), sides)), at
+        return [_drag(_there(at, name), _place(given.take("coordinate2"), sides))], at
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)
-        return Scroll(x=x, y=y, direction=_direction(name, given.get("pixels"))), at
-    return _plain(name, given), at
+        return [Scroll(x=x, y=y, direction=_direction(name, given.take("pixels")))], at
+    if name == "type":
+        enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
+        before, text = typing(given.take("text"), at if place is not None else None, enter, clear)
+        return [*before, Type.model_validate({"content": text})], at
+    return [_plain(name, given)], at
 
 
-def _plain(name: str, given: Mapping[str, Any]) -> Action:
+def _plain(name: str, given: Arguments) -> Action:
     """The action of a call that has no place."""
-    text = given.get("text")
     if name == "key":
-        keys = given.get("keys", text)
+        keys = given.take("keys", "text")
         listed = cast(list[Any], keys) if isinstance(keys, list) else [keys]
         return Hotkey(key=together(name for key in listed if key is not None for name in names_of(str(key))))
     if name == "system_button":
-        button = str(given.get("button"))[:40]
+        button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:
             raise ValueError(f"there is no action for the button {button!r}")
         return _BUTTONS[button.lower()]
     if name == "terminate":
-        return Finished() if given.get("status", "success") == "success" else CallUser()
+        return Finished() if given.take("status") in ("success", None) else CallUser()
     made: dict[str, Callable[[], Action]] = {
-        "type": lambda: Type.model_validate({"content": text}),
-        "open": lambda: OpenApp.model_validate({"app_name": text}),
-        "answer": lambda: Finished.model_validate({"content": text}),
+        "open": lambda: OpenApp.model_validate({"app_name": given.take("text")}),
+        "answer": lambda: Finished.model_validate({"content": given.take("text")}),
         "wait": Wait,
     }
     if name not in made:
@@ -175,7 +199,9 @@ def _there(place: Place | None, name: str) -> Place:
 
 
 def _place(given: Any, sides: Sides) -> Place:
-    """A place in [0, 1]."""
+    """A place in [0, 1]; one that is written as a text is read too."""
+    if isinstance(given, str):
+        return place_of(given, sides)
     numbers = cast(list[Any], given) if isinstance(given, list) else []
     if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
         raise ValueError(f"{str(given)[:60]} is no coordinate")

@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from models.completion import Completion
-from models.families.dialects import format_action, format_reply, with_reading
+from models.families.dialects import format_action, format_reply
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_turn, text_turn
-from models.families.reading import read_text
+from models.families.reading import Reading, read_text
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -81,9 +80,9 @@ class UiTarsFamily(ModelFamily):
             return f"({round(action.x * columns)},{round(action.y * rows)})"
         return self._boxed(format_action(action, self.dialect, sides=self.sides(screen)))
 
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """As `ModelFamily.read`; a point alone is a click where the template asks for one."""
-        return with_reading(completion, read_text(completion.text, self.sides(screen), self.template == "grounding"))
+    def read_answer(self, answer: str, screen: Size) -> Reading:
+        """As `ModelFamily.read_answer`; a point alone is a click where the template asks for one."""
+        return read_text(answer, self.sides(screen), self.template == "grounding")
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """As `ModelFamily.reply`; for grounding, without a thought."""

@@ -7,11 +7,8 @@ Points are thousandths of the screen.
 
 from collections.abc import Sequence
 
-from models.completion import Completion
-from models.families.dialects import with_reading
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_turn, text_turn
-from models.families.reading import read_text
 from models.families.screen import Size
 from models.families.template import template
 from models.policy import Context
@@ -71,11 +68,6 @@ class UiTars2Family(ModelFamily):
         lines = [f"<parameter={key}>{_ended(value)}</parameter>" for key, value in given.items()]
         body = "\n".join([f"<function={action.type}>", *lines, "</function>"])
         return f"<seed:tool_call>\n{body}\n</seed:tool_call>"
-
-    def read(self, completion: Completion, screen: Size) -> Completion:
-        """The completion with thought and actions of its calls, of its text where it has none; never raises for what a
-        model may write."""
-        return with_reading(completion, read_text(completion.text, self.sides(screen)))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """The thought, then the call."""

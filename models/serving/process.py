@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from models.serving import keeper
+from schemas.children import theirs
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 
@@ -52,6 +53,7 @@ class ServerProcess:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", keeper.__file__, *command],
+                env=theirs(),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

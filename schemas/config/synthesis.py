@@ -26,6 +26,9 @@ class SynthesisConfig(Section):
     """Each maker's own keys, under its name, and the reward maker's under `reward`."""
     near_misses: Count = 3
     """A reward counts only if it turns away at least so many states that nearly are the golden one."""
+    max_steps: Annotated[int, Field(ge=1, le=1000)] = 100
+    """The highest limit that a made task may have. A task is turned away if a player that does not know where to look
+    needs more steps, with a margin, in any of several trajectories."""
     solver: Literal["explorer", "champion"] = "explorer"
     """Who tries what was accepted."""
     tries: Whole = 8

@@ -39,6 +39,8 @@ class Step(Row):
     """Of an imported one: JSON of what its record held that has no column here, by format."""
     family: Text | None = None
     """The model family that the reply was read by (`policy.family`); null where no model replied."""
+    unused_arguments: Text | None = None
+    """Arguments of the reply's call for which its action has no field, such as `time=3`; null where there are none."""
 
 
 DAY_MS = 86_400_000.0
@@ -47,7 +49,7 @@ TABLE = Table(
     row=Step,
     key=("trajectory_id", "step"),
     partition_by=("iteration",),
-    added={"extra": "NULL::VARCHAR", "family": "NULL::VARCHAR"},
+    added={"extra": "NULL::VARCHAR", "family": "NULL::VARCHAR", "unused_arguments": "NULL::VARCHAR"},
     expectations=(
         unique(("trajectory_id", "step")),
         *not_null(

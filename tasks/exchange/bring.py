@@ -118,14 +118,13 @@ def claim_import(config: Config, request: Request, name: str) -> int:
     claim = Claim(name=name, demonstrations=request.demonstrations)
     for number in count():
         file = f"{FOLDER}/{number:04d}.json"
-        if not store.put_once(file, claim.model_dump_json().encode()):
-            there = Claim.model_validate_json(store.get(file))
-            if there.name != name:
-                continue
-            if there != claim:
-                was = "" if there.demonstrations else "out"
-                problem = f"{request.path} is {label_of(IMPORTS - number)} already, with{was} --demonstrations."
-                raise UsageError(problem, "Give the same option; people and judges can still say how they ended.")
+        there = Claim.model_validate_json(store.put_or_get(file, claim.model_dump_json().encode()))
+        if there.name != name:
+            continue
+        if there != claim:
+            was = "" if there.demonstrations else "out"
+            problem = f"{request.path} is {label_of(IMPORTS - number)} already, with{was} --demonstrations."
+            raise UsageError(problem, "Give the same option; people and judges can still say how they ended.")
         return IMPORTS - number
     raise AssertionError
 

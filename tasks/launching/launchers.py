@@ -19,6 +19,7 @@ import psutil
 from typing_extensions import override
 
 from learning.job import PARENT, Job
+from schemas.children import ours, theirs
 from schemas.config.operations import Launch, filled
 
 HERE = "localhost"
@@ -63,9 +64,18 @@ class Launcher(ABC):
                 kill(process.pid)
             process.wait()
 
-    def _run(self, command: Sequence[str] | str, more: Mapping[str, str] | None = None) -> None:
+    def _run(self, command: Sequence[str], parent: int | None = None) -> None:
+        """Starts a process of ours, which ends with `parent`."""
+        more = {} if parent is None else {PARENT: str(parent)}
+        self._begin(command, {**environment(self.start.job), **more})
+
+    def _run_theirs(self, command: Sequence[str] | str) -> None:
+        """Starts a command of the user's."""
+        self._begin(command, theirs(environment(self.start.job)))
+
+    def _begin(self, command: Sequence[str] | str, environ: Mapping[str, str]) -> None:
         with self.start.log.open("ab") as log:
-            self._processes.append(_popen(command, log, {**environment(self.start.job), **(more or {})}))
+            self._processes.append(_popen(command, log, environ))
 
 
 class LocalLauncher(Launcher):
@@ -74,7 +84,7 @@ class LocalLauncher(Launcher):
     @override
     def begin(self) -> None:
         command = [sys.executable, "-m", "learning.trainer", self.start.at, self.start.board]
-        self._run(command, {PARENT: str(os.getpid())})
+        self._run(command, os.getpid())
 
 
 class TorchrunLauncher(Launcher):
@@ -86,10 +96,10 @@ class TorchrunLauncher(Launcher):
         for host in machines.hosts:
             node = node_command(self.start)
             if host == HERE:
-                self._run(node, {PARENT: str(os.getpid())})
+                self._run(node, os.getpid())
             else:
                 reach = shlex.split(filled(machines.reach, {"host": host}))
-                self._run([*reach, f"cd {shlex.quote(os.getcwd())} && exec env {_carried()} {shlex.join(node)}"])
+                self._run_theirs([*reach, f"cd {shlex.quote(os.getcwd())} && exec env {_carried()} {shlex.join(node)}"])
 
     @override
     def ended(self) -> str | None:
@@ -107,7 +117,7 @@ class CommandLauncher(Launcher):
 
     @override
     def begin(self) -> None:
-        self._run(filled(self.start.job.train.machines.command, blanks(self.start)))
+        self._run_theirs(filled(self.start.job.train.machines.command, blanks(self.start)))
 
     @override
     def end(self) -> None:
@@ -120,7 +130,7 @@ class CommandLauncher(Launcher):
         cancel = self.start.job.train.machines.cancel
         if running and cancel:
             with self.start.log.open("ab") as log, contextlib.suppress(subprocess.TimeoutExpired):
-                process = _popen(filled(cancel, blanks(self.start)), log, environment(self.start.job))
+                process = _popen(filled(cancel, blanks(self.start)), log, theirs(environment(self.start.job)))
                 try:
                     process.wait(CANCEL_S)
                 finally:
@@ -141,7 +151,7 @@ def node_command(start: Start) -> list[str]:
     nodes = nodes_of(start.job)
     least = machines.least or nodes
     words = ["--nodes", f"{least}:{nodes}", "--name", start.name]
-    return [machines.python or sys.executable, "-m", "tasks.launching.node", start.at, start.board, *words]
+    return [machines.python or sys.executable, "-P", "-m", "tasks.launching.node", start.at, start.board, *words]
 
 
 def nodes_of(job: Job) -> int:
@@ -166,9 +176,9 @@ def blanks(start: Start) -> dict[str, str]:
 
 
 def environment(job: Job) -> dict[str, str]:
-    """What the processes of a training get; programs that are installed with this code, such as `ray`, are found."""
+    """Return the environment of a training's processes, in which programs installed beside Python are found."""
     path = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(Path(sys.executable).parent)]))
-    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    return {**ours(), "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def kill(process: int) -> None:

@@ -54,7 +54,10 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
     if was == "auto" and "template" not in made:
         was = UNNAMED.get(str(read_config(Path(config.policy.base)).get("model_type")), "thousandths")
     elif was == "auto":
-        was = name_of(config.policy.model_copy(update={"family": "auto"}))
+        try:
+            was = name_of(config.policy.model_copy(update={"family": "auto"}))
+        except UsageError:  # it took thousandths for what it did not know, and now asks for a name
+            was = asked
     templates = (made.get("template", "computer"), config.policy.template)
     for key, before, now in (("family", was, asked), ("template", *templates)):
         if before != now:

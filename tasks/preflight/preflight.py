@@ -46,8 +46,15 @@ PER_PROCESSOR = 4
 
 
 def examine(config: Config) -> list[Check]:
-    """Every check, good or bad, in the order in which a run would need them."""
-    return [probe.check() for probe in [*probes(config), *machine_probes()]]
+    """Every check, good or bad, in the order in which a run would need them; a problem that several have is one's."""
+    found: list[Check] = []
+    for probe in [*probes(config), *machine_probes()]:
+        check = probe.check()
+        same = next((one.name for one in found if not one.ok and one.detail == check.detail), None)
+        if not check.ok and same is not None:
+            check = Check(check.name, False, f"not examined, because of {same}")
+        found.append(check)
+    return found
 
 
 def require(config: Config) -> None:
@@ -66,23 +73,28 @@ def require(config: Config) -> None:
             probe.examine()
 
 
-def probes(config: Config) -> list[Probe]:
-    """What this config needs."""
+def probes(config: Config, asks: bool = True) -> list[Probe]:
+    """What this config needs: one list for a run, its plan and the doctor.
+
+    Args:
+        config: the resolved config.
+        asks: also ask models, servers and GPUs whether they are there, and write to the storage.
+    """
     return [
         *_parts(config),
         *_environments(config),
         Probe("processor", lambda: _processor(config)),
-        Probe("judge", lambda: _judge(config)),
-        Probe("device", lambda: _device(config)),
-        Probe("server", lambda: _server(config)),
-        Probe("proposers", lambda: _proposers(config)),
-        Probe("makers", lambda: _makers(config)),
-        Probe("thinkers", lambda: _thinkers(config)),
+        Probe("judge", lambda: _judge(config, asks)),
+        Probe("device", lambda: _device(config, asks)),
+        Probe("server", lambda: _server(config, asks)),
+        Probe("proposers", lambda: _proposers(config, asks)),
+        Probe("makers", lambda: _makers(config, asks)),
+        Probe("thinkers", lambda: _thinkers(config, asks)),
         Probe("reader", lambda: _reader(config)),
         Probe("trackers", lambda: _trackers(config)),
         Probe("traces", lambda: require_traces(config)),
         Probe("cluster", lambda: require_cluster(config)),
-        Probe("storage", lambda: _storage(config)),
+        Probe("storage", lambda: _storage(config, asks)),
         Probe("lake", lambda: _whole(config)),
         Probe("Delta log", lambda: _log(config), required=False),
         *_disks(config),
@@ -90,19 +102,8 @@ def probes(config: Config) -> list[Probe]:
 
 
 def planned(config: Config) -> list[Probe]:
-    """Those that a run is refused by and that ask no model, server or GPU, and write nothing: a run's plan has them."""
-    return [
-        *_parts(config),
-        *(probe for probe in _environments(config) if probe.required),
-        Probe("processor", lambda: _processor(config)),
-        Probe("server", lambda: _named_server(config)),
-        Probe("reader", lambda: _reader(config)),
-        Probe("trackers", lambda: _trackers(config)),
-        Probe("traces", lambda: require_traces(config)),
-        Probe("cluster", lambda: require_cluster(config)),
-        Probe("storage", lambda: _storage(config, write=False)),
-        *_disks(config),
-    ]
+    """Those that a run is refused by, as far as they ask no model, server or GPU and write nothing."""
+    return [probe for probe in probes(config, asks=False) if probe.required]
 
 
 def _parts(config: Config) -> list[Probe]:
@@ -136,18 +137,20 @@ def _tasks(config: Config) -> str:
     return f"{counted(len(tasks), 'task')}, found and scored by {', '.join(sorted({task.verifier for task in tasks}))}"
 
 
-def _judge(config: Config) -> str:
+def _judge(config: Config, asks: bool) -> str:
     """That the judge, where one is configured or a task needs one, is there."""
     if not _unverified(catalog(config)):
         judge, audited = judge_of(config.judge), any(gate.given for gate in gates_of(config.filter))
         if judge is None or not audited or not config.judge.audit:
             return "none is needed: every task has a verifier"
-        judge.require()
+        if asks:
+            judge.require()
         return (
             f"{judge.name} is there; it is asked about {config.judge.audit} trajectories of each iteration, as evidence"
         )
     judge = required_judge(config.judge)
-    judge.require()
+    if asks:
+        judge.require()
     require_trusted(config, version_of(judge, config.judge))
     return f"{judge.name} is there"
 
@@ -275,12 +278,14 @@ def _log(config: Config) -> str:
     return "the files that are there are as it says"
 
 
-def _device(config: Config) -> str:
+def _device(config: Config, asks: bool) -> str:
     """That this machine's GPUs are those that acting and training name, where they happen here."""
     from learning.engines.choice import is_small
 
     if is_small(config.policy.base):
         return "the CPU: the small policy is made for it"
+    if not asks:
+        return "not asked"
     from models.serving.local import device_of
 
     acts = "a server" if config.policy.server.named else device_of(config.policy)
@@ -291,10 +296,10 @@ def _device(config: Config) -> str:
     return f"{acts} for acting, {training_device(config.train).type} for training"
 
 
-def _server(config: Config) -> str:
-    if not config.policy.server.named:
-        return _named_server(config)
-    _named_server(config)
+def _server(config: Config, asks: bool) -> str:
+    described = _named_server(config)
+    if not config.policy.server.named or not asks:
+        return described
     from models.serving.server import require_server
 
     return require_server(config.policy.server)
@@ -316,22 +321,22 @@ def _named_server(config: Config) -> str:
     return "not asked"
 
 
-def _proposers(config: Config) -> str:
+def _proposers(config: Config, asks: bool) -> str:
     if not config.reflect.on:
         return "none: `reflect.on` is not set"
-    PROPOSERS.require(config.reflect.proposers, config.reflect.options)
+    (PROPOSERS.require if asks else PROPOSERS.options)(config.reflect.proposers, config.reflect.options)
     return ", ".join(config.reflect.proposers)
 
 
-def _makers(config: Config) -> str:
+def _makers(config: Config, asks: bool) -> str:
     if not config.synthesis.on:
         return "none: `synthesis.on` is not set"
-    require_makers(config)
+    require_makers(config, asks)
     return ", ".join(config.synthesis.makers)
 
 
-def _thinkers(config: Config) -> str:
-    THINKERS.require(config.think.thinkers, config.think.options)
+def _thinkers(config: Config, asks: bool) -> str:
+    (THINKERS.require if asks else THINKERS.options)(config.think.thinkers, config.think.options)
     return ", ".join(config.think.thinkers) or "none: steps keep the thoughts that they have"
 
 
@@ -341,7 +346,7 @@ def _reader(config: Config) -> str:
     return f"{found.name} is there" if found else "none: elements are what pages list"
 
 
-def _storage(config: Config, write: bool = True) -> str:
+def _storage(config: Config, write: bool) -> str:
     """Opens the lake if there is one, and, to see whether that goes, writes and removes a probe; makes no lake."""
     place = resolve_address(config.lake)
     with explained(place.uri):

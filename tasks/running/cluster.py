@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
@@ -121,11 +122,37 @@ def require_cluster(config: Config) -> str:
     return f"ray {ray.__version__} (prefect-ray {prefect_ray.__version__}) at {cluster.address or 'this machine'}"
 
 
+def _path_hook(address: str) -> dict[str, Any]:
+    """Keep Ray's workers from importing what lies in the current folder, which Ray puts first on their path, unless the
+    code itself lies there or PYTHONPATH names it; Ray's client (`ray://`) does not."""
+    folder = os.getcwd()
+    wanted = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    left_in = address.startswith("ray://") or folder in map(os.path.abspath, filter(None, wanted))
+    return {} if left_in else {"worker_process_setup_hook": without_folder(folder)}
+
+
+def without_folder(folder: str) -> Callable[[], None]:
+    """Make a function after which a process imports nothing from a folder, wherever it is on the path."""
+
+    def hook() -> None:  # within a function, so that it is pickled whole: no module of ours can be imported before it
+        import sys
+
+        class Empty:
+            @staticmethod
+            def find_spec(name: str, target: object = None) -> None:
+                return None
+
+        sys.path_importer_cache[folder] = Empty()  # type: ignore[assignment]
+
+    return hook
+
+
 def _runner(kind: Any, config: Config) -> Any:
     variables = {name: os.environ[name] for name in GIVEN if name in os.environ}
     if url := PREFECT_API_URL.value():
         variables["PREFECT_API_URL"] = str(url)
-    options: dict[str, Any] = {"runtime_env": {"env_vars": variables}, "log_to_driver": False, "logging_level": "ERROR"}
+    environ: dict[str, Any] = {"env_vars": variables, **_path_hook(config.cluster.address)}
+    options: dict[str, Any] = {"runtime_env": environ, "log_to_driver": False, "logging_level": "ERROR"}
     if not config.cluster.address:
         options |= {"include_dashboard": False}
     return kind(address=config.cluster.address or None, init_kwargs=options)

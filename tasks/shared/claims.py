@@ -114,7 +114,10 @@ def _claimed(lake: Lake, name: str, recipe: str) -> bool:
     if there or status:
         if not there or status not in ([], ["candidate"]):
             return False
-        last = Claim.model_validate_json(store.get(there[-1]))
+        try:
+            last = Claim.model_validate_json(store.get(there[-1]))
+        except FileNotFoundError:  # listed, and not there: another process's, or a stale listing
+            return False
         if last.recipe != recipe or not last.abandoned:
             return False
     return store.put_once(f"{folder}/{len(there):04d}.json", Claim.this(recipe=recipe).model_dump_json().encode())

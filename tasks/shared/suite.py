@@ -58,8 +58,12 @@ def worlds(config: Config) -> dict[str, str]:
     return {one.name: one.lineage or "" for one in usable(config) if one.world is not None}
 
 
-def require_makers(config: Config) -> None:
+def require_makers(config: Config, asks: bool = True) -> None:
     """That tasks can be made.
+
+    Args:
+        config: the resolved config.
+        asks: also ask the servers of makers whether they are there.
 
     Raises:
         UsageError: of none of the environments any can.
@@ -70,7 +74,7 @@ def require_makers(config: Config) -> None:
         hint = "Add one, for example [environments.site] to the config, or environments.site.pages=4."
         raise UsageError(f"`environments`: of {names} no task can be made.", hint)
     makers, reward = makers_of(config.synthesis)
-    for one in (*makers, reward):
+    for one in (*makers, reward) if asks else ():
         one.require()
 
 

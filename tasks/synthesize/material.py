@@ -36,7 +36,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
         parents = [
             _parent(task, made.get(name), counts.get(name, (0, 0))) for name, task in known.items() if name not in held
         ]
-        found.append(Material(environment.name, world, parents))
+        found.append(Material(environment.name, world, parents, environment.layout))
     return found
 
 

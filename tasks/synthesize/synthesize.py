@@ -110,7 +110,10 @@ def _batch(
         if proposed.key in keys:
             continue
         keys.add(proposed.key)
-        decision = decide(proposed, material.world, reward, held, known, config.synthesis.near_misses)
+        chosen = config.synthesis
+        decision = decide(
+            proposed, material.world, reward, held, known, chosen.near_misses, material.layout, chosen.max_steps
+        )
         decided.append((proposed, decision))
         if decision.accepted:
             known.add(identity(proposed.environment, proposed.instruction))
@@ -176,7 +179,7 @@ def task_of(proposed: Proposed, decision: Decision) -> GuiTask:
         instruction=proposed.instruction,
         tags=list(proposed.tags),
         split="train",
-        max_steps=proposed.max_steps,
+        max_steps=decision.max_steps,
         verifier=VERIFIER,
         lineage=f"{proposed.maker}-{proposed.version} of {', '.join(_parents(proposed, decision))}",
         setup=setup.text(),

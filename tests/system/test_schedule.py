@@ -22,6 +22,7 @@ from storage.lake import Lake
 from storage.upgrade import upgrade
 from tasks.shared.reviews import Draft, submit
 from tests.prefect_home import prefect_home
+from tests.shadowed import shadow
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_upgrade import CONFIG, GOLDEN
 from tests.tier import IN_FULL
@@ -41,7 +42,7 @@ class Up:
 
     def flywheel(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "apps.cli", *words],
+            [sys.executable, "-P", "-m", "apps.cli", *words],
             cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
 
@@ -93,6 +94,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("project")
     with tarfile.open(GOLDEN) as packed:
         packed.extractall(folder, filter="data")
+    shadow(folder)
     (folder / "flywheel.toml").write_text(CONFIG + f'{TRIGGERS}[lake]\nuri = "lake"\nmin_free_mb = 10\n')
     upgrade(LakeConfig(uri=str(folder / "lake")), lambda step: None)
     with socket.socket() as probe:
@@ -103,7 +105,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), MARK: mark}
     environ.pop("PREFECT_API_URL", None)
     environ["PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS"] = "2"  # a minute otherwise
-    words = [sys.executable, "-m", "apps.cli", "up", "--port", str(port)]
+    words = [sys.executable, "-P", "-m", "apps.cli", "up", "--port", str(port)]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(words, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True)
     started = Up(folder, Command(process, mark, folder / "up.log"), environ, f"http://127.0.0.1:{port}/api")

@@ -1,6 +1,7 @@
 """The audit of dependencies: exact pins, held against what is asked for and what is installed."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -35,4 +36,52 @@ def test_everything_the_project_asks_for_is_in_the_lock_in_that_very_version() -
 
 
 def test_make_check_runs_it() -> None:
-    assert "scripts/audit.py" in (ROOT / "Makefile").read_text()
+    assert "scripts/audit.py $(AUDIT)" in (ROOT / "Makefile").read_text()
+
+
+PINS = {"requests": "2.19.0", "duckdb": "2.0.1"}
+SKIPPED = {"name": "duckdb", "skip_reason": "Dependency not found on PyPI and could not be audited: duckdb (2.0.1)"}
+CLEAN = {"name": "DuckDB", "version": "2.0.1", "vulns": []}
+FLAW = {"id": "PYSEC-2018-28", "fix_versions": ["2.20.0"], "aliases": ["CVE-2018-18074"], "description": "x"}
+FLAWED = {"name": "requests", "version": "2.19.0", "vulns": [FLAW]}
+
+
+@pytest.mark.parametrize(
+    ("report", "printed", "status", "complete"),
+    [
+        ([FLAWED, CLEAN], ["requests 2.19.0: PYSEC-2018-28, fixed in 2.20.0", "2 of 2 packages were looked up"], 1, 1),
+        ([{**FLAWED, "vulns": []}, CLEAN], ["2 of 2 packages were looked up for known vulnerabilities\n"], 0, 0),
+        ([{**FLAWED, "vulns": []}, SKIPPED], ["1 of 2 packages", "not found on PyPI"], 0, 1),
+        ([{**SKIPPED, "name": "requests"}, SKIPPED], ["0 of 2 packages", "not found on PyPI"], 0, 1),
+        ([CLEAN], ["1 of 2 packages", "it says nothing about requests"], 0, 1),
+        ([], ["0 of 2 packages"], 0, 1),
+        (None, ["0 of 2 packages", "pip-audit ended with 3: no route to host"], 0, 1),
+    ],
+)
+def test_the_number_of_packages_that_were_looked_up_is_printed_and_may_be_required(
+    report: list[object] | None, printed: list[str], status: int, complete: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The reports are those of pip-audit 2.10.1, which ends with 0 where it skips every package."""
+    answer = "echo no route to host >&2; exit 3"
+    if report is not None:
+        (tmp_path / "report.json").write_text(json.dumps({"dependencies": report, "fixes": []}))
+        answer = f"cat {tmp_path}/report.json; exit {int(FLAWED in report)}"
+    program = tmp_path / "pip-audit"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert (audit.known_vulnerable(PINS), audit.known_vulnerable(PINS, complete=True)) == (status, complete)
+    told = capsys.readouterr().out
+    assert all(one in told for one in printed) and "No known" not in told
+
+
+def test_without_pip_audit_none_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert audit.known_vulnerable(PINS) == 0 and audit.known_vulnerable(PINS, complete=True) == 1
+    assert (
+        "0 of 2 packages were looked up for known vulnerabilities: pip-audit is not installed"
+        in capsys.readouterr().out
+    )

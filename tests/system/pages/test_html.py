@@ -14,9 +14,10 @@ import pytest
 
 from environments.chromium.in_page import InPageReward
 from environments.html.environment import HtmlConfig, HtmlEnvironment
+from environments.html.sandbox import HtmlSandbox
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
-from schemas.action import Click, Type
+from schemas.action import Click, Drag, Type
 from schemas.config.sections import LakeConfig
 from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Outcome
@@ -92,13 +93,13 @@ window.task = { start: () => "Go on.", reward: () => (pressed ? Number(changes =
 </script>"""
 
 
-def pages(folder: Path, **texts: str) -> HtmlEnvironment:
+def pages(folder: Path, size: tuple[int, int] = (200, 80), /, **texts: str) -> HtmlEnvironment:
     """Those pages in that folder, as tasks."""
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text)
     tasks = {name: TaskEntry(instruction="{}") for name in texts}
     return HtmlEnvironment(
-        "mine", HtmlConfig(folder=str(folder), tasks=tasks, width=200, height=80, browsers=1, pages=1)
+        "mine", HtmlConfig(folder=str(folder), tasks=tasks, width=size[0], height=size[1], browsers=1, pages=1)
     )
 
 
@@ -328,3 +329,126 @@ def test_a_page_that_loops_without_end_takes_no_neighbour_in_its_browser_with_it
             return hung.value.reason
 
     assert "within 3 s" in asyncio.run(run())
+
+
+DRAGGED = """<body style="margin: 0"><style>div, a, img { position: absolute; width: 40px; height: 40px }
+#here { left: 10px; top: 10px; background: teal } #there { left: 100px; top: 120px; background: silver }</style>"""
+SOURCE = 'id="here" draggable="true"'
+GIVEN = "event.dataTransfer.setData('text/plain', 'mine'); event.dataTransfer.effectAllowed = 'move'"
+TAKEN = "event.preventDefault(); got = event.dataTransfer.getData('text')"
+REWARD = "window.task = { start: () => 'Drag it.', reward: () => (got === null ? null : Number(got === 'mine')) };"
+DRAGS = {
+    "attributes": f'<div {SOURCE} ondragstart="{GIVEN}"></div>'
+    f'<div id="there" ondragover="event.preventDefault()" ondrop="{TAKEN}"></div>'
+    f"<script>let got = null; {REWARD}</script>",
+    "listeners": f"<div {SOURCE}></div><div id='there'></div><script>let got = null; {REWARD}"
+    f"document.addEventListener('dragstart', (event) => {{ {GIVEN} }});"
+    "there.addEventListener('dragenter', (event) => event.preventDefault());"
+    f"there.addEventListener('dragover', (event) => event.preventDefault());"
+    f"there.addEventListener('drop', (event) => {{ {TAKEN} }});</script>",
+    "a link that the page did not mark": "<a id='here' href='#'>Go</a><div id='there'></div>"
+    f"<script>let got = null; {REWARD} here.ondragstart = (event) => {{ {GIVEN} }};"
+    f"there.ondragover = (event) => event.preventDefault(); there.ondrop = (event) => {{ {TAKEN} }};</script>",
+    "the pointer": f"<div id='here'></div><div id='there'></div><script>let got = null, held = false; {REWARD}"
+    "here.onmousedown = () => { held = true; };"
+    "onmouseup = (event) => { if (held && event.target === there) got = 'mine'; };</script>",
+    "a link in a page that follows the pointer": "<a id='here' href='#'>Go</a><div id='there'></div><script>"
+    f"let got = null; {REWARD} onmouseup = (event) => {{ if (event.target === there) got = 'mine'; }};</script>",
+}
+
+
+@pytest.mark.parametrize("kind", DRAGS)
+def test_what_a_page_lets_be_dragged_arrives_with_its_data_from_anywhere_in_it_to_anywhere_in_the_target(
+    tmp_path: Path, kind: str
+) -> None:
+    environment = pages(tmp_path, (160, 210), dragged=DRAGGED + DRAGS[kind])
+
+    async def dragged(sandbox: Sandbox, start: tuple[int, int], end: tuple[int, int]) -> tuple[Outcome, Outcome]:
+        before = await sandbox.verify(InPageReward())
+        await sandbox.perform(Drag(x=start[0] / 160, y=start[1] / 210, to_x=end[0] / 160, to_y=end[1] / 210))
+        return before, await sandbox.verify(InPageReward())
+
+    for start, end in (((12, 12), (138, 158)), ((30, 30), (120, 140)), ((48, 14), (102, 122))):
+        found = in_sandbox(environment, 1, lambda sandbox, ends=(start, end): dragged(sandbox, *ends))
+        assert found == (Outcome(False, 0.0), Outcome(True, 1.0))
+
+
+def test_a_native_drag_has_the_events_of_the_standard_in_their_order_and_leaves_the_pointer_free(
+    tmp_path: Path,
+) -> None:
+    """HTML Living Standard, section 6.11.5: the events of a drag-and-drop operation."""
+    script = """<script>const heard = [];
+    for (const kind of ["dragstart", "dragenter", "dragover", "drop", "dragend", "mouseup", "click"])
+      document.addEventListener(kind, (event) => { heard.push(`${kind} ${event.target.id}`); });
+    there.ondragover = (event) => event.preventDefault();
+    there.ondrop = (event) => event.preventDefault();
+    window.task = { start: () => "Drag it.", reward: () => heard.at(-1) === "click here" ? heard.length / 100 : null };
+    </script>"""
+    environment = pages(tmp_path, (160, 210), dragged=f"{DRAGGED}<div {SOURCE}></div><div id='there'></div>{script}")
+
+    async def drag(sandbox: Sandbox) -> tuple[list[str], Outcome]:
+        assert isinstance(sandbox, HtmlSandbox)
+        await sandbox.perform(Drag(x=30 / 160, y=30 / 210, to_x=120 / 160, to_y=140 / 210))
+        heard = await sandbox._page.evaluate("world.eval('heard')")  # pyright: ignore[reportPrivateUsage]
+        await sandbox.perform(Click(x=30 / 160, y=30 / 210))
+        return heard, await sandbox.verify(InPageReward())
+
+    heard, clicked = in_sandbox(environment, 1, drag)
+    own = [one for one in dict.fromkeys(heard) if one.endswith(("here", "there"))]
+    assert [one for one in own if one.endswith(" there")] == ["dragenter there", "dragover there", "drop there"]
+    assert own[0] == "dragstart here" and heard[-2:] == ["drop there", "dragend here"] and clicked.done
+
+
+BOOLEANS = {
+    "pressed": (False, True, 1.0),
+    "pressed ? 0 : undefined": (False, True, 0.0),
+    "pressed && 0.5": (False, True, 0.5),
+}
+
+
+@pytest.mark.parametrize("reward", BOOLEANS)
+def test_a_reward_of_false_leaves_the_task_open_and_one_of_true_is_a_success(tmp_path: Path, reward: str) -> None:
+    script = f"let pressed = false; window.task = {{ start: () => 'Press.', reward: () => {reward} }};"
+    page = (
+        f"<button onclick='pressed = true' style='width: 150px; height: 200px'>Press</button><script>{script}</script>"
+    )
+    environment = pages(tmp_path, booleans=page)
+
+    async def press(sandbox: Sandbox) -> tuple[bool, bool, float]:
+        before = await sandbox.verify(InPageReward())
+        await click(sandbox, "Press")
+        after = await sandbox.verify(InPageReward())
+        return before.done, after.done, after.reward
+
+    assert in_sandbox(environment, 1, press) == BOOLEANS[reward]
+
+
+SORTED = """<body style="margin: 0"><style>li { height: 30px; width: 120px } ul { margin: 0 }</style>
+<ul id="list"><li>a<li>b<li>c<li>d</ul><script>
+let moved = null;
+for (const item of list.children) item.draggable = true;
+list.addEventListener("dragstart", (event) => { const item = event.target; setTimeout(() => { moved = item; }, 0); });
+list.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  const over = event.target.closest("li");
+  if (moved && over && over !== moved) requestAnimationFrame(() => over.after(moved));
+});
+window.task = { start: () => "Sort.", reward: () => list.textContent.replace(/\\s/g, "") === "bcda" };
+</script>"""
+
+
+def test_a_list_that_sets_timers_while_it_is_sorted_is_sorted_and_the_drag_takes_a_quarter_of_a_second(
+    tmp_path: Path,
+) -> None:
+    """As SortableJS 1.15.6 (`_nextTick` in `_onDragStart`) and html5sortable 0.14.0 do."""
+    environment = pages(tmp_path, (160, 210), sorted=SORTED)
+
+    async def sort(sandbox: Sandbox) -> tuple[float, Outcome]:
+        assert isinstance(sandbox, HtmlSandbox)
+        clock = "world.performance.now()"
+        before = await sandbox._page.evaluate(clock)  # pyright: ignore[reportPrivateUsage]
+        await sandbox.perform(Drag(x=0.4, y=15 / 210, to_x=0.4, to_y=110 / 210))
+        after = await sandbox._page.evaluate(clock)  # pyright: ignore[reportPrivateUsage]
+        return after - before, await sandbox.verify(InPageReward())
+
+    assert in_sandbox(environment, 1, sort) == (250, Outcome(True, 1.0))

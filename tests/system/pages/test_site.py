@@ -3,6 +3,11 @@
 import asyncio
 import json
 
+from curation.synthesis.acceptance import decide
+from curation.synthesis.player import Player
+from curation.synthesis.reward import reward_maker_of
+from curation.synthesis.search import steps_of, vocabulary
+from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
@@ -12,9 +17,10 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.observation import Outcome
 from schemas.tables.task import GuiTask
-from schemas.world import Check, Entity, Setup, State
+from schemas.world import Check, Entity, Setup, State, score
 from tasks.synthesize.synthesize import task_of
-from tests.unit.curation.synthesis.parts import WORLD, decided, proposed
+from tests.unit.curation.synthesis.parts import NAMES, NOTHING, WORLD, decided, proposed
+from tests.unit.curation.synthesis.searching import steps_in
 
 CHROMIUM = SiteEnvironment("site", SiteConfig(kind="site", browsers=1, pages=1))
 LISTED = {"maker": "Makers", "designer": "Designers", "city": "Cities"}
@@ -105,3 +111,24 @@ def test_what_is_typed_in_a_browser_is_what_the_state_holds() -> None:
 
     state, before, after = asyncio.run(typed())
     assert (state["note"], state["page"]) == ("<b>späte</b>", "home") and before != after
+
+
+def test_the_player_that_sets_limits_solves_made_tasks_in_a_browser_in_as_many_steps() -> None:
+    made = [
+        (one, decide(one, WORLD, reward_maker_of("reader", {}), NOTHING, (), 3, CHROMIUM.layout))
+        for name in NAMES
+        for one in proposed(name, 2)
+    ]
+    kept = [(one, decision) for one, decision in made if decision.accepted]
+
+    async def steps() -> list[int]:
+        async with SandboxPool([CHROMIUM]) as pool:
+            return [await steps_in(pool, CHROMIUM, task_of(one, decision), 7) for one, decision in kept]
+
+    found = asyncio.run(steps())
+    assert len(found) >= 7 and WORLD.site is not None
+    for taken, (one, decision) in zip(found, kept, strict=True):
+        player, walk = Player(vocabulary(WORLD.site), CHROMIUM.layout), CHROMIUM.layout.walk(one.initial, 7)
+        sentences = asks(WORLD.site, one.instruction)
+        walked = steps_of(player, walk, sentences, lambda now, c=decision.checks: score(c, now) == 1.0, 200)
+        assert walked is not None and 0 < taken == walked <= decision.max_steps, one.instruction

@@ -1,6 +1,7 @@
 """The doctor: each check says what it found, and what to do."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from apps.commands.plan import plan_of
 from schemas.check import Check
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from tasks.preflight.machine import LOCK, compare_packages
-from tasks.preflight.preflight import examine, probes, require
+from tasks.preflight.preflight import examine, planned, probes, require
 
 
 def found(config: Config, name: str) -> Check:
@@ -114,3 +116,41 @@ def test_the_doctor_s_exit_code_says_whether_all_is_well(place: Any) -> None:
     for check in found["checks"]:
         assert set(check) == {"name", "ok", "detail", "hint", "found", "mend"}
         assert (check["found"], check["mend"]) == (check["detail"], check["hint"])
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "synthesis.on": {"synthesis": {"on": True}},
+    "policy.base": {"policy": {"base": "/nowhere"}},
+    "collect.explorer": {"collect": {"explorer": "nope"}},
+    "judge.kind": {"suite": {"tasks": ["note"], "held_out": []}},
+    "lake.min_free_mb": {"lake": {"min_free_mb": 999_999_999}},
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_plan_is_refused_by_what_a_run_is_refused_by_in_the_same_words(place: Any, key: str) -> None:
+    config = changed(place.config, **REFUSED[key])
+    with pytest.raises(FlywheelError) as run:
+        require(config)
+    with pytest.raises(FlywheelError) as plan:
+        plan_of(config, 1)
+    words = [re.sub(r"\d[\d,]* MB", "MB", error.value.problem) for error in (plan, run)]
+    assert words[0] == words[1] and plan.value.hint == run.value.hint
+
+
+def test_a_plan_examines_all_that_a_run_requires(place: Any) -> None:
+    required = [probe.name for probe in probes(place.config) if probe.required]
+    assert [probe.name for probe in planned(place.config)] == required
+
+
+def test_a_problem_that_several_checks_have_is_shown_once_and_names_the_environment_s_own_key(
+    place: Any, tmp_path: Path
+) -> None:
+    environments = {"mine": {"kind": "webapp", "tasks": [str(tmp_path / "gone.toml")]}}
+    fields = place.config.model_dump() | {"environments": environments, "suite": {"tasks": ["x"], "held_out": []}}
+    checks = examine(config_of(fields))
+    failed = [check for check in checks if not check.ok]
+    problem = f"`environments.mine.tasks`: {tmp_path}/gone.toml cannot be read: No such file or directory."
+    assert [check.detail for check in failed if problem in check.detail] == [problem]
+    others = {check.name for check in failed if check.detail == "not examined, because of tasks"}
+    assert others >= {"explorer", "judge", "mine: web applications"}

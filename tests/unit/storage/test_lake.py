@@ -20,6 +20,7 @@ from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from schemas.table import SCHEMA_VERSION
 from storage.lake import Lake
+from tests.unit.storage.conftest import Rows
 
 APPEND = """
 import sys
@@ -380,3 +381,19 @@ def test_who_notes_what_is_read_within_another_who_does_leaves_that_one_its_own(
 def _noted(lake: Lake) -> set[str]:
     with lake.noting() as names:
         return names
+
+
+@pytest.mark.parametrize("above", ["seed=3", "iteration=7", "success=false", "a=b=c", "policy_version=x/seed=0"])
+def test_a_folder_above_the_lake_that_looks_like_a_column_changes_no_row(above: str, tmp_path: Path, row: Rows) -> None:
+    """DuckDB takes every KEY=VALUE of a file's path for a partition, also above the table (duckdb 2.0.1)."""
+    lake = Lake.open(LakeConfig(uri=str(tmp_path / above / "lake")))
+    lake.append("trajectories", [row("trajectories", trajectory_id=f"t{one}", seed=one) for one in (1, 2)])
+    lake.append("policies", [row("policies", seed=5)])
+    wanted = ["trajectory_id", "seed", "iteration", "success", "policy_version"]
+    with lake.connect() as connection:
+        found = connection.sql(f"SELECT {', '.join(wanted)} FROM trajectories ORDER BY seed").to_arrow_table()
+        seeds = connection.sql("SELECT seed, policy_version FROM policies").fetchall()
+    assert found.to_pylist() == lake.read("trajectories", wanted).sort_by("seed").to_pylist()
+    assert found["seed"].to_pylist() == [1, 2] and found["iteration"].to_pylist() == [1, 1]
+    assert seeds == [(5, "p1")]
+    assert lake.delete("trajectories", "seed = 1") == 1 and lake.count("trajectories") == 1

@@ -102,6 +102,77 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_name_and_the_place(tmp_p
         assert str(file) in str(caught.value) and answer in str(caught.value)
 
 
+FILLED = """application = "notes"
+watches = ["notes"]
+
+[state]
+notes = [{ id = "n1", text = "{{sic}}", done = false }]
+
+[tasks.notes-write]
+instruction = 'Write "{what.to1}" for {who-is}.'
+draw.what = [{ to1 = "A", to-2 = 7, "größer" = { X9 = true } }, { to1 = "B", to-2 = 8, "größer" = { X9 = false } }]
+draw.who-is = ["Ada", "Ben", "Cy"]
+wants = [{ at = "notes/n1/text", to = "{what.to1}" }, { at = "notes/n1/done", to = "{what.größer.X9}" },
+         { at = "notes/n1/count", to = "{what.to-2}" }]
+golden = [{ at = "notes/n1/text", to = "{what.to1}" }]
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / f"{abs(hash(text))}.toml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_a_placeholder_of_any_name_is_filled_with_its_kind_wherever_it_is_written(tmp_path: Path):
+    file = read_tasks(written(tmp_path, FILLED))
+    found = [instance(file, "notes-write", seed) for seed in range(30)]
+    assert {one.instruction for one in found} == {
+        f'Write "{to}" for {who}.' for to in "AB" for who in ("Ada", "Ben", "Cy")
+    }
+    for one in found:
+        first = '"A"' in one.instruction
+        assert [want.to for want in one.wants] == (["A", True, 7] if first else ["B", False, 8])
+        assert one.golden(one.initial)["notes"][0]["text"] == "AB"[not first]
+        assert one.initial["notes"][0]["text"] == "{sic}"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "answer"),
+    [
+        (
+            'to = "{what.to1}" }, {',
+            'to = "{what.to3}" }, {',
+            "tasks.notes-write.wants.0.to: nothing is drawn for {what.to3}",
+        ),
+        ("for {who-is}", "for {who is}", "tasks.notes-write.instruction: nothing is drawn for {who is}"),
+        ("for {who-is}", "for {}", "nothing is drawn for {}"),
+        ("for {who-is}", "for {who-is", "a single { in"),
+        ("{{sic}}", "{sic}", "state.notes.0.text: nothing is drawn for {sic}"),
+        ("{{sic}}", "sic}", "state.notes.0.text: a single } in"),
+        ('{ to1 = "B",', '{ to2 = "B",', "nothing is drawn for {what.to1}"),
+        ('["Ada", "Ben", "Cy"]', "[]", "`draw.who-is` has no values"),
+    ],
+)
+def test_a_brace_that_stands_for_nothing_in_any_of_the_draws_is_refused_with_its_place(
+    tmp_path: Path, right: str, wrong: str, answer: str
+):
+    assert right in FILLED
+    file = written(tmp_path, FILLED.replace(right, wrong, 1))
+    with pytest.raises(UsageError) as caught:
+        read_tasks(file)
+    assert str(caught.value).startswith(f"{file}: ") and answer in str(caught.value)
+
+
+def test_code_keeps_its_own_braces_and_has_those_of_drawn_names_filled(tmp_path: Path):
+    code = "(() => { const {size} = document; return size === '{what.to1}' ? 1 : null })()"
+    text = FILLED[: FILLED.index("wants =")] + f'reward = "{code}"\n'
+    one = instance(read_tasks(written(tmp_path, text)), "notes-write", 1)
+    assert one.task.reward == code.replace("{what.to1}", one.instruction.split('"')[1])
+    with pytest.raises(UsageError, match=r"tasks\.notes-write\.reward: nothing is drawn for \{what\.to4\}"):
+        read_tasks(written(tmp_path, text.replace("{what.to1}' ?", "{what.to4}' ?")))
+
+
 def test_a_config_takes_the_applications_that_it_names_and_files_of_its_own():
     environment = WebAppEnvironment("web", WebAppConfig(kind="webapp", apps=("gmail",), tasks=(str(FILES[-1]),)))
     assert environment.applications == ["gmail", "notes"]

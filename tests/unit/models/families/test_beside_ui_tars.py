@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.shared.beside_ui_tars import EQUAL, ONLY_HERE, REASONS, Package, compared, difference, garbled
+from benchmarks.shared.beside_ui_tars import EQUAL, INSIDE, ONLY_HERE, REASONS, Package, compared, difference, garbled
 from models.completion import Completion
 from models.families.registry import FAMILIES
 from models.families.template import template
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
+from tests.tier import IN_FULL
 from tests.unit.models.families.test_families import ACTIONS
 
 NEVER = "_never_used_51bce0c785ca2f68081bfa7d91973934"
@@ -36,6 +37,13 @@ def test_garbled_replies_are_read_alike_or_differ_for_a_known_reason() -> None:
     counts, unexplained = compared(garbled(EXAMPLES, 3000), Package())
     assert not unexplained and set(counts) <= {EQUAL, *REASONS}
     assert counts[EQUAL] > 2000 and counts[ONLY_HERE] > 100
+
+
+@pytest.mark.slow
+@IN_FULL
+def test_a_hundred_thousand_garbled_replies_are_read_alike_or_differ_for_a_known_reason() -> None:
+    counts, unexplained = compared(garbled(EXAMPLES, 100_000), Package())
+    assert not unexplained and counts[EQUAL] > 80_000 and counts[INSIDE] > 0
 
 
 def test_a_reply_that_both_read_differently_without_a_reason_is_seen() -> None:

@@ -233,7 +233,11 @@ def checkpoint(folder: Path, kind: str, taught: bool = True, processor: bool = T
         ("qwen3_vl", True, "qwen3-vl"),
         ("qwen3_vl_moe", True, "qwen3-vl"),
         ("qwen3_vl", False, "thousandths"),
-        ("llava", True, "thousandths"),
+        ("glm4v", True, "glm"),
+        ("glm4v_moe", True, "glm"),
+        ("glm46v", True, "glm"),
+        ("internvl", True, "internvl"),
+        ("internvl_chat", True, "internvl"),
     ],
 )
 def test_the_architecture_and_the_vocabulary_decide_where_no_family_is_named(

@@ -26,8 +26,8 @@ def test_the_blanks_of_a_template_are_the_machines_and_what_runs_on_each(tmp_pat
     found = blanks(given)
     assert (found["nodes"], found["least"], found["name"]) == ("4", "2", "flywheel-1")
     words = shlex.split(found["node"])
-    assert words == node_command(given) and words[:3] == [sys.executable, "-m", "tasks.launching.node"]
-    assert words[3:] == [given.at, given.board, "--nodes", "2:4", "--name", "flywheel-1"]
+    assert words == node_command(given) and words[:4] == [sys.executable, "-P", "-m", "tasks.launching.node"]
+    assert words[4:] == [given.at, given.board, "--nodes", "2:4", "--name", "flywheel-1"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,297 @@
+"""A player that knows the layout of linked pages and the grammar of the words, but not what the pages hold.
+
+It plays an instruction sentence by sentence as it is written, looks for what it describes page by page, and remembers
+what it saw. So it tells how many steps a task takes by search, and whether its words, played in their order, end in the
+state that is rewarded. It never scrolls: a layout's pages fit their screens.
+"""
+
+import math
+import re
+from collections.abc import Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from curation.synthesis.words import Ask, Meant
+from schemas.walk import Item, Layout, Listing
+from schemas.world import Site
+
+Move = tuple[str, int | str]
+"""A step: `click` an item by its place, `clear` the focused field, or `type` a text."""
+CART = "Cart"
+"""The link to the cart; it is on every page and counts what is in it."""
+_COUNTED = re.compile(r"(.+) \(\d+\)")
+
+
+class Lost(Exception):
+    """The player has looked everywhere, or does not see what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a page of an entity showed."""
+
+    kind: str
+    values: dict[str, str | int]
+    links: dict[str, str] = field(default_factory=dict[str, str])
+    """Titles by relation."""
+    back: tuple[str, ...] = ()
+    """Titles of other pages that it links to."""
+
+
+class Player:
+    """One trajectory's memory.
+
+    Args:
+        site: its attributes, relations and goods are read, its entities are not.
+        layout: which listing lists what.
+    """
+
+    def __init__(self, site: Site, layout: Layout) -> None:
+        kinds = dict.fromkeys(one.of for one in site.attributes)
+        self._about = {kind: {one.name for one in site.about(kind)} for kind in kinds}
+        self._relations, self._goods, self._layout = site.relations, site.goods, layout
+        self._items: Sequence[Item] = ()
+        self._at = ""
+        self._links: dict[str, list[str]] = {}
+        """Names of links by the name of a page that was open."""
+        self._seen: dict[str, _Seen] = {}
+
+    def play(self, sentences: Iterable[Ask]) -> Generator[Move, Sequence[Item], None]:
+        """Yields steps and is sent what the screen shows after each; begins by being sent what it shows at first.
+
+        Raises:
+            Lost: something that a sentence means is not found.
+        """
+        self._look((yield ("look", 0)))
+        for ask in sentences:
+            match ask.verb:
+                case "open":
+                    yield from self._open(ask)
+                case "answer":
+                    yield from self._answer(ask)
+                case "cart":
+                    yield from self._fill(ask)
+                case _:
+                    yield from self._note(ask)
+
+    def _open(self, ask: Ask) -> Generator[Move, Sequence[Item], str]:
+        """Opens the page that a sentence is about; returns its title."""
+        assert ask.meant is not None
+        kinds = {
+            "cart": [self._goods],
+            "answer": [kind for kind, names in self._about.items() if ask.attribute in names],
+        }
+        title = yield from self._find(ask.meant, kinds.get(ask.verb, self._about), ())
+        if title is None:
+            raise Lost(f"no page is {ask.meant.text}")
+        yield from self._go(title)
+        return title
+
+    def _answer(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+        title = yield from self._open(ask)
+        value = self._seen[title].values.get(ask.attribute)
+        yield from self._click("button", f"Use {value}")
+        yield from self._click("button", "Hand in")
+
+    def _fill(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+        title = yield from self._open(ask)
+        for _ in range(ask.count):
+            yield from self._click("button", "Add to cart")
+        if f"{CART} ({ask.count})" in (one.name for one in self._items):
+            return
+        yield from self._go(CART)
+        while (wrong := self._wrong(title, ask.count)) is not None:
+            yield from self._act(("click", wrong))
+
+    def _wrong(self, title: str, wanted: int) -> int | None:
+        """The place of a button that brings the cart nearer to so many of one thing alone; None where it is that."""
+        for at, one in enumerate(self._items):
+            if one.kind == "text" and (found := re.fullmatch(r"(\d+) x", one.name)):
+                excess = int(found[1]) - (wanted if self._items[at + 1].name == title else 0)
+                if excess:
+                    button = "Less" if excess > 0 else "More"
+                    return next(place for place in count(at) if self._items[place][:2] == ("button", button))
+        return None
+
+    def _note(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+        yield from self._go(CART)
+        place = self._place("text field", "Note")
+        held = self._items[place].value
+        yield from self._act(("click", place))
+        if held:
+            yield from self._act(("clear", 0))
+        yield from self._act(("type", ask.text))
+
+    def _find(
+        self, meant: Meant, kinds: Collection[str], but: Collection[str]
+    ) -> Generator[Move, Sequence[Item], str | None]:
+        """The title of what is meant and is none of `but`, which may not have been opened; None where there is none.
+
+        Args:
+            meant: what a sentence refers to.
+            kinds: that a title can be of.
+            but: titles that were found before.
+        """
+        if meant.title:
+            return None if meant.title in but else (yield from self._listed(meant.title, kinds))
+        tried: set[str] = set()
+        if meant.of is not None:
+            having = [one.of for one in self._relations if one.name == meant.relation]
+            while (one := (yield from self._find(meant.of, having, tried))) is not None:
+                tried.add(one)
+                yield from self._go(one)
+                end = self._seen[one].links.get(meant.relation)
+                if end is not None and end not in but:
+                    return end
+            return None
+        ends = [one.to for one in self._relations if (one.of, one.name) == (meant.kind, meant.relation)]
+        while meant.end and (one := (yield from self._find(meant.end, ends, tried))) is not None:
+            tried.add(one)
+            yield from self._go(one)
+            if found := (yield from self._first(self._seen[one].back, meant, but)):
+                return found
+        return (yield from self._searched(meant, but))
+
+    def _listed(self, title: str, kinds: Collection[str]) -> Generator[Move, Sequence[Item], str | None]:
+        """Opens listings until one links to a title."""
+        while title not in self._ways():
+            fitting = [name for name in self._listings() if self._layout.listings[name].kind in kinds]
+            unopened = [name for name in fitting if name not in self._links]
+            if not unopened:
+                return None
+            yield from self._go(self._nearest(unopened))
+        return title
+
+    def _listings(self) -> list[str]:
+        """The names of the listings, in the order of the home page where that was open."""
+        seen = [name for name in self._links.get(self._layout.home, ()) if name in self._layout.listings]
+        return seen or list(self._layout.listings)
+
+    def _searched(self, meant: Meant, but: Collection[str]) -> Generator[Move, Sequence[Item], str | None]:
+        """Goes through the listings that can list what is meant."""
+        listings = [name for name in self._listings() if _may_list(self._layout.listings[name], meant)]
+        while True:
+            opened = [name for name in listings if name in self._links]
+            titles = [title for name in opened for title in self._links[name] if title not in (self._layout.home, CART)]
+            if found := (yield from self._first(titles, meant, but)):
+                return found
+            if len(opened) == len(listings):
+                return None
+            yield from self._go(self._nearest([name for name in listings if name not in opened]))
+
+    def _first(
+        self, titles: Iterable[str], meant: Meant, but: Collection[str]
+    ) -> Generator[Move, Sequence[Item], str | None]:
+        """The first of some titles that is what is meant; those whose pages were opened before take no step."""
+        left = [title for title in dict.fromkeys(titles) if title not in but]
+        while left:
+            title = next((one for one in left if one in self._seen), None) or self._nearest(left)
+            left.remove(title)
+            if (yield from self._is(title, meant)):
+                return title
+        return None
+
+    def _is(self, title: str, meant: Meant) -> Generator[Move, Sequence[Item], bool]:
+        """Whether a title is what is meant; opens its page where it was not open before."""
+        if meant.title:
+            return title == meant.title
+        if meant.of is not None:
+            tried: set[str] = set()
+            while (one := (yield from self._find(meant, (), tried))) is not None and one != title:
+                tried.add(one)
+            return one is not None
+        if title not in self._seen:
+            yield from self._go(title)
+        seen = self._seen[title]
+        if seen.kind != meant.kind or not all(test.met(seen.values) for test in meant.tests):
+            return False
+        if meant.end is None:
+            return True
+        end = seen.links.get(meant.relation)
+        return end is not None and (yield from self._is(end, meant.end))
+
+    def _go(self, name: str) -> Generator[Move, Sequence[Item], None]:
+        """Opens a page by the shortest way that was seen."""
+        for link in self._ways().get(name, ()):
+            place = next(at for at, one in enumerate(self._items) if one.kind == "link" and _plain(one.name) == link)
+            yield from self._act(("click", place))
+        if self._at != name:
+            raise Lost(f"no way leads to {name}")
+
+    def _nearest(self, names: Sequence[str]) -> str:
+        """Of names of links the first one with the shortest way."""
+        ways = self._ways()
+        return min(names, key=lambda name: len(ways[name]) if name in ways else math.inf)
+
+    def _ways(self) -> dict[str, tuple[str, ...]]:
+        """By name the links that lead there from the open page, for every name that some page showed."""
+        ways: dict[str, tuple[str, ...]] = {self._at: ()}
+        queue = [self._at]
+        for at in queue:
+            for link in self._links.get(at) or self._unopened(at):
+                if link not in ways:
+                    ways[link] = (*ways[at], link)
+                    queue.append(link)
+        return ways
+
+    def _unopened(self, name: str) -> Sequence[str]:
+        """What a page links to by the layout alone."""
+        return (CART, *self._layout.listings) if name == self._layout.home else (self._layout.home, CART)
+
+    def _act(self, move: Move) -> Generator[Move, Sequence[Item], None]:
+        clicked = self._items[move[1]] if move[0] == "click" and isinstance(move[1], int) else None
+        items = yield move
+        if clicked is not None and clicked.kind == "link":
+            self._at = _plain(clicked.name)
+        self._look(items)
+
+    def _click(self, kind: str, name: str) -> Generator[Move, Sequence[Item], None]:
+        yield from self._act(("click", self._place(kind, name)))
+
+    def _place(self, kind: str, name: str) -> int:
+        for at, one in enumerate(self._items):
+            if (one.kind, one.name) == (kind, name):
+                return at
+        raise Lost(f"the screen shows no {kind} {name!r}")
+
+    def _look(self, items: Sequence[Item]) -> None:
+        """Takes in what the screen shows."""
+        self._items = items
+        heading = next(at for at, one in enumerate(items) if one.kind == "heading")
+        title = items[heading].name
+        about = re.fullmatch(r"\((.+)\)", items[heading + 1].name) if items[heading + 1].kind == "text" else None
+        if not self._at:
+            self._at = title if about or title in (*self._layout.listings, CART) else self._layout.home
+        self._links[self._at] = list(dict.fromkeys(_plain(one.name) for one in items if one.kind == "link"))
+        if about:
+            self._seen[title] = self._page(items, about[1])
+
+    def _page(self, items: Sequence[Item], kind: str) -> _Seen:
+        """What a page of an entity says: a text `name: value`, a text `relation:` before its link, other links."""
+        seen = _Seen(kind if kind in self._about else self._goods, {}, {})
+        back: list[str] = []
+        relation = ""
+        for one in items:
+            if one.kind == "text" and ": " in one.name:
+                name, _, value = one.name.partition(": ")
+                seen.values[name] = int(value) if value.isdigit() else value
+            elif one.kind == "text":
+                relation = one.name.removesuffix(":")
+            elif one.kind == "link" and _plain(one.name) not in (self._layout.home, CART):
+                if relation and relation != "See also":
+                    seen.links[relation] = one.name
+                    relation = ""
+                else:
+                    back.append(one.name)
+        return _Seen(seen.kind, seen.values, seen.links, tuple(back))
+
+
+def _may_list(listing: Listing, meant: Meant) -> bool:
+    known = [test for test in meant.tests if test.attribute in listing.values]
+    return listing.kind == meant.kind and all(test.met(listing.values) for test in known)
+
+
+def _plain(name: str) -> str:
+    """The name of a link without what it counts."""
+    found = _COUNTED.fullmatch(name)
+    return found[1] if found else name

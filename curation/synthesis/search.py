@@ -1,0 +1,103 @@
+"""What a made task costs whoever has to search: its limit, and whether its words lead to its reward."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from curation.synthesis.player import Lost, Player
+from curation.synthesis.reward import Unreadable
+from curation.synthesis.words import Ask, asks
+from schemas.walk import Layout, Walk
+from schemas.world import Check, Site, State, score
+
+TRIES = 12
+"""Trajectories, each of another seed, in which the player searches."""
+MARGIN = 1.5
+"""A task's limit over the steps of the longest of them."""
+SLACK = 4
+"""Steps on top of it, so that a short task leaves room for a mistake."""
+MAX_STEPS = 100
+"""A limit that is given to no task to exceed, unless `synthesis.max_steps` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What playing a task came to."""
+
+    limit: int = 0
+    """Steps, with the margin; 0 where the player did not solve it."""
+    problem: str = ""
+    """Why it did not."""
+
+
+def searched(
+    site: Site, layout: Layout, instruction: str, initial: State, checks: Sequence[Check], max_steps: int
+) -> Search | None:
+    """Plays a task in trajectories of several seeds; None where the player cannot read its words.
+
+    Args:
+        site: its vocabulary is used, its entities are not.
+        layout: of its pages.
+        instruction: the words.
+        initial: the state that the task starts from.
+        checks: its reward.
+        max_steps: the highest limit that a task may have.
+    """
+    blind = vocabulary(site)
+    try:
+        sentences = asks(blind, instruction)
+    except Unreadable:
+        return None
+
+    def rewarded(state: State) -> bool:
+        return score(checks, state) == 1.0
+
+    longest = 0
+    for seed in range(TRIES):
+        walk = layout.walk(initial, seed)
+        try:
+            steps = steps_of(Player(blind, layout), walk, sentences, rewarded, int((max_steps - SLACK) / MARGIN))
+        except Lost as error:
+            return Search(problem=str(error))
+        if steps is None:
+            return Search(problem="played as they are written, the words end in a state that is not rewarded")
+        longest = max(longest, steps)
+    return Search(math.ceil(longest * MARGIN) + SLACK)
+
+
+def vocabulary(site: Site) -> Site:
+    """A site without its entities: the words about it, which a player may know."""
+    return site.model_copy(update={"entities": ()})
+
+
+def steps_of(
+    player: Player, walk: Walk, sentences: Iterable[Ask], done: Callable[[State], bool], max_steps: int
+) -> int | None:
+    """The steps after which a player is done; None where it ends before.
+
+    Args:
+        player: with an empty memory.
+        walk: at its start.
+        sentences: what is asked for.
+        done: whether a state is rewarded.
+        max_steps: that it may take.
+
+    Raises:
+        Lost: it finds no way on, or takes more steps.
+    """
+    moves = player.play(sentences)
+    next(moves)
+    for step in range(max_steps + 1):
+        if done(walk.state):
+            return step
+        try:
+            kind, what = moves.send(walk.items())
+        except StopIteration:
+            return None
+        if kind == "click" and isinstance(what, int):
+            walk.click(what)
+        elif kind == "clear":
+            walk.clear()
+        else:
+            walk.type(str(what))
+    raise Lost(f"a search takes more than {max_steps} steps")

@@ -1,0 +1,66 @@
+"""Placeholders in texts: `{name}` or `{name.part}` is filled in, `{{` and `}}` are literal braces, nothing else is."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NAMES = re.compile(r"\{([^\s{}.]+)((?:\.[^\s{}.]+)*)\}")
+
+
+class NotFilled(ValueError):
+    """A brace that stands for nothing; says which, and what to do."""
+
+
+def filled(text: str, values: Mapping[str, Any]) -> Any:
+    """A text with its placeholders filled in; a text that is nothing but one placeholder is its value.
+
+    Args:
+        text: a template.
+        values: by name; `{a.b}` is `b` of the mapping `a`.
+
+    Raises:
+        NotFilled: a placeholder without a value, or a single brace.
+    """
+    whole = _BRACES.fullmatch(text)
+    if whole is not None and whole[1] is not None:
+        return _value(whole[1], values)
+    return _replaced(text, lambda path: str(_value(path, values)))
+
+
+def blank(text: str) -> str:
+    """A text with `{}` in place of every placeholder."""
+    return _replaced(text, lambda _: "{}")
+
+
+def filled_code(text: str, values: Mapping[str, Any]) -> str:
+    """Code with the placeholders filled in whose first name has a value; its other braces are its own.
+
+    Raises:
+        NotFilled: such a name has no part that a placeholder names.
+    """
+    return _NAMES.sub(lambda found: str(_value(found[0][1:-1], values)) if found[1] in values else found[0], text)
+
+
+def _replaced(text: str, fill: Callable[[str], str]) -> str:
+    def of(found: re.Match[str]) -> str:
+        if found[0] in ("{{", "}}"):
+            return found[0][0]
+        if found[1] is None:
+            raise NotFilled(
+                f"a single {found[0]} in {text[:60]!r} stands for nothing; write {found[0] * 2} for the sign"
+            )
+        return fill(found[1])
+
+    return _BRACES.sub(of, text)
+
+
+def _value(path: str, values: Mapping[str, Any]) -> Any:
+    value: Any = values
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            known = ", ".join(sorted(map(str, cast(Mapping[str, Any], value)))) if isinstance(value, Mapping) else ""
+            there = f"there are {known}" if known else "there is none"
+            raise NotFilled(f"nothing is drawn for {{{path}}}; {there}; write {{{{{path}}}}} for the signs")
+        value = cast(Mapping[str, Any], value)[name]
+    return value

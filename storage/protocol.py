@@ -1,0 +1,55 @@
+"""The Delta protocol of a table: refuses one whose Parquet files are not its rows, or whose log we cannot write.
+
+Other engines switch table features on. With deletion vectors a file still holds the deleted rows, with column mapping
+its columns have other names, with type widening older files have other types: Arrow and DuckDB, which read the files as
+they are, would return wrong rows. delta-rs opens such tables and says so only in some calls.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.table import SUPPORTED_READER_FEATURES
+
+from schemas.failure import LakeError
+
+_REFUSALS = re.compile(r"Unsupported table features required: \[(.+)\]|Feature '(.+?)' is not supported")
+_MAPPING = "delta.columnMapping.mode"
+
+
+def require_plain(handle: DeltaTable, uri: str) -> None:
+    """Raises LakeError where the files of a handle's version are not its rows; names the features and their removal."""
+    protocol = handle.protocol()
+    needed = set(protocol.reader_features or ())
+    if handle.metadata().configuration.get(_MAPPING, "none") != "none":
+        needed.add("columnMapping")
+    if missing := sorted(needed - SUPPORTED_READER_FEATURES):
+        raise _refused(uri, missing)
+
+
+@contextmanager
+def features_named(uri: str) -> Iterator[None]:
+    """Turns delta-rs's refusal of a table feature into a `LakeError`; some of them look like a lost race for a commit.
+
+    Source: delta-io/delta-rs crates/core/src/kernel/transaction/protocol.rs, deltalake 1.6.6.
+    """
+    try:
+        yield
+    except DeltaError as error:
+        if found := _REFUSALS.search(str(error)):
+            raise _refused(uri, [found[1] or found[2]]) from error
+        raise
+
+
+def _refused(uri: str, features: Sequence[str]) -> LakeError:
+    named = ", ".join(features)
+    steps = "`ALTER TABLE ... DROP FEATURE NAME TRUNCATE HISTORY` for each"
+    if "deletionVectors" in features:
+        off = "`ALTER TABLE ... SET TBLPROPERTIES ('delta.enableDeletionVectors' = false)`"
+        steps = f"{off}, `REORG TABLE ... APPLY (PURGE)`, then {steps}"
+    return LakeError(
+        f"Another engine set table features of {uri} that flywheel cannot use: {named}.",
+        f"Remove them there: {steps}.",
+    )

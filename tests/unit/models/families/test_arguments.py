@@ -1,0 +1,150 @@
+"""An argument that a model writes is performed or reported, in every family."""
+
+import json
+from typing import Any
+
+import pytest
+
+from apps.commands.parsing import as_read
+from models.completion import Completion
+from schemas import action as act
+from schemas.action import Action
+from tests.unit.models.families.test_families import SCREEN, made
+
+CLICK, CLEAR, TYPED = act.Click(x=0.5, y=0.5), act.Hotkey(key="ctrl a"), act.Type(content="hi\n")
+
+
+def called(**arguments: Any) -> str:
+    return f"<tool_call>\n{json.dumps({'name': 'computer_use', 'arguments': arguments})}\n</tool_call>"
+
+
+def phone(**arguments: Any) -> str:
+    return f"Memory: \nReason: a\nAction: {json.dumps(arguments)}"
+
+
+BOX = [[500, 500, 500, 500]]
+ALL = {"press_enter": True, "delete_existing_text": True}
+
+
+@pytest.mark.parametrize(
+    ("family", "reply", "actions"),
+    [
+        ("qwen3-vl", called(action="type", text="hi", coordinate=[500, 500]), [CLICK, act.Type(content="hi")]),
+        ("qwen3-vl", called(action="type", text="hi", coordinate=[500, 500], **ALL), [CLICK, CLEAR, TYPED]),
+        ("qwen3-vl", called(action="type", text="hi", press_enter=True), [TYPED]),
+        ("qwen3-vl", called(action="type", text="hi\n", press_enter=True), [TYPED]),
+        ("qwen3-vl", called(action="type", text="hi", press_enter=False), [act.Type(content="hi")]),
+        (
+            "qwen3-vl",
+            called(action="type", text="", delete_existing_text=True),
+            [CLEAR, act.Hotkey(key="backspace"), act.Type(content="")],
+        ),
+        ("qwen2.5-vl", called(action="type", text="hi", coordinate=[966, 546], **ALL), [CLICK, CLEAR, TYPED]),
+        ("glm", phone(action_type="input_text", text="hi", box_2d=BOX, **ALL), [CLICK, CLEAR, TYPED]),
+        ("doubao", "Action: type(content='hi', point='<point>500 500</point>', press_enter=True)", [CLICK, TYPED]),
+        (
+            "ui-tars-2",
+            "<function=type><parameter=content>hi</parameter><parameter=point><point>500 500</point></parameter>"
+            "<parameter=delete_existing_text>true</parameter><parameter=press_enter>true</parameter></function>",
+            [CLICK, CLEAR, TYPED],
+        ),
+    ],
+)
+def test_typing_with_a_place_and_its_switches_is_all_that_it_stands_for(
+    family: str, reply: str, actions: list[Action]
+) -> None:
+    """microsoft/fara `_prompts.py` @360e87f: `coordinate`, `press_enter` and `delete_existing_text` of `type`."""
+    read = made(family).read(Completion(reply), SCREEN)
+    assert [one for one in (read.action, *read.further) if one] == actions and read.parts == len(actions)
+    assert not read.unused
+
+
+@pytest.mark.parametrize(
+    ("family", "template", "reply", "kind", "unused"),
+    [
+        ("qwen3-vl", "", called(action="wait", time=3), "wait", ("time=3",)),
+        ("qwen3-vl", "", called(action="left_click", coordinate=[1, 2], button="right"), "click", ("button=right",)),
+        ("qwen3-vl", "", called(action="left_click", coordinate=[1, 2], text=None), "click", ()),
+        ("qwen3-vl", "mobile", called(action="long_press", coordinate=[1, 2], time=2), "long_press", ("time=2",)),
+        ("glm", "mobile", phone(action_type="click", box_2d=BOX, why="x"), "click", ("why=x",)),
+        (
+            "glm",
+            "computer",
+            "<|begin_of_box|>scroll(start_box='[1,2]', direction='up', step=5, element_info='a list')<|end_of_box|>",
+            "scroll",
+            ("step=5", "element_info=a list"),
+        ),
+        ("holo-2", "", '{"x": 1, "y": 2, "element": "OK"}', "click", ("element=OK",)),
+        ("ui-tars-1.5", "", "Action: wait(time='5')", "wait", ("time=5",)),
+        ("ui-tars-1.5", "", "Action: call_user(content='why')", "call_user", ("content=why",)),
+        ("doubao", "", "Action: type(content='a', delay=100)", "type", ("delay=100",)),
+        ("thousandths", "", "Action: click(start_box='(1,2)', end_box='(3,4)')", "click", ("end_box=(3,4)",)),
+        (
+            "ui-tars-2",
+            "",
+            "<function=wait><parameter=time>5</parameter></function>",
+            "wait",
+            ("time=5",),
+        ),
+        ("opencua", "", "```python\npyautogui.click(x=1, y=2, duration=0.5)\n```", "click", ("duration=0.5",)),
+        (
+            "opencua",
+            "",
+            "```python\npyautogui.moveTo(1, 2, duration=1)\npyautogui.dragTo(9, 9, 0.5)\n```",
+            "drag",
+            ("duration=1", "duration=0.5"),
+        ),
+        ("opencua", "", "```python\npyautogui.write('a', interval=0.1)\ntime.sleep(2)\n```", "type", ("interval=0.1",)),
+        ("scalecua", "computer", "<action>\nwait(seconds=3)\n</action>", "wait", ("seconds=3",)),
+    ],
+)
+def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
+    family: str, template: str, reply: str, kind: str, unused: tuple[str, ...]
+) -> None:
+    reader = made(family, template)
+    read = reader.read(Completion(reply), SCREEN)
+    assert read.action is not None and (read.action.type, read.unused) == (kind, unused)
+    assert as_read(reader, reply, SCREEN).get("unused", []) == list(unused)
+
+
+def test_an_argument_that_an_action_needs_is_no_number_where_it_is_a_text() -> None:
+    assert made("doubao").read(Completion("Action: type(content=3)"), SCREEN).action is None
+
+
+RIGHT = act.Click(x=0.5, y=0.3)
+
+
+@pytest.mark.parametrize(
+    ("family", "reply"),
+    [
+        # bytebot-ai/bytebot #153: a coordinate that is a text
+        ("qwen3-vl", called(action="left_click", coordinate="[500, 300]")),
+        # QwenLM/Qwen3-VL #732: a conclusion behind the call
+        (
+            "qwen3-vl",
+            f"<thinking>a</thinking>\n{called(action='left_click', coordinate=[500, 300])}\n<conclusion>b</conclusion>",
+        ),
+        # microsoft/fara fara_agent.py @360e87f: a Python literal in place of JSON
+        (
+            "qwen3-vl",
+            "a\n<tool_call>\n{'name': 'computer_use', 'arguments': {'action': 'click', 'coordinate': [500, 300]}}\n"
+            "</tool_call>",
+        ),
+        # langgenius/dify-official-plugins #3861: JSON in a thought before the one of the action
+        (
+            "qwen3-vl",
+            'Thought: as {"name": "q", "arguments": {"action": "left_click", "coordinate": [1, 1]}}\n'
+            'Action: {"name": "c", "arguments": {"action": "left_click", "coordinate": [500, 300]}}',
+        ),
+        # web-infra-dev/midscene #843
+        ("doubao", "1. x\n\nAction：click(start_box='<bbox>500 300 500 300</bbox>')"),
+        # bytedance/UI-TARS-desktop #28
+        ("doubao", "Thought: a\n\nAction: click(start_box='[490, 290, 510, 310]')"),
+        # ByteDance-Seed/Seed-1.8 #4: parameters without their end
+        ("ui-tars-2", "<function=click><parameter=point><point>500 300</point></function>"),
+        ("ui-tars-2", "<function=other></function>\nAction: click(point='<point>500 300</point>')"),
+    ],
+)
+def test_replies_of_public_reports_are_read(family: str, reply: str) -> None:
+    read = made(family).read(Completion(reply), SCREEN)
+    assert read.action == RIGHT and not read.further, read.error

@@ -1,0 +1,102 @@
+"""Which family a checkpoint is of where none is named, and what its image processor makes of a screen."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.families.processor import read_limits
+from models.families.registry import family_of, name_of
+from models.families.screen import ImageLimits, limits_of
+from schemas.config.sections import PolicyConfig
+from schemas.failure import UsageError
+from tests.unit.models.families.test_families import checkpoint
+
+
+@pytest.mark.parametrize(
+    "kind", ["qwen3_5", "qwen3_5_moe", "qwen4_exp", "glm5_next", "kimi_k25", "minicpmv4_7", "llava", "gemma4", "None"]
+)
+def test_an_architecture_whose_grammar_is_not_known_is_refused_with_the_key_to_set(tmp_path: Path, kind: str) -> None:
+    base = checkpoint(tmp_path / "base", kind)
+    with pytest.raises(UsageError, match=rf"policy\.family.* is auto.*model_type {kind}.*Set policy\.family"):
+        name_of(PolicyConfig(base=str(base)))
+    assert name_of(PolicyConfig(base=str(base), family="thousandths")) == "thousandths"
+
+
+@pytest.mark.parametrize(
+    ("kind", "called"),
+    [
+        ("qwen2_5_vl", "Fara-7B"),
+        ("qwen2_5_vl", "UI-TARS-1.5-7B"),
+        ("qwen2_5_vl", "OpenCUA-32B"),
+        ("qwen3_vl", "Holo2-8B"),
+        ("qwen3_vl", "GUI-Owl-1.5-8B-Instruct"),
+        ("qwen2_vl", "Qwen2-VL-7B-Instruct"),
+    ],
+)
+@pytest.mark.parametrize("where", ["folder", "cache", "config", "card"])
+def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
+    tmp_path: Path, kind: str, called: str, where: str
+) -> None:
+    (folder := tmp_path / (f"models--own--{called}" if where == "cache" else "x")).mkdir()
+    base = checkpoint(folder / (called if where == "folder" else "base"), kind)
+    if where == "config":
+        (base / "config.json").write_text(json.dumps({"model_type": kind, "_name_or_path": f"own/{called}"}))
+    if where == "card":
+        (base / "README.md").write_text(f"---\nlicense: mit\nbase_model:\n- Qwen/Some-VL-7B\n---\n# {called}\n\nText.")
+    with pytest.raises(UsageError, match=rf"policy\.family.*calls itself '{called}'.*Set policy\.family"):
+        name_of(PolicyConfig(base=str(base)))
+    assert name_of(PolicyConfig(base=str(base), family="qwen2.5-vl")) == "qwen2.5-vl"
+
+
+@pytest.mark.parametrize(
+    ("kind", "called", "family"),
+    [
+        ("qwen2_5_vl", "Qwen2.5-VL-7B-Instruct", "qwen2.5-vl"),
+        ("qwen3_vl_moe", "Qwen3-VL-30B-A3B-Thinking", "qwen3-vl"),
+        ("qwen2_vl", "UI-TARS-7B-DPO", "ui-tars-1.0"),
+        ("glm4v", "GLM-4.1V-9B-Thinking", "glm"),
+        ("internvl_chat", "InternVL3-8B", "internvl"),
+        ("qwen2_5_vl", "iteration-0003-step-1200", "qwen2.5-vl"),
+    ],
+)
+def test_a_checkpoint_that_goes_by_its_own_name_or_none_is_of_its_architectures_family(
+    tmp_path: Path, kind: str, called: str, family: str
+) -> None:
+    base = checkpoint(tmp_path / called, kind)
+    (base / "README.md").write_text(f"---\nbase_model: own/base\n---\n# {called}\n")
+    if "step" in called:
+        (base / "README.md").unlink()
+    assert name_of(PolicyConfig(base=str(base))) == family
+
+
+def test_an_image_processor_of_a_name_that_no_release_has_is_read_as_the_architectures(tmp_path: Path) -> None:
+    """Qwen/Qwen2.5-VL-7B-Instruct of 2025-01: `Qwen2_5_VLImageProcessor`, absent from transformers 5.23.0."""
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    limits = read_limits(base)
+    path = base / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "image_processor_type": "Qwen2_5_VLImageProcessor"}))
+    assert read_limits(base) == limits == ImageLimits(28, 3136, 2116800)
+    assert family_of(PolicyConfig(base=str(base))).sides((1920, 1080)) == (1932.0, 1092.0)
+
+
+def test_a_processor_that_pads_is_shown_a_screen_that_it_need_not_pad() -> None:
+    """transformers 5.23.0, `Glm5NextImageProcessorPil`, run beside on screens of every size."""
+    stock_of: Any = import_module("transformers.models.glm5_next.image_processing_pil_glm5_next")
+    stock = stock_of.Glm5NextImageProcessorPil(min_image_tokens=16, max_image_tokens=400)
+    limits = limits_of(stock)
+    assert limits is not None
+    assert limits == ImageLimits(28, 16 * 28 * 28, 400 * 28 * 28, pads=True)
+    for screen in ((160, 210), (640, 480), (390, 844), (1280, 720), (37, 900), (28, 28)):
+        shown = limits.resized(screen)
+        assert limits.resized(shown) == shown
+        for width, height in (screen, shown):
+            made = stock(
+                np.full((height, width, 3), 255, np.uint8), return_tensors="np", input_data_format="channels_last"
+            )
+            _, rows, columns = made["image_grid_thw"][0]
+            assert (int(columns) * 14, int(rows) * 14) == shown
+        assert float(made["pixel_values"].min()) > 1.0  # no pixel is filled with black

@@ -1,0 +1,159 @@
+"""What a model thinks is never performed, in any family, and none of it is lost from the thought."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.shared.planted.replies import mutated
+from models.completion import Completion
+from models.families.dialects import format_action, format_reply, parse_reply
+from models.families.registry import FAMILIES
+from models.families.thinking import split_thinking
+from schemas import action as act
+from schemas.action import Action
+from schemas.failure import UsageError
+from tests.unit.models.families.test_families import ACTIONS, EACH, SCREEN, made, near
+
+DRAFT, MEANT = act.Click(x=0.25, y=0.25), act.Click(x=0.5, y=0.75)
+ENDS = ("</think>", "</thinking>", "</thinkt>", "</THINK>", "</seed:think>", "</think_never_used_51bce0>", "◁/think▷")
+ACTING = [(name, template) for name, template in EACH if name != "tiny"]
+
+
+def all_of(read: Completion) -> list[Action]:
+    return [one for one in (read.action, *read.further) if one]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("opened", [True, False], ids=["opened in the reply", "opened by the template"])
+@pytest.mark.parametrize(("name", "template"), ACTING)
+def test_a_draft_inside_of_thinking_is_not_performed_and_stays_in_the_thought(
+    name: str, template: str, opened: bool, end: str
+) -> None:
+    family = made(name, template)
+    draft, meant = family.write(DRAFT, SCREEN), family.reply("", MEANT, SCREEN)
+    begin = end.replace("/", "") if opened else ""
+    read = family.read(
+        Completion(f"{begin}Maybe\n{draft}\nno, and a <tool_call> or </think> is none.{end}\n{meant}"), SCREEN
+    )
+    assert near(read.action, MEANT) and not read.further, (read.action, read.error)
+    if draft in read.thought:
+        assert read.thought.startswith("Maybe") and read.thought.endswith("is none.")
+    else:  # a grammar whose answer has words of its own before the call
+        assert read.thought == "Click it."
+
+
+@pytest.mark.parametrize(("name", "template"), ACTING)
+def test_a_reply_that_ends_inside_of_its_thinking_is_no_action(name: str, template: str) -> None:
+    family = made(name, template)
+    draft = family.write(DRAFT, SCREEN)
+    begun = f"<think>I try\n{draft}"
+    for text in (begun, f"{begun}</think>", f"Well.\n<thinkt>{draft}\n{draft} and", f"{draft}</think>"):
+        read = family.read(Completion(text), SCREEN)
+        assert read.action is None and read.error, text
+    assert made("qwen3-vl").read(Completion(begun), SCREEN).thought == f"I try\n{draft}"
+
+
+@pytest.mark.parametrize(("name", "template"), ACTING)
+@settings(max_examples=25, deadline=None)
+@given(before=st.text(max_size=30), after=st.text(max_size=30), end=st.sampled_from(ENDS), number=st.integers(0, 99))
+def test_whatever_stands_around_a_draft_it_is_not_performed(
+    name: str, template: str, before: str, after: str, end: str, number: int
+) -> None:
+    family = made(name, template)
+    draft = family.write(act.Click(x=number / 100, y=0.25), SCREEN)
+    read = family.read(Completion(f"{before}\n{draft}\n{after}{end}\n{family.reply('', MEANT, SCREEN)}"), SCREEN)
+    assert near(read.action, MEANT) and not read.further
+
+
+@pytest.mark.parametrize(("name", "template"), EACH)
+def test_a_thought_that_holds_a_draft_is_written_so_that_the_action_comes_back(name: str, template: str) -> None:
+    family, written = made(name, template), 0
+    thought = f"Not\n{family.write(DRAFT, SCREEN)}\nbut the other."
+    for action in ACTIONS:
+        try:
+            reply = family.reply(thought, action, SCREEN)
+        except UsageError:
+            continue
+        read = family.read(Completion(reply), SCREEN)
+        assert near(read.action, action) and not read.further, (reply, read)
+        assert read.thought in (thought, family.read(Completion(family.reply("", action, SCREEN)), SCREEN).thought)
+        written += 1
+    assert written
+
+
+def test_a_stored_reply_keeps_a_thought_that_holds_a_draft() -> None:
+    thought = "I could\nAction: wait()\nbut no."
+    read = parse_reply(format_reply(thought, format_action(MEANT)))
+    assert (read.thought, read.action) == (thought, MEANT)
+
+
+@pytest.mark.parametrize("name", FAMILIES.names)
+def test_no_garbled_reply_acts_before_its_last_end_of_thinking(name: str) -> None:
+    family, chance = made(name), random.Random(3)
+    for _ in range(150):
+        text = mutated(chance) + chance.choice(ENDS)
+        read = family.read(Completion(text), SCREEN)
+        assert read.action is None and read.error
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("a", "", "a"),
+        ("<think>a</think>b", "a", "b"),
+        ("a</think>b", "a", "b"),
+        ("<think>a</think>b</think>c", "ab", "c"),
+        ("<Thinking>a</Thinking >b", "a", "b"),
+        ("[THINK]a[/THINK]b", "a", "b"),
+        ("<think>a", "", "<think>a"),
+        ("thinking </thin> </ink>", "", "thinking </thin> </ink>"),
+    ],
+)
+def test_a_reply_is_split_after_its_last_end_of_thinking(text: str, thinking: str, answer: str) -> None:
+    assert split_thinking(text) == (thinking, answer)
+
+
+def test_a_text_that_mentions_a_beginning_of_thinking_is_typed() -> None:
+    typed = act.Type(content="use <think> here")
+    for name in ("qwen3-vl", "ui-tars-1.5", "ui-tars-2", "thousandths"):
+        read = made(name).read(Completion(made(name).reply("I type.", typed, SCREEN)), SCREEN)
+        assert read.action == typed
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "ui-tars-1.5", "ui-tars-2", "thousandths", "opencua", "scalecua"])
+def test_an_end_of_thinking_that_is_typed_is_typed(name: str) -> None:
+    typed, family = act.Type(content="a </think> b"), made(name)
+    assert family.read(Completion(family.reply("", typed, SCREEN)), SCREEN).action == typed
+    begun = f"<think>{family.write(typed, SCREEN)}"
+    assert family.read(Completion(begun), SCREEN).action is None
+    assert near(family.read(Completion(f"{begun}</think>{family.reply('', MEANT, SCREEN)}"), SCREEN).action, MEANT)
+
+
+BOX = "click(start_box='(500,300)')"
+
+
+@pytest.mark.parametrize(
+    ("text", "thought"),
+    [
+        (f"Thought：a\nAction：{BOX}", "a"),
+        (f"**Thought:** a\n**Action:** {BOX}", "a"),
+        (f"thought: a\naction: {BOX}", "a"),
+        (f"```\nThought: a\nAction: {BOX}\n```", "a"),
+        (f"Thought: a\n```\nAction: {BOX}\n```", "a"),
+        (f"Thought: a\nAction:\n```python\n{BOX}\n```", "a"),
+        (f"Thought: a\nAction: `{BOX}`", "a"),
+        (f"Thought: a\nAction: ```{BOX}```", "a"),
+        (f"```\n{BOX}\n```", ""),
+        (f"<think>a</think>```\nAction: {BOX}\n```", "a"),
+        (f"Reflection：a\nAction_Summary：b\nAction：{BOX}", "a\nb"),
+    ],
+)
+def test_labels_and_code_blocks_of_markdown_are_read(text: str, thought: str) -> None:
+    """web-infra-dev/midscene #2588 (a fenced `finished`), #843 (a full-width colon)."""
+    read = parse_reply(text)
+    assert (read.thought, read.action) == (thought, act.Click(x=0.5, y=0.3)), read.error
+    fenced = parse_reply(re.sub(re.escape(BOX), "finished(content='done, 3.')", text))
+    assert fenced.action == act.Finished(content="done, 3.")

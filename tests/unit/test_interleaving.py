@@ -1,0 +1,246 @@
+"""Two processes or more on one object store: right in every order of their calls, and no bare error."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from learning.board import Board
+from learning.checkpoint import manifest
+from schemas.failure import CheckpointError, UsageError
+from storage.blobs import Blobs
+from storage.mark import make_mark
+from storage.objects import ObjectStore, RemoteStore
+from tasks.exchange import bring
+from tasks.promote import throne
+from tasks.running import now
+from tasks.shared import claims, holding, masters
+from tests.unit.interleaving import Turns, every_order
+
+SWITCHES = 3
+TAKEN = claims.Claim.this(recipe="another").model_dump_json().encode()
+
+
+def lake_of(store: ObjectStore) -> Any:
+    """What of a lake these processes use: its blobs, and a table of policies without rows."""
+    empty = pa.table({"status": pa.array([], pa.string())})
+    return SimpleNamespace(blobs=Blobs(store), uri=store.place, read=lambda *_, **__: empty)
+
+
+def test_a_write_that_was_refused_is_made_again_where_the_owner_deleted_the_file_meanwhile() -> None:
+    def process(name: bytes) -> Callable[[RemoteStore], bool]:
+        def own(store: RemoteStore) -> bool:
+            if ours := store.put_once("lock", name):
+                store.delete("lock")
+            return ours
+
+        return own
+
+    seen = set[tuple[Any, ...]]()
+    for found, left in every_order(lambda _: [process(b"a"), process(b"b"), process(b"c")], 12):
+        assert all(isinstance(one, bool) for one in found) and any(found), found
+        assert not left
+        seen.add(tuple(found))
+    assert {(True, True, True), (True, False, True)} <= seen, "one after the other all get it; at once one does"
+
+
+def test_who_puts_or_gets_has_what_is_there() -> None:
+    def process(name: bytes) -> Callable[[RemoteStore], bytes]:
+        return lambda store: store.put_or_get("address", name)
+
+    def sweep(store: RemoteStore) -> None:
+        store.delete("address")
+
+    for (one, other, swept), left in every_order(lambda _: [process(b"a"), process(b"b"), sweep], 12):
+        assert {one, other} <= {b"a", b"b"} and swept is None
+        assert one == other or not left or left["address"] in (one, other)
+    for (one, other), left in every_order(lambda _: [process(b"a"), process(b"b")], 12):
+        assert one == other == left["address"]
+
+
+@pytest.fixture
+def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Runs processes that take a lock in every order; who waits lets another one go on."""
+    waiting: list[Turns] = []
+    monkeypatch.setattr(holding, "time", SimpleNamespace(
+        sleep=lambda seconds: waiting[0].wait(seconds), time=time.time, monotonic=time.monotonic
+    ))  # fmt: skip
+
+    def run(
+        take: Callable[[Any], Any], processes: int, switches: int, before: dict[str, bytes] | None = None
+    ) -> list[tuple[list[Any], dict[str, bytes]]]:
+        within: list[int] = []
+
+        def process(number: int, turns: Turns) -> Callable[[RemoteStore], str]:
+            def work(store: RemoteStore) -> str:
+                with take(lake_of(store)):
+                    within.append(number)
+                    store.exists("work")
+                    assert within == [number], "two hold it at once"
+                    within.clear()
+                return "held"
+
+            return work
+
+        def made(turns: Turns) -> list[Callable[[RemoteStore], object]]:
+            waiting[:] = [turns]
+            within.clear()
+            return [process(number, turns) for number in range(processes)]
+
+        return list(every_order(made, switches, before))
+
+    yield run
+
+
+def test_a_lock_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Callable[..., Any]) -> None:
+    found = critical(lambda lake: holding.holding(lake, "control/run"), 2, 4)
+    for ended, left in found:
+        assert all(one == "held" or isinstance(one, UsageError) for one in ended), ended
+        assert not left
+    assert any(ended == ["held", "held"] for ended, _ in found)
+
+
+def test_processes_that_decide_at_once_do_so_one_after_the_other(
+    critical: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throne, "crown", lambda lake: None)
+    for ended, left in critical(throne.deciding, 2, SWITCHES) + critical(throne.deciding, 3, 2):
+        assert set(ended) == {"held"}, ended
+        assert not left
+
+
+def test_a_lock_whose_owner_died_is_taken_over_by_one_process(critical: Callable[..., Any]) -> None:
+    gone = holding.Holder(machine=claims._machine(), process=2**22 + 1, began=0.0, heard=0.0, host="here")
+    before = {"control/run/000000.json": gone.model_dump_json().encode()}
+    for ended, left in critical(lambda lake: holding.holding(lake, "control/run", wait=True), 2, SWITCHES, before):
+        assert ended == ["held", "held"] and not left
+
+
+def test_machines_meet_at_one_address_also_where_the_place_is_emptied_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def machine(address: str) -> Callable[[RemoteStore], str]:
+        def lead(store: RemoteStore) -> str:
+            board = Board("memory://unused")
+            board._store = store
+            return board.lead(address)
+
+        return lead
+
+    def empty(store: RemoteStore) -> None:
+        for name in store.sizes():
+            store.delete(name)
+
+    for found, _ in every_order(lambda _: [machine("a:1"), machine("b:2")], 12):
+        assert found in (["a:1", "a:1"], ["b:2", "b:2"])
+    for (one, other, emptied), _ in every_order(lambda _: [machine("a:1"), machine("b:2"), empty], 12):
+        assert {one, other} <= {"a:1", "b:2"} and emptied is None
+
+
+def test_a_lake_that_two_processes_make_at_once_has_one_name() -> None:
+    def make(store: RemoteStore) -> str:
+        return make_mark(store, "memory://lake").lake_id
+
+    for (one, other), left in every_order(lambda _: [make, make], 12):
+        assert one == other == json.loads(left["flywheel.json"])["lake_id"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_an_import_has_a_number_of_its_own(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def process(name: str) -> Callable[[RemoteStore], int]:
+        request = bring.Request.model_construct(path="x", demonstrations=False)
+        return lambda store: bring.claim_import.fn(SimpleNamespace(lake=lake_of(store)), request, name)  # type: ignore
+
+    monkeypatch.setattr(bring, "run_of", lambda config: config)
+    for (one, other), left in every_order(lambda _: [process("a"), process("a" if same else "b")], 12):
+        assert (one == other) == same and len(left) == 1 + (not same)
+
+
+def test_a_name_of_a_policy_is_claimed_once() -> None:
+    def process(number: int) -> Callable[[RemoteStore], str]:
+        return lambda store: claims.claim(lake_of(store), "retrained", {"of": number})
+
+    for found, left in every_order(lambda _: [process(0), process(1)], SWITCHES):
+        assert sorted(found) == ["retrained-0000", "retrained-0001"] and len(left) == 2
+
+    def sweep(store: RemoteStore) -> None:
+        store.delete(f"{claims.FOLDER}/retrained-0000/0000.json")
+
+    for (name, _), _ in every_order(
+        lambda _: [process(0), sweep], 12, {f"{claims.FOLDER}/retrained-0000/0000.json": TAKEN}
+    ):
+        assert name in ("retrained-0000", "retrained-0001")
+
+
+def checkpoint(step: int) -> tuple[str, bytes]:
+    made = manifest.Manifest.model_construct(step=step, world=1, pieces=(), files={}, extra={})
+    return f"{manifest.folder_of(step)}/{manifest.MANIFEST}", manifest._sealed(made)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_read_is_named() -> None:
+    before = dict(checkpoint(step) for step in (1, 2))
+
+    def read(store: RemoteStore) -> object:
+        return manifest.read_manifest(store, 1)
+
+    def tidy(store: RemoteStore) -> None:
+        manifest.tidy(store, 1)
+
+    def aside(store: RemoteStore) -> None:
+        manifest.set_aside(store, 1)
+
+    for remove in (tidy, aside):
+        seen = set[type]()
+        for (found, removed), _ in every_order(lambda _, remove=remove: [read, remove], 12, before):
+            assert isinstance(found, manifest.Manifest | CheckpointError), found
+            assert removed is None
+            seen.add(type(found))
+        assert len(seen) == 2, "read before, and removed meanwhile"
+    for (one, other), _ in every_order(lambda _: [tidy, aside], 12, before):
+        assert one is None and other is None
+
+
+def test_notes_and_runs_that_end_while_they_are_listed_are_left_out() -> None:
+    owner = claims.Owner.this().model_dump_json().encode()
+
+    def readers(store: RemoteStore) -> object:
+        return masters._notes(lake_of(store))
+
+    def runs(store: RemoteStore) -> object:
+        return now._files(lake_of(store))
+
+    def empty(store: RemoteStore) -> None:
+        for name in store.sizes():
+            store.delete(name)
+
+    before = {f"{masters.FOLDER}/p1/{n}.json": owner for n in "ab"} | {f"{now.FOLDER}/{n}.json": b"" for n in "ab"}
+    for look in (readers, runs):
+        for (found, emptied), _ in every_order(lambda _, look=look: [look, empty], 12, before):
+            assert isinstance(found, dict) and emptied is None
+
+
+def test_the_orders_are_all_of_them() -> None:
+    def steps(name: str, log: list[str]) -> Callable[[RemoteStore], None]:
+        def process(store: RemoteStore) -> None:
+            for _ in range(2):
+                store.exists("x")
+                log.append(name)
+
+        return process
+
+    def orders(switches: int) -> Sequence[str]:
+        logs: list[list[str]] = []
+
+        def made(_: Turns) -> list[Callable[[RemoteStore], object]]:
+            logs.append([])
+            return [steps("a", logs[-1]), steps("b", logs[-1])]
+
+        for _ in every_order(made, switches):
+            pass
+        return sorted({"".join(one) for one in logs})
+
+    assert orders(12) == ["aabb", "abab", "abba", "baab", "baba", "bbaa"]
