@@ -5,7 +5,7 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from curation.converters.exchanged import (
     Picture,
     Place,
     Refused,
+    StepAbout,
     with_metadata,
 )
 from curation.converters.format import Read
@@ -26,6 +27,7 @@ from curation.converters.units import scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from schemas.action import Action
+from schemas.text import counted
 
 SHOWN = 5
 """Screens that a row of a step shows, as in all of UI-TARS's experiments."""
@@ -43,6 +45,28 @@ class Turn:
     role: str
     text: str = ""
     screen: Picture | None = None
+    masked: bool = False
+    """Whether its row says that no loss is on it, so that it is context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a row."""
+
+    role: str
+    parts: Sequence[str | None]
+    """Its texts, and None for each placeholder of a picture."""
+    masked: bool = False
+    """As in `Turn`."""
+
+
+MASKS = ("loss_mask", "loss", "train", "training", "weight")
+"""Fields by which a message says that no loss is on it: UI-TARS and verl, ms-swift, axolotl (two), OpenAI."""
+
+
+def is_masked(message: Mapping[str, Any]) -> bool:
+    """Whether a message says that no loss is on it, in a field of `MASKS`."""
+    return any(name in message and message[name] in (0, False) for name in MASKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +119,43 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
     return ExchangedStep(screen, thought=read.thought, action=read.action)
 
 
+def turns_of(
+    messages: Sequence[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place, field: str
+) -> list[Turn]:
+    """Fill the placeholders of messages with the pictures of their row, in order.
+
+    Args:
+        messages: those of the row.
+        names: what the row calls its pictures.
+        read: returns a picture by its number.
+        place: where the row stands.
+        field: the messages' own, such as `messages`.
+
+    Raises:
+        Refused: two placeholders in a turn, one in a reply, more or fewer placeholders than pictures; names the turn,
+            or the first picture that is left.
+    """
+    turns, filled = list[Turn](), 0
+    for number, message in enumerate(messages):
+        where, slots = f"{field}.{number}.content", sum(part is None for part in message.parts)
+        if slots > 1:
+            raise Refused(place, where, f"{slots} screens in one turn; a step has one")
+        if slots and message.role == "assistant":
+            raise Refused(place, where, "a screen in a reply")
+        if slots and filled == len(names):
+            problem = f"a screen of which `images` names no picture (it has {counted(filled, 'picture')})"
+            raise Refused(place, where, problem)
+        screen = read(filled) if slots else None
+        filled += slots
+        texts = [part for part in message.parts if part is not None]
+        text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
+        turns.append(Turn(message.role, text, screen, message.masked))
+    if filled < len(names):
+        counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
+        raise Refused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
+    return turns
+
+
 def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[ExchangedStep]]:
     """The instruction and the steps; replies to screens that are not shown any more are none.
 
@@ -113,7 +174,8 @@ def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[
         elif turn.role == "assistant":
             answered = True
             if screen is not None:
-                steps.append(read_reply(turn.text, screen, unit, place, f"messages.{number}.content"))
+                step = read_reply(turn.text, screen, unit, place, f"messages.{number}.content")
+                steps.append(replace(step, about=StepAbout(target=False)) if turn.masked else step)
     if not instruction:
         raise Refused(place, "messages", "no turn of the user says what is asked")
     if not answered:
@@ -213,10 +275,3 @@ def key_of(known: Metadata | None, place: Place) -> tuple[str, int]:
     if known is None or known.step is None or not known.trajectory.trajectory_id:
         return f"{place.file}:{place.line}", 0
     return f"{known.trajectory.lake}/{known.trajectory.trajectory_id}", known.step
-
-
-def texts_of(content: Any) -> str:
-    """The text of a turn's content: a string, or parts of which some are text."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part["text"] for part in content if part.get("type") == "text" and part.get("text"))

@@ -92,15 +92,21 @@ def rows_of_any(source: Source) -> Iterator[tuple[Place, Any]]:
         yield from read_rows(source, file) if file.suffix == ".parquet" else source.lines(file)
 
 
+def name_of(cell: Any) -> str | None:
+    """What a cell calls its picture; None where it has no name."""
+    name = cell.get("path") if isinstance(cell, dict) else cell
+    return name if isinstance(name, str) else None
+
+
 def picture_in(cell: Any, source: Source, place: Place, field: str) -> Picture:
     """The picture of a cell: bytes, or a name below the source's folder; raises Refused where there is none."""
     content = cell.get("bytes") if isinstance(cell, dict) else None
-    name = cell.get("path") if isinstance(cell, dict) else cell
+    name = name_of(cell)
     if isinstance(content, bytes):
         if len(content) > MOST_BYTES:
             raise Refused(place, field, f"a picture of more than {MOST_BYTES:,} bytes")
-        return picture_of(content, place, field, name if isinstance(name, str) else "")
-    if not isinstance(name, str):
+        return picture_of(content, place, field, name or "")
+    if name is None:
         raise Refused(place, field, "neither the bytes nor the name of a picture")
     return source.picture(name, place, field)
 

@@ -27,7 +27,7 @@ from models.families.calls import NoAction
 from models.families.code import FAILED, OutOfScreen
 from models.families.thinking import split_thinking
 from schemas.action import Action, Finished
-from schemas.text import Storable
+from schemas.text import Storable, counted
 
 FILE, META = "scalecua.jsonl", "meta.json"
 IMAGE = MARKS[0]
@@ -111,11 +111,7 @@ class ScaleCua(Format):
 
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        name = row.image if isinstance(row.image, str) else row.image[0] if len(row.image) == 1 else None
-        if name is None:
-            raise Refused(place, "image", f"{len(row.image)} pictures; a step has one screen")
-        human = next((one.value for one in row.conversations if one.who == "human"), "")
-        answer = next((one.value for one in row.conversations if one.who == "gpt"), "")
+        name, human, answer = _one_of_each(row, place)
         asked = _ASKED.search(human)
         if asked is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
@@ -141,6 +137,22 @@ class ScaleCua(Format):
         key, number = key_of(known, place) if named else (asked[1], before)
         copied = known is not None and known.copied
         return Part(record_of(self.name, asked[1], [step], known, {}, place), key, number, copied)
+
+
+def _one_of_each(row: _Row, place: Place) -> tuple[str, str, str]:
+    """The picture's name, the question and the answer of a row; raises Refused where there are more, or a placeholder
+    without a picture, of which all but the first would be left out."""
+    names = [row.image] if isinstance(row.image, str) else row.image
+    if len(names) != 1:
+        left = f"; {names[1][:200]!r} is left over" if names else ""
+        raise Refused(place, "image", f"{counted(len(names), 'picture')}, a step has one screen{left}")
+    for who in ("human", "gpt"):
+        if (turns := sum(one.who == who for one in row.conversations)) > 1:
+            raise Refused(place, "conversations", f"{turns} turns of `{who}`, a row is one step")
+    human = next((one.value for one in row.conversations if one.who == "human"), "")
+    if (slots := human.count(IMAGE)) > 1:
+        raise Refused(place, "conversations.0.value", f"{slots} placeholders for 1 picture")
+    return names[0], human, next((one.value for one in row.conversations if one.who == "gpt"), "")
 
 
 def _is_answer(action: Action | None, code: str) -> bool:

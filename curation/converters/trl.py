@@ -5,7 +5,8 @@ order; rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected
 completion or the chosen reply, and the row stays with the trajectory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -16,18 +17,20 @@ from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
     SHOWN,
+    Message,
     Turn,
     Writing,
     chat_of,
+    is_masked,
     record_of,
     steps_of,
-    texts_of,
+    turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
 from curation.converters.files import CONTEXT, Source, Target, fields_of, items_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
-from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, picture_in, rows_of_any
+from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from schemas.text import storable
 
 FILE, COMPLETIONS = "trl.parquet", "trl-completions.parquet"
@@ -58,6 +61,8 @@ class _Row(BaseModel):
     completion: list[_Message] | None = None
     chosen: list[_Message] | None = None
     rejected: list[_Message] | None = None
+    label: Any = None
+    """True or false says whether the last reply is a desirable one; anything else is a class."""
     images: list[Any] | None = None
     image: Any = None
     flywheel: Annotated[Metadata | None, BeforeValidator(_object)] = None
@@ -100,10 +105,11 @@ class Trl(Format):
         turns = [*chat_of(record, last, last + 1, writing), Turn("assistant", writing.reply(record.steps[last]))]
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
-        as_it_came = kept.get("row", {}).get("messages")
+        as_it_came = [_kept(message) for message in kept.get("row", {}).get("messages") or ()]
+        slots = sum(part["type"] == "image" for message in as_it_came for part in message["content"])
+        fits = as_it_came and slots in (len(record.steps), 0 if len(record.steps) == 1 else len(record.steps))
         return {
-            "messages": (as_it_came and [_kept(message) for message in as_it_came])
-            or [_message(turn) for turn in turns],
+            "messages": as_it_came if fits else [_message(turn) for turn in turns],
             "images": [image_of(step.screen) for step in record.steps],
             OWN: json_of(metadata),
         }
@@ -126,13 +132,18 @@ class Trl(Format):
 
     def _record(self, row: _Row, source: Source, place: Place) -> Exchanged:
         unit = self.unit_of(row.flywheel, source, place)
-        replied = row.completion or row.chosen or []
-        messages = row.messages or [*(row.prompt or []), *replied]
-        cells = row.images if row.images is not None else [] if row.image is None else [row.image]
-        pictures = [picture_in(cell, source, place, f"images.{at}") for at, cell in enumerate(cells)]
-        instruction, steps = steps_of(list(turns_of(messages, pictures, place)), unit, place)
+        field, messages = _messages(row, place)
+        cells = _cells(row)
+
+        def read(number: int) -> Picture:
+            return picture_in(cells[number], source, place, f"images.{number}")
+
+        names = [name_of(cell) or "" for cell in cells]
+        instruction, steps = steps_of(turns_of(_placed(messages, len(cells)), names, read, place, field), unit, place)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
+            for part in (part for one in _said(row) for part in _dicts(one.content)):
+                part.pop("image", None)  # its own picture, which is a step's now
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
         return record_of(self.name, instruction, steps, row.flywheel, kept, place)
@@ -165,33 +176,75 @@ def _text(value: object) -> str | None:
     return None if value is None else storable(str(value))
 
 
-def turns_of(messages: Iterable[_Message], pictures: list[Picture], place: Place) -> Iterator[Turn]:
-    """The turns of messages whose placeholders the pictures fill in order; where no message has one, they belong to the
-    first of the user, as TRL puts them.
-
-    Raises:
-        Refused: more or fewer placeholders than pictures.
-    """
-    left = list(messages)
-    parts = [_parts(message) for message in left]
-    count = sum(part is None for one in parts for part in one)
-    if not count:
-        first = next((at for at, message in enumerate(left) if message.role == "user"), None)
-        if first is not None:
-            parts[first] = [*parts[first], *([None] * len(pictures))]
-            count = len(pictures)
-    if count != len(pictures):
-        raise Refused(place, "images", f"{len(pictures)} pictures for {count} placeholders")
-    filling = iter(pictures)
-    for message, its in zip(left, parts, strict=True):
-        for part in its:
-            yield Turn(message.role, screen=next(filling)) if part is None else Turn(message.role, part)
+def _messages(row: _Row, place: Place) -> tuple[str, list[Message]]:
+    """The field of a row's messages, and the messages; of a prompt, or where the completion is labelled as undesirable,
+    the replies are context."""
+    if row.messages:
+        said = [_read(one, f"messages.{at}", place) for at, one in enumerate(row.messages)]
+        before = [replace(one, masked=True) for one in said[:-1]] if isinstance(row.label, bool) else said[:-1]
+        return "messages", [*before, replace(said[-1], masked=said[-1].masked or row.label is False)]
+    last = "completion" if row.completion else "chosen"
+    prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt or [])]
+    replied = [_read(one, f"{last}.{at}", place) for at, one in enumerate(row.completion or row.chosen or [])]
+    if not prompt:  # an implicit prompt: what stands before the last reply
+        prompt, replied = replied[:-1], replied[-1:]
+    return "prompt", [
+        *(replace(one, masked=True) for one in prompt),
+        *(replace(one, masked=one.masked or row.label is False) for one in replied),
+    ]
 
 
-def _parts(message: _Message) -> list[str | None]:
-    """The texts of a message, and None for each placeholder."""
+def _placed(messages: list[Message], pictures: int) -> list[Message]:
+    """The messages; where none has a placeholder, the first of the user has one for each picture, as TRL puts them."""
+    first = next((at for at, message in enumerate(messages) if message.role == "user"), None)
+    if first is None or any(None in message.parts for message in messages):
+        return messages
+    asked = replace(messages[first], parts=[*([None] * pictures), *messages[first].parts])
+    return [*messages[:first], asked, *messages[first + 1 :]]
+
+
+def _cells(row: _Row) -> list[Any]:
+    """The pictures of a row in the order of their placeholders, of which some hold their own; then those that are
+    left."""
+    left = list(row.images if row.images is not None else [] if row.image is None else [row.image])
+    cells = list[Any]()
+    messages = row.messages or [*(row.prompt or []), *(row.completion or row.chosen or [])]
+    for part in (part for message in messages for part in _dicts(message.content)):
+        own = part.get("image") if part.get("type") == "image" else None
+        if own is not None:
+            cells.append(own)
+        elif part.get("type") in PICTURED and left:
+            cells.append(left.pop(0))
+    return [*cells, *left]
+
+
+def _said(row: _Row) -> list[_Message]:
+    """All messages of a row, of which some are no part of the trajectory."""
+    lists = (row.messages, row.prompt, row.completion, row.chosen, row.rejected)
+    return [message for messages in lists for message in messages or ()]
+
+
+def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """The parts of a message; none of a text."""
+    return content if isinstance(content, list) else []
+
+
+def _read(message: _Message, field: str, place: Place) -> Message:
+    """A message; raises Refused where a part is neither text nor a picture, which nothing here could show."""
+    masked = is_masked(message.model_extra or {})
     if not isinstance(message.content, list):
-        return [storable(message.content or "")]
-    kinds = [(part.get("type"), part.get("text")) for part in message.content]
-    texts = [None if kind == "image" else storable(str(text)) for kind, text in kinds if kind == "image" or text]
-    return texts or [storable(texts_of(message.content))]
+        return Message(message.role, [storable(message.content or "")], masked)
+    parts = list[str | None]()
+    for at, part in enumerate(message.content):
+        kind, text = part.get("type"), part.get("text")
+        if kind in PICTURED:
+            parts.append(None)
+        elif kind in (None, "text") or text is not None:
+            parts += [storable(str(text))] if text else []
+        else:
+            raise Refused(place, f"{field}.content.{at}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
+    return Message(message.role, parts or [""], masked)
+
+
+PICTURED = ("image", "image_url", "input_image")
+"""Types of a part that is a picture's placeholder: TRL's, and those of OpenAI's chats."""

@@ -16,17 +16,20 @@ from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
     SHOWN,
+    Message,
     Part,
     Turn,
     Writing,
     chat_of,
+    is_masked,
     joined,
     key_of,
     plain,
     record_of,
     steps_of,
+    turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Place, Refused, metadata_of
+from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
 from curation.converters.files import Source, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
@@ -67,13 +70,13 @@ class UiTars(Format):
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in map(Exchanged.as_taught, records):
                 last = len(record.steps) - 1
-                for number in [last] if self.name in record.extra else range(last + 1):
+                for number in [last] if _as_it_came(record) else range(last + 1):
                     lines.write(line_of(self._row(record, number, target)))
                 for one in corrected(record):
                     lines.write(line_of(self._row(one.record, one.step, target, copied=True)))
 
     def _row(self, record: Exchanged, number: int, target: Target, copied: bool = False) -> dict[str, Any]:
-        kept = record.extra.get(self.name)
+        kept = _as_it_came(record)
         metadata = metadata_of(record, self.name, self.unit, self.dialect, None if kept else number, copied)
         if kept:
             images = [target.picture(step.screen) for step in record.steps]
@@ -109,7 +112,12 @@ class UiTars(Format):
 
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        prompt, steps = steps_of(list(_turns(row, source, place)), unit, place)
+        messages = [Message(one.role, _parts(one), is_masked(one.model_dump())) for one in row.messages]
+
+        def read(number: int) -> Picture:
+            return source.picture(row.images[number], place, f"images.{number}")
+
+        prompt, steps = steps_of(turns_of(messages, row.images, read, place, "messages"), unit, place)
         kept: dict[str, Any] = {}
         if known is None or known.step is None:
             kept = {"messages": [one.model_dump(exclude_none=True) for one in row.messages], "unit": unit}
@@ -134,13 +142,18 @@ def _row(value: Any) -> Any:
     return value if messages is None else {"messages": messages}
 
 
-def _turns(row: _Row, source: Source, place: Place) -> Iterator[Turn]:
-    left = iter(enumerate(row.images))
-    for number, message in enumerate(row.messages):
-        text, screen = message.content, None
-        if message.role != "assistant" and _SCREEN.search(text):
-            at, name = next(left, (0, ""))
-            if not name:
-                raise Refused(place, f"messages.{number}.content", "a screen of which `images` names no picture")
-            screen, text = source.picture(name, place, f"images.{at}"), _SCREEN.sub("", text).strip()
-        yield Turn(message.role, text, screen)
+def _parts(message: _Message) -> list[str | None]:
+    """The texts of a message, and None for each placeholder; a reply has none."""
+    if message.role == "assistant":
+        return [message.content]
+    first, *others = _SCREEN.split(message.content)
+    return [first, *(part for text in others for part in (None, text))]
+
+
+def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
+    """The row that a record came as; None where there is none, or its placeholders are not those of the steps."""
+    kept = record.extra.get(UiTars.name)
+    if not kept:
+        return None
+    asked = [one["content"] for one in kept["messages"] if one["role"] != "assistant"]
+    return kept if sum(len(_SCREEN.findall(one)) for one in asked) == len(record.steps) else None

@@ -16,6 +16,7 @@ from curation.converters.chat import (
     CHAT_UNITS,
     MARKS,
     SHOWN,
+    Message,
     Part,
     Turn,
     Writing,
@@ -25,12 +26,13 @@ from curation.converters.chat import (
     plain,
     record_of,
     steps_of,
+    turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
 from curation.converters.files import CONTEXT, Source, Target, fields_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
-from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, picture_in, rows_of_any
+from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from schemas.text import Storable
 
 FILE = "verl.parquet"
@@ -95,7 +97,7 @@ class Verl(Format):
                     rows.write(row)
 
     def _rows_of(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
-        if self.name in record.extra:
+        if _came(record):
             yield self._as_it_came(record, next(indices))
             return
         for number in range(len(record.steps)):
@@ -103,7 +105,7 @@ class Verl(Format):
 
     def _copies(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
         """Its targets; of one that came as a row, that row's is the last step."""
-        came = self.name in record.extra
+        came = _came(record)
         if came and record.is_target(len(record.steps) - 1):
             yield self._as_it_came(record, next(indices), copied=True)
         for one in corrected(record) if came else lessons_of(record):
@@ -153,9 +155,13 @@ class Verl(Format):
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
-        pictures = [picture_in(cell, source, place, f"images.{at}") for at, cell in enumerate(row.images)]
-        turns = [*_turns(row.prompt, pictures, place), Turn("assistant", row.reward_model.ground_truth)]
-        instruction, steps = steps_of(turns, unit, place)
+        prompt = [Message(one.role, _parts(one.content), masked=True) for one in row.prompt]
+
+        def read(number: int) -> Picture:
+            return picture_in(row.images[number], source, place, f"images.{number}")
+
+        turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place, "prompt")
+        instruction, steps = steps_of([*turns, Turn("assistant", row.reward_model.ground_truth)], unit, place)
         kept: dict[str, Any] = {}
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
@@ -164,17 +170,13 @@ class Verl(Format):
         return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
-def _turns(messages: Iterable[_Message], pictures: list[Picture], place: Place) -> Iterator[Turn]:
-    filling, count = iter(pictures), 0
-    for number, message in enumerate(messages):
-        for place_of, text in enumerate(message.content.split(SCREEN)):
-            if place_of:
-                count += 1
-                screen = next(filling, None)
-                if screen is None:
-                    raise Refused(place, f"prompt.{number}.content", f"{len(pictures)} pictures, more placeholders")
-                yield Turn(message.role, screen=screen)
-            if text.strip() or (not place_of and SCREEN not in message.content):
-                yield Turn(message.role, text if SCREEN not in message.content else text.strip())
-    if count != len(pictures):
-        raise Refused(place, "images", f"{len(pictures)} pictures for {count} placeholders")
+def _parts(content: str) -> list[str | None]:
+    """The texts of a message, and None for each placeholder."""
+    first, *others = content.split(SCREEN)
+    return [first, *(part for text in others for part in (None, text))]
+
+
+def _came(record: Exchanged) -> bool:
+    """Whether a record came as a row whose placeholders are those of its steps."""
+    kept = record.extra.get(Verl.name)
+    return bool(kept) and sum(one["content"].count(SCREEN) for one in kept["row"]["prompt"]) == len(record.steps)

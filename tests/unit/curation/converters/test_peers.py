@@ -162,7 +162,7 @@ def test_rows_of_trl_are_read_with_placeholders_or_without(tmp_path: Path) -> No
     again = taken(form, written(form, read, tmp_path / "out"))
     assert [one.extra for one in again] == [one.extra for one in read]
     lone = source(tmp_path / "lone", "theirs.jsonl", {**rows[0], "images": ["0.png", "1.png"]})
-    assert "two screens without a reply" in refused(form, lone, unit="thousandths")
+    assert "messages.0.content: 2 screens in one turn" in refused(form, lone, unit="thousandths")
 
 
 def test_a_row_of_verl_stays_as_it_is(tmp_path: Path) -> None:
